@@ -6,13 +6,13 @@
 # BASE: Debian or Ubuntu with Python 3.11 or newer and its venv module, and a C compiler (Triton and torch.compile call one). With
 # APT=true what of that is missing is installed. Wheels in wheels/ are taken before any index (Horovod's, say, as
 # tools/build_horovod.sh makes it); with INDEX=false from nowhere else. TORCH_INDEX: where torch's CPU or CUDA builds are found.
-# docs/kubernetes.md says more. tests/cluster/test_image.py builds and runs the cpu target; the cuda target has not been built.
+# docs/clusters.md says more. tests/cluster/test_image.py builds and runs the cpu target; the cuda target has not been built.
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS base
 ARG APT=false
 RUN if [ "$APT" = true ]; then \
       apt-get update && \
-      apt-get install -y --no-install-recommends python3 python3-venv gcc libc6-dev libpython3-dev ca-certificates procps wget && \
+      apt-get install -y --no-install-recommends python3 python3-venv gcc libc6-dev libpython3-dev ca-certificates openssh-client procps wget && \
       rm -rf /var/lib/apt/lists/*; \
     fi
 ENV PATH=/opt/aiperf/bin:$PATH PYTHONUNBUFFERED=1

@@ -5,8 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
+# Tests without Ray, ranks or torch.compile; those of other pure packages would take longer than 90 s on two cores.
+FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism ranking rules statistics)
 
-.PHONY: help setup run test test-long test-all lint clean constraints
+.PHONY: help setup run test test-fast test-long test-all lint size mutants clean constraints
 .DEFAULT_GOAL := help
 
 help: ## what can be made
@@ -14,15 +16,18 @@ help: ## what can be made
 
 setup: $(STAMP) ## the environment in .venv, pinned by constraints.txt (does nothing when it is there)
 
-$(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torchvision_without_cuda.sh
+$(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torch_build.py tools/torchvision_without_cuda.sh $(wildcard constraints-cuda.txt)
 	@PYTHON="$(PYTHON)" bash tools/setup.sh
 	@touch $@
 
 run: setup ## the main job on this machine: about 3 minutes, ends with a score and a report
 	@$(BIN)/python -m aiperf $(ARGS)
 
-test: setup ## the tests, two at once (about a quarter of an hour on two cores)
+test: setup ## the tests, two at once (about 10 minutes on two cores)
 	@$(PYTEST) -n 2 -m "not slow" $(ARGS)
+
+test-fast: setup ## the tests of graphs, rules, journal, score and ranking alone, two at once (under 90 s on two cores)
+	@$(PYTEST) -n 2 -m "not slow" $(FAST) $(ARGS)
 
 test-long: setup ## the long tests alone (ARGS=tests/simulate: some of them)
 	@$(PYTEST) -m slow $(ARGS)
@@ -36,8 +41,15 @@ lint: setup ## ruff, mypy strict and the floors of docs/architecture.md
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+size: setup ## lines of code by package, modules by folder, the functions' median length
+	@$(BIN)/python -m tools.size
+
+mutants: setup ## changes the code of score and rules piece by piece, and lists the changes that no test fails on (an hour)
+	@$(BIN)/mutmut run $(ARGS)
+	@$(BIN)/mutmut results
+
 constraints: setup ## writes constraints.txt from what is installed now
 	@bash tools/write_constraints.sh
 
 clean: ## removes the environment and every cache; runs/ stays
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache mutants

@@ -1,7 +1,7 @@
-"""AIPerf. What lies beside it in an installation (`cluster`, `morphism`, `searchers`) is taken from there and nowhere else.
+"""AIPerf. The packages `cluster`, `morphism` and `searchers` are imported from the same installation.
 
-`python -m` puts the working folder first where Python looks for modules, and so does Ray in the processes that it starts for a
-driver: a `cluster.py` of whoever types the command would be taken for ours.
+`python -m` puts the working folder first on sys.path, and so does Ray in the processes of a driver. A user's `cluster.py`
+would be imported instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib would be looked for
-"""The folder that holds the packages that run."""
+TYPE_CHECKING = False  # without importing typing
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aiperf.loaded_run import LoadedRun
+
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
+"""Folder of the running packages."""
 
 
-class _Beside:
-    """Finds the packages that lie beside this one, before the folders of sys.path are looked through."""
+class _SamePlace:
+    """Import finder for the packages in HOME. It precedes sys.path."""
 
     NAMES = ("cluster", "morphism", "searchers")
 
@@ -25,9 +31,16 @@ class _Beside:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """See importlib.abc.MetaPathFinder. None: it is another module, or is not there."""
+        """Return the spec of such a package, None for other modules. See importlib.abc.MetaPathFinder."""
         return PathFinder.find_spec(name, [HOME], target) if name in cls.NAMES else None
 
 
-if not any(getattr(finder, "__name__", "") == _Beside.__name__ for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Beside)
+if not any(getattr(finder, "__name__", "") == _SamePlace.__name__ for finder in sys.meta_path):
+    sys.meta_path.insert(0, _SamePlace)
+
+
+def load(run: str | Path) -> LoadedRun:
+    """Load a run for Python: its folder, its name under runs/, or its journal (docs/using.md)."""
+    from aiperf import loaded_run
+
+    return loaded_run.load(run)

@@ -1,6 +1,7 @@
-"""`python -m aiperf`: a run of the benchmark, or a verb. A first word that is a verb is taken before Hydra sees the rest.
+"""`python -m aiperf`: run the benchmark or a verb.
 
-What is imported here is next to nothing, so that Ctrl-C is answered from the beginning: all else is imported once that holds.
+This module imports little, so that Ctrl-C works from the beginning. All other imports follow the installation of the signal
+handlers.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from contextlib import suppress
 
 from aiperf import HOME, interrupts
 
-TYPE_CHECKING = False  # as typing has it, which takes its time to import
+TYPE_CHECKING = False  # without importing typing, which is slow
 if TYPE_CHECKING:
     from typing import NoReturn
 
 HELP = ("-h", "--help")
 VERSION = "--version"
+OURS = ("aiperf", "cluster", "morphism", "searchers")
+"""Packages of this program. An import error in them is a programming error."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Carries the command line out; gives the exit status. Errors that a user can fix are printed without a traceback."""
-    from aiperf.cli.program import as_called
+    """Run the command line and return the exit status. Errors that a user can fix are printed without a traceback."""
+    from aiperf.cli.output import as_called
     from aiperf.errors import AiperfError
-    from aiperf.plain import plain_lines
+    from aiperf.sanitize import sanitize_lines
     from aiperf.terminal import set_up
 
     set_up(sys.stdout, sys.stderr)
@@ -33,79 +36,102 @@ def main(words: Sequence[str] | None = None) -> int:
         return _carried_out(list(sys.argv[1:] if words is None else words))
     except KeyboardInterrupt:
         return _interrupted()
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        print(f"aiperf: {_dependency(error)}", file=sys.stderr)
+        return 2
     except AiperfError as error:
         if interrupts.received() is not None:
-            return _interrupted()  # what was ended with the request, or by it, may fail in any way
-        print(f"aiperf: {as_called(plain_lines(str(error)))}", file=sys.stderr)
+            return _interrupted()  # the request can cause any error
+        print(f"aiperf: {as_called(sanitize_lines(str(error)))}", file=sys.stderr)
         return 2
-    except OSError as error:  # nobody expected it; a program's own error is no OSError, and flies on
+    except OSError as error:
         if isinstance(error, BrokenPipeError) and _reader_has_left():
-            # `… | head`: nothing is wrong, and nothing more can be said.
+            # `… | head` is no error, and no message can be printed.
             sys.stderr.close()
             return 0
         if interrupts.received() is not None:
             return _interrupted()
         from aiperf.files import refused
 
-        print(f"aiperf: {plain_lines(refused(error))}", file=sys.stderr)
+        print(f"aiperf: {sanitize_lines(refused(error))}", file=sys.stderr)
         return 2
 
 
+def _dependency(error: ImportError) -> str:
+    what = "is missing" if isinstance(error, ModuleNotFoundError) else f"cannot be loaded ({error})"
+    return (
+        f"the Python package {error.name or 'of a dependency'!r} {what}. Python is {sys.executable}: activate AIPerf's "
+        "environment (source .venv/bin/activate), or install its dependencies again (`make setup` in a checkout, "
+        "else `python -m pip install --force-reinstall` with the wheel)"
+    )
+
+
 def _reader_has_left() -> bool:
-    """Whether it is the pipe of our output that broke, and not one to a process of ours."""
+    """Return True if the pipe of the standard output broke, not a pipe to a child process."""
     import select
 
-    looked = select.poll()
-    looked.register(1, 0)  # hang-ups and errors are told unasked
-    return bool(looked.poll(0))
+    poll = select.poll()
+    poll.register(1, 0)  # hang-ups and errors are always reported
+    return bool(poll.poll(0))
 
 
 def _interrupted() -> int:
-    """No traceback: who asked for the end knows where it was."""
     number = interrupts.received() or signal.SIGINT
     print(f"aiperf: ended by {signal.Signals(number).name}", file=sys.stderr)
     return 128 + number
 
 
 def _carried_out(words: list[str]) -> int:
-    import importlib
+    from aiperf.cli import help as shown
+    from aiperf.cli.arguments import VERBS, carry_out, refuse_slips
 
-    from aiperf.cli import composed
-    from aiperf.cli.arguments import VERBS, carry_out
-    from aiperf.cli.program import program
-    from aiperf.cli.slips import refuse_slips
-
-    if words and words[0] == "help":
-        words = [*words[1:2], HELP[1]]
     if words and words[0] in VERBS:
         return carry_out(words)
+    if words and words[0] == "help":
+        return carry_out([words[1], HELP[1]]) if words[1:] and words[1] in VERBS else shown.main(words[1:])
     if any(word in HELP for word in words):
-        return int(importlib.import_module("aiperf.cli.help").main())
+        return shown.main()
     if VERSION in words:
-        return int(importlib.import_module("aiperf.cli.version").main())
-    if composed.is_asked(words):
-        return composed.main(words)
-    # a slip is answered at once, before what a run needs is loaded
-    config = importlib.import_module("aiperf.config")
-    refuse_slips(words, VERBS, config.option_names(), program())
-    config.require_options(words)
-    return int(importlib.import_module("aiperf.cli.run").main(words))
+        return shown.version()
+    if any(word.partition("=")[0] == "--cfg" for word in words):
+        return shown.composed(words)
+    # wrong words are refused before the libraries of a run are loaded
+    from aiperf.config import option_names, require_options
+
+    refuse_slips(words, option_names())
+    require_options(words)
+    from aiperf.cli import run
+
+    return run.main(words)
 
 
 def script() -> NoReturn:
-    """The console script that an installation brings."""
+    """Entry point of the console script."""
+    _open_closed_streams()
     interrupts.install()
     try:
         status = _status()
         _flush()
         interrupts.over()
-    except KeyboardInterrupt:  # before `main` could answer it, or after
+    except KeyboardInterrupt:  # before or after `main`
         status = _interrupted()
         _flush()
     if interrupts.received() is None:
         sys.exit(status)
-    # what libraries have left to be done at the exit may wait for processes that the request has ended
+    # exit handlers of libraries may wait for processes that the request has ended
     os._exit(status)
+
+
+def _open_closed_streams() -> None:
+    """Connect closed standard streams to the null device; the next file that is opened would take their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def _flush() -> None:
@@ -121,14 +147,14 @@ def _status() -> int:
     except SystemExit as left:
         if left.code != signal.SIGTERM:
             raise
-        return 128 + signal.SIGTERM  # how Ray leaves while it is imported (Ray 2.60): see interrupts.set_again
+        return 128 + signal.SIGTERM  # raised by Ray during its import (Ray 2.60): see interrupts.set_again
     except Exception:
         if interrupts.received() is None:
             raise
-        return _interrupted()  # as above: a library's own way to fail
+        return _interrupted()  # a library may fail in any way
 
 
 if __name__ == "__main__":
     if sys.path[0] != HOME and not sys.flags.safe_path:
-        del sys.path[0]  # the working folder, which `python -m` puts there: no module in it is a library's
+        del sys.path[0]  # the working folder, added by `python -m`
     script()

@@ -1,7 +1,6 @@
-"""Where the choices of the command line lie, as YAML: a folder a group, a file a choice.
+"""Folder of the choices of the command line: YAML files in one folder per group.
 
-In an installed package they lie within it (`aiperf/conf`), so that no other `conf` on anybody's path is ever read; in a
-checkout and an editable install beside it, where people edit them. Nothing is imported to find them.
+An installed package contains it (`aiperf/conf`). In a checkout and in an editable install it is next to the package.
 """
 
 from __future__ import annotations
@@ -11,20 +10,15 @@ from pathlib import Path
 from aiperf.errors import AiperfError
 
 MAIN = "config.yaml"
-"""The file that names the defaults."""
+"""File with the default choices."""
 
 
 def configuration_folder(package: Path | None = None) -> Path:
-    """The folder of the package that runs, absolute.
-
-    Raises AiperfError: the package came without it.
-    """
+    """Return the absolute path of the folder. Raises AiperfError if the installation has none."""
     package = package or Path(__file__).resolve().parent
     places = (package / "conf", package.parent / "conf")
     for place in places:
         if (place / MAIN).is_file():
             return place
     looked_in = " nor in ".join(f"'{place}'" for place in places)
-    raise AiperfError(
-        f"the configuration travels with the package; there is no {MAIN} in {looked_in}: install it again"
-    )
+    raise AiperfError(f"the installation is incomplete: there is no {MAIN} in {looked_in}; install AIPerf again")

@@ -1,21 +1,19 @@
-"""The whole configuration of a run, typed; and how `key=value` words on the command line become one.
+"""Configuration of a run as dataclasses, and its composition from the `key=value` words of a command line.
 
-Hydra composes it from conf/*.yaml, where a group's choices lie; the dataclasses stand beside what they configure, and only
-a field's own line holds its default. A misspelt option, group or choice is refused before anything starts.
-Hydra is loaded when something is composed: what only reads the classes (help, hints, a journal's first line) does without.
+Hydra composes the choices in conf/*.yaml. Each dataclass is defined next to the code that it configures, and each default in
+its field. A misspelt option, group or choice is refused before the run starts. Hydra is imported only for a composition.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-import re
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,10 +21,8 @@ from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
-from aiperf.option_limits import MOST_MEMORY, hold
-from aiperf.option_paths import path_of
-from aiperf.option_records import Records, check_field, check_record
-from aiperf.option_words import Options, check, fields_of_records
+from aiperf.option_limits import MOST_MEMORY, hold, limits_of
+from aiperf.option_words import OF_A_RECORD, Options, check_record, form_of, read
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
@@ -37,29 +33,25 @@ from cluster.place import ClusterConf
 from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
 
 ALL = "all"
-"""accelerators_per_worker: one worker of everything."""
-
-if TYPE_CHECKING:
-    from omegaconf import DictConfig
-    from omegaconf.errors import OmegaConfBaseException
+"""Value of accelerators_per_worker for one worker over all nodes."""
 
 MISSING: Any = "???"
-"""OmegaConf's sign for a value that is to be given, spelt out: help reads these classes without OmegaConf."""
+"""OmegaConf's mark of a required value, defined here because help does not import OmegaConf."""
 
 
 @dataclass
 class BudgetConf:
-    """How far networks may grow; recorded in the journal, since a proposal depends on it."""
+    """Limits of the growth of networks. They are recorded in the journal, since proposals depend on them."""
 
     factor: float = field(default=4.0, metadata={"least": 1, "most": 10_000})
-    """Forward operations and parameters: at most so many times the starting graph's."""
+    """Largest number of forward operations and of parameters, as a multiple of the starting network's."""
     memory_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
-    """Training memory: at most this share of the smallest accelerator's, at `batch` images."""
+    """Largest training memory at budget.batch images, as a share of the smallest accelerator's memory."""
     memory_bytes: int | None = field(default=None, metadata={"least": 1, "most": MOST_MEMORY})
-    """Memory of the smallest accelerator; none: read on the nodes of the workers, where they have accelerators, else their
-    memory divided by the ranks of a worker. Declared, no worker is refused for having less."""
+    """Memory of the smallest accelerator. Default: measured on the workers' nodes; without accelerators, their memory divided
+    by the ranks of a worker. With a value, no worker is refused for having less."""
     batch: int = field(default=32, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
-    """Images per accelerator at which training memory is reckoned."""
+    """Images per accelerator at which training memory is estimated."""
 
     def __post_init__(self) -> None:
         hold(self, "budget")
@@ -67,14 +59,14 @@ class BudgetConf:
 
 @dataclass
 class BatchConf:
-    """Images per accelerator and step; none is above 8192, and what is typed is at most a rank's training images."""
+    """Images per accelerator and step: at most 8192, and at most the training images of a rank."""
 
     default: int = field(default=64, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
-    """Before tuning begins; where a data set or a schedule has chosen it, at most a rank's training images."""
+    """Batch before tuning begins. A value of a data set or a schedule is lowered to the training images of a rank."""
     smallest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
-    """Tuning goes no lower; none: half of the largest that can be chosen, and at most the default."""
+    """Smallest batch of tuning. Default: the smaller of batch.default and half the largest."""
     largest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
-    """Tuning goes no higher; none: training images / (20 · ranks). The measured ceiling bounds both."""
+    """Largest batch of tuning. Default: training images / (20 · ranks). The measured largest batch bounds both."""
 
     def __post_init__(self) -> None:
         hold(self, "batch")
@@ -96,40 +88,41 @@ class RunConf:
     storage: StorageConf = field(default_factory=StorageConf)
     system: SystemForm = field(default_factory=SystemForm)
     cluster: ClusterConf | None = None
-    """Where to run: absent means this machine; otherwise +cluster=NAME."""
+    """Place of the run. Default: this machine; +cluster=NAME for another."""
     name: str | None = field(
         default=None,
         metadata={"form": (r"[\w.-]+", "part of a folder's name: letters, digits, '.', '_' and '-'")},
     )
-    """Second half of the run's folder, runs/<time>-<name>; none: the data set's name."""
+    """Second half of the run's folder, runs/<time>-<name>. Default: the name of the data set."""
     runs: str = "runs"
     """Folder of all runs."""
     seed: int = field(default=0, metadata={"least": 0})
-    """Everything random is derived from it."""
+    """All randomness is derived from it."""
     start: str | None = None
-    """Starting graph: a name (`python -m aiperf flops` lists them) or a JSON file; none: the data set's usual one."""
+    """Starting network: a name (`python -m aiperf flops` lists them) or a JSON file. Default: that of the data set."""
     executor: str = field(default="ray", metadata={"among": ("ray", "inline")})
-    """ray: workers as actors of a Ray cluster; inline: one worker inside the driver, for looking into things."""
+    """ray: workers as actors of a Ray cluster; inline: one worker in the driver's process, for debugging."""
     accelerators_per_worker: int | str | None = field(default=None, metadata={"least": 1, "among": (ALL,)})
-    """Accelerators of one worker; none: all of a node. More than a node has: a worker of several whole nodes. all: one worker
-    of everything, also on nodes without accelerators. A number declared, those hold no worker."""
+    """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
+    nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
     metrics_port: int | None = field(default=None, metadata={"least": 1, "most": 65535})
-    """Port of Ray's Prometheus endpoint on the driver's host, with the run's figures in it (docs/observability.md); none: no
-    endpoint. On loopback where the run is on this machine alone; else it is open to all who reach that host."""
+    """Port of Ray's Prometheus endpoint on the driver's host, with the figures of the run (docs/using.md). Default: no
+    endpoint. A run on this machine alone uses the loopback interface. Otherwise every host that reaches the driver can read
+    it."""
     follow: str | None = None
-    """Train the trials of this earlier run (a folder, or a name under runs/) in their order instead of searching: two machines,
-    or two builds of one, do identical work. Never ranked. With resume: where that run lies now."""
+    """Earlier run (a folder, or a name under runs/). Its trials are trained in their order instead of a search, so that two
+    machines or two builds do identical work. Never ranked. With resume: the current folder of that run."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
     announcement: str | None = None
-    """Id of the run's announcement, as `announce` printed it (docs/submission.md): the run begins only as it was announced, and
-    the announcement serves once. None: the run is not announced."""
+    """Id of the run's announcement, as `announce` printed it (docs/ranking.md). The run starts only as announced, and an
+    announcement is valid for one run. Default: the run is not announced."""
     announcement_log: str | None = None
-    """The file of the site's announcements; goes with announcement."""
+    """File of the site's announcements; required with `announcement`."""
     resume: str | None = None
-    """Go on with the run in this folder, after whatever end but that of its declared time."""
+    """Run to resume. A run that reached its declared time cannot be resumed."""
     resume_until: int | None = field(default=None, metadata={"least": 1, "unit": "lines"})
-    """With resume: go on after this line of a damaged journal; what follows it is set aside in a file beside it."""
+    """With resume: last line of a damaged journal to keep. The lines after it are moved to another file."""
 
     def __post_init__(self) -> None:
         hold(self)
@@ -144,11 +137,11 @@ _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
     ClusterConf: CLUSTERS,
     FaultConf: FAULTS,
 }
-"""Parts of a run, and records of lists, of which one class among several is chosen. The first field says which it is."""
+"""Classes to choose from, for parts of a run and for records of lists. The first field of a class is its name."""
 
 
 def schemas_of_parts() -> dict[str, tuple[type[Any], ...]]:
-    """The dataclasses that each part of the configuration may be, as the fields of RunConf say."""
+    """Return the possible dataclasses of each part of the configuration."""
     hints = _type_hints(RunConf)
     kinds = {each.name: _without_none(hints[each.name]) for each in fields(RunConf)}
     parts: dict[str, type[Any]] = {
@@ -161,7 +154,7 @@ _TYPE_HINTS: dict[type[Any], dict[str, Any]] = {}
 
 
 def _type_hints(schema: type[Any]) -> dict[str, Any]:
-    """Worked out once: it compiles every annotation of the class."""
+    """Return the type hints of a class. They are cached, since each annotation is compiled."""
     if schema not in _TYPE_HINTS:
         _TYPE_HINTS[schema] = typing.get_type_hints(schema)
     return _TYPE_HINTS[schema]
@@ -173,43 +166,26 @@ def _without_none(hint: Any) -> Any:
     return hint
 
 
-def _type_of(node: DictConfig) -> type[Any]:
-    """The dataclass that a node of the composed configuration will become."""
-    from omegaconf import OmegaConf
-
-    found = OmegaConf.get_type(node)
-    assert found is not None, "every part and record has a schema"
-    return found
-
-
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """The dataclasses that a record of a field may be, where there is such a field and it is a list of records; else none."""
+    """Return the possible dataclasses of the records of a field; an empty tuple if the field is no list of records."""
     if name not in schema.__dataclass_fields__:
         return ()
-    told: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
-    if told is not None:
-        return told
+    declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
+    if declared is not None:
+        return declared
     hint = _type_hints(schema)[name]
     each = hint.__args__[0] if typing.get_origin(hint) is list else None
     return (each,) if is_dataclass(each) and isinstance(each, type) else ()
 
 
-def _as_words(schemas: tuple[type[Any], ...]) -> Records:
-    names = {name_of_choice(each) or "": tuple(one.name for one in fields(each)) for each in schemas}
-    if "" in names:
-        return Records(names)
-    chosen_by = fields(schemas[0])[0].name
-    return Records({name: tuple(one for one in those if one != chosen_by) for name, those in names.items()}, chosen_by)
-
-
 def name_of_choice(schema: type[Any]) -> str | None:
-    """The name under which a class is chosen, as the journal holds it; None for a part that is always the same class."""
+    """Return the name of a choice as in the journal. None if the part has only one class."""
     is_chosen = any(schema in several for several in _CHOSEN.values())
     return str(fields(schema)[0].default) if is_chosen else None
 
 
 def choices(group: str) -> list[str]:
-    """The choices of a group: the files that lie in it."""
+    """Return the choices of a group, from the files in its folder."""
     return sorted(path.stem for path in (configuration_folder() / group).glob("*.yaml"))
 
 
@@ -217,7 +193,7 @@ GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
 
 
 def option_names() -> list[str]:
-    """Every option there is, whatever the choices: 'schedule.duration_seconds', …"""
+    """Return the names of all options of all choices: 'schedule.duration_seconds', …"""
     return list(_options().known)
 
 
@@ -237,24 +213,34 @@ def _options() -> Options:
             if name_of_choice(schema) is not None
         ),
         records={
-            f"{part}.{each.name}": _as_words(records)
+            f"{part}.{each.name}": {name_of_choice(record) or "": record for record in records}
             for part, schemas in parts.items()
             for schema in schemas
             for each in fields(schema)
             if (records := records_of(schema, each.name))
         },
+        texts=frozenset(
+            f"{part}.{name}".lstrip(".")
+            for part, schema in _parts_with_schemas()
+            for name, limits in limits_of(schema).items()
+            if limits.types == (str,) and not limits.of_list
+        ),
     )
 
 
+def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
+    yield "", RunConf
+    yield from ((part, schema) for part, schemas in schemas_of_parts().items() for schema in schemas)
+
+
 def require_options(words: Sequence[str]) -> None:
-    """Raises BadConfiguration for the first word that names no option; `configure` looks at all else of it."""
-    check(words, _options())
+    """Raise BadConfiguration for the first word that names no option; `configure` checks its value."""
+    read(words, _options())
 
 
 @cache
 def register() -> None:
-    """Makes the typed schemas known to Hydra, as NAME_schema for conf/GROUP/NAME.yaml: once, as it takes a third as long as
-    composing does."""
+    """Register the dataclasses with Hydra, as NAME_schema for conf/GROUP/NAME.yaml."""
     from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
@@ -265,162 +251,84 @@ def register() -> None:
 
 
 def configure(words: Sequence[str]) -> RunConf:
-    """The configuration that the words of a command line describe.
+    """Return the configuration that the words of a command line describe.
+
+    Hydra composes the choices of the groups. The values of options are set afterwards.
 
     Raises:
-        BadConfiguration: an option, group or value that there is not; the message names the nearest right one.
+        BadConfiguration: an unknown option, group or value. The message names the nearest valid one.
     """
-    check(words, _options())
+    given = read(words, _options())
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
     register()
-    of_records, paths = fields_of_records(words), {word: path_of(word) for word in words}
-    for_hydra = [word if (path := paths[word]) is None else path.for_hydra for word in words if word not in of_records]
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(configuration_folder())):
-        try:
-            composed = compose(config_name="config", overrides=for_hydra)
-            _make_records(composed)
-            for word, (option, index, name, value) in of_records.items():
-                _set_field(composed, word, option, index, name, value)
-            built = OmegaConf.to_object(composed)
-        except (HydraException, OmegaConfBaseException) as error:
-            raise BadConfiguration(_told(_first_cause(error), words)) from error
-    assert isinstance(built, RunConf)
-    for path in paths.values():
-        if path is not None:
-            part, _, name = path.option.rpartition(".")
-            setattr(getattr(built, part) if part else built, name, path.value)
+        composed = compose(config_name="config", overrides=[word.typed for word in given if word.is_choice])
+    plain: Any = OmegaConf.to_container(composed)
+    values = [
+        (option, value, word.typed) for word in given if not word.is_choice for option, value in word.values.items()
+    ]
+    for option, value, typed in sorted(values, key=lambda each: OF_A_RECORD.fullmatch(each[0]) is not None):
+        _set(plain, option, value, typed)
+    built = from_plain(plain)
     return replace(built, system=filled(built.system))
 
 
-def _make_records(composed: DictConfig) -> None:
-    """Makes each record of a list the class that its first field chooses: Hydra's schemas know no list of several classes."""
-    from omegaconf import DictConfig, OmegaConf
-    from omegaconf.errors import ValidationError
-
-    for option, records in _options().records.items():
-        held = OmegaConf.select(composed, option)
-        if records.chosen_by is None or held is None:
-            continue
-        part, _, name = option.partition(".")
-        classes = {name_of_choice(each): each for each in records_of(_type_of(composed[part]), name)}
-        for index, record in enumerate(held):
-            check_record(OmegaConf.to_container(record) if isinstance(record, DictConfig) else record, option, records)
-            kind = classes[record[records.chosen_by]]
-            try:
-                held[index] = OmegaConf.merge(OmegaConf.structured(kind), record)
-            except ValidationError as error:
-                name = str(error.full_key)
-                raise BadConfiguration(
-                    f"{option}.{index}.{name} is {_law_of(kind, name)}; found {record[name]}: give such a value, or leave "
-                    "it out"
-                ) from error
-
-
-def _set_field(composed: DictConfig, word: str, option: str, index: int, name: str, value: object) -> None:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import ValidationError
-
-    held = OmegaConf.select(composed, option)
-    if not 0 <= index < len(held):
-        there = f"is empty, so there is no record {index}" if not held else f"has records 0 to {len(held) - 1}"
-        raise BadConfiguration(f"{option} {there}; found {word}")
-    kind = _type_of(held[index])
-    check_field(name, option, _as_words((kind,)))
-    try:
-        held[index][name] = value
-    except ValidationError as error:
-        raise BadConfiguration(
-            f"{option}.{index}.{name} is {_law_of(kind, name)}; found {word}: give such a value, or leave it out"
-        ) from error
-
-
-def _first_cause(error: BaseException) -> OmegaConfBaseException:
-    """What Hydra wrapped. Whatever else it may refuse was checked before: that would be a fault of ours, and flies on."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    while isinstance(error.__cause__, HydraException | OmegaConfBaseException):
-        error = error.__cause__
-    if not isinstance(error, OmegaConfBaseException):
-        raise error
-    return error
-
-
-def _told(error: OmegaConfBaseException, words: Sequence[str]) -> str:
-    """From the kind of the error and the option it is about: its text is the library's matter."""
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, ValidationError
-
-    option = re.sub(r"\[\d+\]$", "", str(error.full_key or ""))  # of an entry of a list: the list
-    if (
-        not option
-        and len(of_options := [key for word in words if (key := word.partition("=")[0]) in _options().known]) == 1
-    ):
-        (option,) = of_options  # OmegaConf 2.3 does not always say which it was about
-    found = next((word for word in words if word.lstrip("+").partition("=")[0] == option), " ".join(words))
-    part, _, name = option.partition(".")
-    schemas = schemas_of_parts().get(part, (RunConf,))
-    lists = {word.partition("=")[0] for word in words} & _options().records.keys()
-    if option not in _options().known and len(lists) == 1:  # of a record, OmegaConf names the field alone
-        (held,) = lists
-        part, _, of_part = held.partition(".")
-        schemas = tuple(each for schema in schemas_of_parts()[part] for each in records_of(schema, of_part))
-        option, name = f"{held}: {option}", option
-    of = [schema for schema in schemas if (name or part) in schema.__dataclass_fields__]
-    if isinstance(error, ConfigKeyError | ConfigAttributeError):
-        if not of:
-            return f"there is no {option!r}; found {found}"
-        # Whether it is an option at all was checked before: so it is one of another choice.
-        those = ", ".join(f"{part}={name_of_choice(schema)}" for schema in of)
-        return f"{option} goes with {those}; another {part} is chosen here"
-    if isinstance(error, ValidationError) and of:
-        return f"{option} is {_law_of(of[0], name or part)}; found {found}: give such a value, or leave it out"
-    return f"{option or 'a value'} cannot be made of {found} ({type(error).__name__})"
-
-
-_LAWS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
-
-
-def _law_of(schema: type[Any], name: str) -> str:
-    """What fits a field of a dataclass, in words."""
-    records = records_of(schema, name)
-    return f"a list of records {_as_words(records).written}" if records else _law(_type_hints(schema)[name])
-
-
-def _law(hint: Any) -> str:
-    """What fits a field, in words.
-
-    >>> _law(int | None), _law(list[float])
-    ('a whole number or null', 'a list, each of which is a number')
-    """
-    if isinstance(hint, types.UnionType):
-        return " or ".join("null" if each is types.NoneType else _law(each) for each in hint.__args__)
-    if typing.get_origin(hint) is list:
-        return f"a list, each of which is {_law(hint.__args__[0])}"
-    return _LAWS[hint]
+def _set(plain: dict[str, Any], option: str, value: Any, typed: str) -> None:
+    """Set one option, or one field of a record, in a composed configuration."""
+    of_record = OF_A_RECORD.fullmatch(option)
+    part, _, name = (option if of_record is None else of_record["option"]).rpartition(".")
+    held = plain[part] if part else plain
+    schema = _chosen(part, schemas_of_parts()[part], held) if part else RunConf
+    if name not in held:
+        owners = [each for each in schemas_of_parts()[part] if name in each.__dataclass_fields__]
+        listed = ", ".join(f"{part}={name_of_choice(each)}" for each in owners)
+        raise BadConfiguration(f"{option} goes with {listed}; another {part} is chosen here")
+    kinds = _options().records.get(f"{part}.{name}")
+    if kinds is None:
+        limits_of(schema)[name].check_type(option, value, typed)
+        held[name] = value
+        return
+    if of_record is None:
+        if not isinstance(value, list):
+            raise BadConfiguration(
+                f"{option} is a list of records {form_of(kinds)}; found {typed}: give such a list, or leave it out"
+            )
+        held[name] = value
+    else:
+        index, records = int(of_record["index"]), held[name]
+        if index >= len(records):
+            present = f"has records 0 to {len(records) - 1}" if records else f"is empty, so there is no record {index}"
+            raise BadConfiguration(f"{part}.{name} {present}; found {typed}")
+        kind = kinds.get(records[index].get("kind", "") if isinstance(records[index], dict) else "")
+        if kind is not None and of_record["name"] in limits_of(kind):
+            limits_of(kind)[of_record["name"]].check_type(option, value, typed)
+        records[index][of_record["name"]] = value
+    for index, record in enumerate(held[name]):
+        check_record(record, f"{part}.{name}", index, kinds)
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
-    """The configuration as JSON values, for the journal."""
+    """Return the configuration as JSON values, for the journal."""
     return asdict(conf)
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:
-    """The configuration that a journal's first line holds.
+    """Return the configuration in the first line of a journal.
 
     Raises:
-        BadConfiguration: a part is none that can be chosen here.
+        BadConfiguration: the journal has an unknown choice.
     """
-    told = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
+    values = {name: value for name, value in plain.items() if name in RunConf.__dataclass_fields__}
     for part, schemas in schemas_of_parts().items():
-        if plain.get(part) is not None:  # a part that a journal lacks came later: it is as it is by default
-            told[part] = _part_from_plain(plain[part], _chosen(part, schemas, plain[part]), part)
-    return RunConf(**told)
+        if (
+            plain.get(part) is not None
+        ):  # an earlier journal lacks parts that were added later: they keep their defaults
+            values[part] = _part_from_plain(plain[part], _chosen(part, schemas, plain[part]), part)
+    return RunConf(**values)
 
 
 def _part_from_plain(plain: dict[str, Any], schema: type[Any], part: str) -> Any:

@@ -1,14 +1,14 @@
-"""The benchmark's own errors, all of which a user can fix. Each says the law, the offence and the remedy."""
+"""Errors that a user can fix. Each message names the rule, the offending value and the fix."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from aiperf.typed import resuming
+from aiperf.shell_command import resuming
 
 
 class AiperfError(Exception):
-    """The base of all. Printed without a traceback: the message is all there is to know."""
+    """Base of all errors. It is printed without a traceback."""
 
 
 class JournalDamaged(AiperfError):
@@ -17,47 +17,47 @@ class JournalDamaged(AiperfError):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
-        """From 1. None: it is of no one line."""
+        """Line number, from 1. None if the damage is not in one line."""
 
 
 class JournalInUse(AiperfError):
-    """Another driver writes this journal."""
+    """A journal that another driver writes."""
 
 
 class JournalNotWritten(AiperfError):
-    """An append failed; the journal stands as it stood before it."""
+    """A failed append. The journal is unchanged."""
 
 
 class JournalNotLocked(AiperfError):
-    """A lock on the journal could not be had, for another reason than another driver."""
+    """A journal that cannot be locked, although no other driver writes it."""
 
 
 class JournalTakenAway(AiperfError):
-    """The journal was removed, replaced or changed under the driver that writes it."""
+    """A journal that was removed, replaced or changed while its driver writes it."""
 
 
 class NoSuchRun(AiperfError):
-    """A folder that holds no run."""
+    """A folder without a run."""
 
 
 class NotAJournal(NoSuchRun):
-    """A file that is another thing than a journal, or cannot be read."""
+    """A file that is not a journal or cannot be read."""
 
 
 class CannotResume(AiperfError):
-    """A run that is over, or that another configuration is asked of."""
+    """A run that is over, or whose configuration differs."""
 
 
 class CannotFollow(AiperfError):
-    """A run whose trials no other can train again, or that is not the one it was."""
+    """A run that cannot be followed, or that has changed since."""
 
 
 class CannotCompare(AiperfError):
-    """Runs whose figures cannot stand against each other."""
+    """Runs whose figures cannot be compared."""
 
 
 class OtherRules(AiperfError):
-    """Proposals that were made by another version of the rules than this one's."""
+    """Proposals of another version of the rules."""
 
 
 class BadConfiguration(AiperfError):
@@ -65,35 +65,35 @@ class BadConfiguration(AiperfError):
 
 
 class NoWorkers(AiperfError):
-    """Nothing to train on."""
+    """A run without workers."""
 
 
 class NotShared(AiperfError):
-    """A folder that all hosts are to share is not the same on one of them."""
+    """A folder that is not shared by all hosts."""
 
 
 class RuntimeNotStarted(AiperfError):
-    """What carries a run's orders out did not come up: there is no run yet."""
+    """A runtime that did not start. The run has not begun."""
 
 
 class RuntimeLost(AiperfError):
-    """What carries a run's orders out is gone, and cannot be replaced while the run goes on."""
+    """A runtime that ended during the run and cannot be replaced."""
 
 
 class HeadLost(AiperfError):
-    """The head of a run has gone, as a host sees that had joined it; the run can be gone on with."""
+    """A lost head node, as seen by a joined host. The run can be resumed."""
 
 
 class SchedulerRefused(AiperfError):
-    """The scheduler that is to bring the machines is not there, or would not."""
+    """A scheduler that is missing or refused a job."""
 
 
 class HostNotReached(AiperfError):
-    """A host of the run cannot be reached, or could not join: nothing has begun."""
+    """A host that cannot be reached or could not join. The run has not begun."""
 
 
 class RunStopped(AiperfError):
-    """A run that cannot go on now: its journal stands as it stood, and it can be taken up again."""
+    """A run that stopped. Its journal is intact, and it can be resumed."""
 
     def __init__(self, folder: Path, why: str) -> None:
         super().__init__(
@@ -103,11 +103,11 @@ class RunStopped(AiperfError):
 
 
 class ReportNotWritten(AiperfError):
-    """A report that could not be written; the run that it is of stands as it stood."""
+    """A report that could not be written. The run is unchanged."""
 
 
 class KeyUnusable(AiperfError):
-    """A key that cannot sign, or a list of keys that cannot be read."""
+    """A key that cannot sign, or an unreadable list of keys."""
 
 
 class AnnouncementsDamaged(AiperfError):
@@ -115,16 +115,16 @@ class AnnouncementsDamaged(AiperfError):
 
 
 class AnnouncementsNotWritten(AiperfError):
-    """A line could not be added to a log of announcements; it stands as it stood."""
+    """A line that could not be added to a log of announcements. The log is unchanged."""
 
 
 class NotAsAnnounced(AiperfError):
-    """A run that its announcement does not fit, or that has none."""
+    """A run that differs from its announcement, or has none."""
 
 
 class BundleRefused(AiperfError):
-    """An archive that is no submission, or that would harm whoever unpacks it."""
+    """An archive that is no submission or is unsafe to unpack."""
 
 
 class BadPower(AiperfError):
-    """A form or a table of an external power meter that cannot be read as one."""
+    """An unreadable form or table of an external power meter."""

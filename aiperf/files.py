@@ -1,7 +1,6 @@
-"""What lies at a path, and what the system refused of it, in words that a person can act on.
+"""Kind of a path, and messages for errors of the operating system.
 
-An OSError that somebody expects is answered where it is raised, with what is known there. What nobody expected comes to the
-outermost answer (`aiperf/__main__.py`), which has these words for it: law, offence and remedy by its number.
+Expected errors are handled next to the call. `aiperf/__main__.py` prints all others with the messages defined here.
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ import errno
 import os
 import stat
 import traceback
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import IO, AnyStr
 
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -20,16 +22,19 @@ _KINDS = (
     (stat.S_ISBLK, "a device"),
 )
 LONGEST_SHOWN = 120
-"""Characters of a path that are shown whole."""
+"""Characters of a path that is printed in full."""
 
-_NO_ROOM = ("there must be room for what is written", "make room there, or name another place (runs=FOLDER, --out DIR)")
+NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+"""Errors of flock(2) on a file system without locks."""
+
+_NO_ROOM = ("no space is left", "free space there, or name another folder (runs=FOLDER, --out DIR)")
 _NOT_ALLOWED = (
-    "this user must be allowed to read what a command reads, and to write where it writes",
-    "grant that, or name another place (runs=FOLDER, --out DIR)",
+    "this user has no permission",
+    "grant it, or name another folder (runs=FOLDER, --out DIR)",
 )
 _BROKEN = (
-    "a disk must give what was written to it",
-    "look at the kernel's log (dmesg) and at the file system's server; copy what is lost from elsewhere",
+    "the disk or file server failed",
+    "look at the kernel's log (dmesg) and at the file server; restore lost files from a copy",
 )
 _LAWS: dict[int | None, tuple[str, str]] = {
     errno.ENOSPC: _NO_ROOM,
@@ -38,25 +43,25 @@ _LAWS: dict[int | None, tuple[str, str]] = {
     errno.EACCES: _NOT_ALLOWED,
     errno.EPERM: _NOT_ALLOWED,
     errno.EROFS: (
-        "what is written needs a file system that takes it",
-        "name another place (runs=FOLDER, --out DIR), or mount it for writing",
+        "the file system is read-only",
+        "name another folder (runs=FOLDER, --out DIR), or mount it for writing",
     ),
-    errno.ENAMETOOLONG: ("a name has at most 255 bytes, and a path 4095", "take a shorter one"),
-    errno.ENOENT: ("what a command names must be there", "look whether the path is right, and its file system mounted"),
-    errno.ENOTDIR: ("a path leads through folders", "look which part of it is a file, and name another place"),
-    errno.EISDIR: ("a file is read or written here, not a directory", "name a file, or move the directory away"),
-    errno.EEXIST: ("a file or folder of its own is made here", "move away what lies there, or name another place"),
-    errno.ELOOP: ("a link leads to a file or a folder", "remove the link that leads back to itself"),
+    errno.ENAMETOOLONG: ("a name has at most 255 bytes, and a path 4095", "use a shorter one"),
+    errno.ENOENT: ("a file or folder does not exist", "check the path, and that its file system is mounted"),
+    errno.ENOTDIR: ("a part of the path is a file, not a folder", "correct the path"),
+    errno.EISDIR: ("a file is needed, not a folder", "name a file, or move the folder away"),
+    errno.EEXIST: ("the file or folder exists already", "move it away, or name another one"),
+    errno.ELOOP: ("a link leads back to itself", "remove the link"),
     errno.EIO: _BROKEN,
     errno.ESTALE: _BROKEN,
-    errno.EMFILE: ("a command opens many files at once", "allow more (ulimit -n)"),
-    errno.ENFILE: ("a command opens many files at once", "have the host allow more (sysctl fs.file-max)"),
+    errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
+    errno.ENFILE: ("too many files are open on this host", "raise its limit (sysctl fs.file-max)"),
 }
-_ELSE = ("a command needs what it asks the system for", "look what the system's log says of it")
+_ELSE = ("the operating system refused a call", "look at the log of the system (dmesg)")
 
 
 def what_is_wrong_with(path: Path) -> str | None:
-    """Why nothing can be read from a path as from a file, after 'it is'; None: a file lies there. Nothing is opened.
+    """Return the kind of a path that is no regular file, as it follows 'it is'. None for a file. Nothing is opened.
 
     >>> what_is_wrong_with(Path("/")), what_is_wrong_with(Path("/dev/null")), what_is_wrong_with(Path("/nowhere"))
     ('a directory', 'a device', 'not there')
@@ -77,18 +82,24 @@ def what_is_wrong_with(path: Path) -> str | None:
 
 
 def require_file(path: Path) -> None:
-    """Raises OSError where a path leads to something else than a file: at a FIFO a reader would wait for ever."""
+    """Raise OSError if a path is no regular file, since reading a FIFO would wait without end. A missing path is accepted."""
     if (wrong := what_is_wrong_with(path)) is not None and not wrong.startswith(("not there", "out of reach")):
         raise OSError(errno.EINVAL, f"it is {wrong}, no file", str(path))
 
 
+def bounded_lines(file: IO[AnyStr], longest: int) -> Iterator[AnyStr]:
+    """Iterate over the lines of a file. A longer line is split into pieces of `longest`, which bounds the memory."""
+    empty: AnyStr = file.read(0)
+    return iter(partial(file.readline, longest), empty)
+
+
 def given_path(text: str) -> Path:
-    """A path as a shell gives it, with `~` and `~user` at its beginning expanded: shells leave those after an equals sign."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises where there is no such user; shells do not
+    """Return a path with `~` and `~user` expanded. A shell does not expand them after an equals sign."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111  # Path.expanduser raises for an unknown user, unlike a shell
 
 
 def shown(path: object) -> str:
-    """A path in quotes, its middle left out where it is long.
+    """Return a path in quotes. The middle of a long path is left out.
 
     >>> shown("runs/a"), len(shown("x" * 300))
     ("'runs/a'", 123)
@@ -99,18 +110,18 @@ def shown(path: object) -> str:
 
 
 def refused(error: OSError) -> str:
-    """What the system refused: the law, the offence with its path, the remedy, and where in our code it came up."""
-    law, remedy = _LAWS.get(error.errno, _ELSE)
+    """Return the message of an error of the operating system: cause, path, fix, and the line of our code."""
+    cause, fix = _LAWS.get(error.errno, _ELSE)
     what = error.strerror or str(error) or type(error).__name__
     names = [
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)
     ]
-    offence = f"{' and '.join(names)}: {what}" if names else what
-    return f"{law}; {offence}. To go on: {remedy}{_place(error)}"
+    details = f"{' and '.join(names)}: {what}" if names else what
+    return f"{cause}; {details}. To fix it: {fix}{_place(error)}"
 
 
 def _place(error: OSError) -> str:
-    """The last line of ours that it passed: for whoever is told of it."""
+    """Return the last line of our code in the traceback, for a bug report."""
     root = Path(__file__).parent.parent
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)

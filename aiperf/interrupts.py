@@ -1,9 +1,9 @@
-"""What a request for the end does: Ctrl-C (SIGINT), SIGTERM, and SIGHUP of a terminal that was closed.
+"""Handlers of the signals that end the program: SIGINT (Ctrl-C), SIGTERM, and SIGHUP of a closed terminal.
 
-From its first import on, the program is at one of three stages. `AT_ONCE`: nothing has begun, and it ends where it stands.
-`UNWINDING`: KeyboardInterrupt is raised, so that whoever has started something ends it. `NOTED`: a run is being driven, and
-is ended cleanly at the driver's next turn. Asked for again, it ends at once, whatever the stage; what it had started goes with
-its owner then (`scratch.py`). It is imported before all else, and imports next to nothing: see `aiperf/__main__.py`.
+The program is at one of three stages. `AT_ONCE`: the process exits immediately. `UNWINDING`: KeyboardInterrupt is raised, so
+that resources are released. `NOTED`: a run is in progress, and the driver ends it cleanly at its next turn. A second signal
+ends the process immediately at every stage; `scratch.py` then removes its child processes. This module is imported first and
+imports little: see `aiperf/__main__.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from contextlib import contextmanager, suppress
 AT_ONCE, UNWINDING, NOTED = "at once", "unwinding", "noted"
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 AGAIN_SECONDS = 0.1
-"""A second signal so soon after the first is the same request: shells and wrappers pass one on that the terminal sent too."""
+"""Signals within this time are one request: shells and wrappers forward a signal that the terminal sent too."""
 LATE_SECONDS = 0.01
 _SHOW_CURSOR = b"\x1b[?25h"
 
 
 class _Requests:
-    """Of this process: signals are one to a process, and so is this."""
+    """State of the signal handlers of this process."""
 
     def __init__(self) -> None:
         self.stage = AT_ONCE
@@ -32,16 +32,16 @@ class _Requests:
         self.at = 0.0
         self.is_installed = False
         self.terminals: tuple[int, ...] = ()
-        """Standard streams that were terminals at the beginning: a closed one does not say so any more."""
+        """Standard streams that were terminals at the start. A closed terminal cannot be recognized later."""
         self.then: Callable[[], None] | None = None
 
     def take(self, number: int, frame: object) -> None:
-        """A signal has come."""
+        """Handle a signal."""
         now = time.monotonic()
         if number == signal.SIGHUP:
             self._turn_away()
         if self.first is not None:
-            # a terminal that is closed says so twice: the kernel and the shell
+            # the kernel and the shell both send SIGHUP
             if number != signal.SIGHUP and now - self.at >= AGAIN_SECONDS:
                 self.leave(number)
             return
@@ -54,19 +54,19 @@ class _Requests:
             self.then()
 
     def raise_late(self, number: int, frame: object) -> None:
-        """A signal that could not be answered where it came is answered now."""
+        """Raise KeyboardInterrupt for a signal that arrived where it could not be raised."""
         if self.stage == UNWINDING:
             raise KeyboardInterrupt
 
     def _turn_away(self) -> None:
-        """Nobody reads what is written to a terminal that was closed, and writing to it fails."""
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        """Redirect the streams of a closed terminal to the null device, since writing to the terminal fails."""
+        null = os.open(os.devnull, os.O_WRONLY)
         for stream in self.terminals:
-            os.dup2(nowhere, stream)
-        os.close(nowhere)
+            os.dup2(null, stream)
+        os.close(null)
 
     def leave(self, number: int) -> None:
-        """Ends the process at once, with the terminal's cursor as it was."""
+        """Exit immediately, with the terminal's cursor restored."""
         with suppress(OSError):
             if 1 in self.terminals and self.stage != AT_ONCE:
                 os.write(1, _SHOW_CURSOR)
@@ -78,14 +78,14 @@ _requests = _Requests()
 
 
 def install() -> None:
-    """From here on. What the caller has this process ignore (nohup, a job in the background) is ignored still."""
+    """Install the handlers. Signals that the caller set to be ignored (nohup, background jobs) stay ignored."""
     _requests.is_installed = True
     _requests.terminals = tuple(stream for stream in (1, 2) if os.isatty(stream))
     set_again()
 
 
 def set_again() -> None:
-    """After a library has set handlers of its own, as Ray does for SIGTERM (Ray 2.60)."""
+    """Install the handlers again after a library has replaced them, as Ray does for SIGTERM (Ray 2.60)."""
     if _requests.is_installed:
         for number in NUMBERS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -93,35 +93,34 @@ def set_again() -> None:
 
 
 def unwind() -> None:
-    """From here on KeyboardInterrupt is raised."""
+    """Begin the stage UNWINDING."""
     _requests.stage = UNWINDING
     signal.signal(signal.SIGALRM, _requests.raise_late)
     sys.unraisablehook = _unraisable
 
 
-def _unraisable(found: sys.UnraisableHookArgs) -> None:
-    """One that comes while an object is finalised cannot be raised there, and would be printed (an import that ends has such
-    a moment): it is raised a little later."""
-    if isinstance(found.exc_value, KeyboardInterrupt):
+def _unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+    """Raise a KeyboardInterrupt later if it arrived during the finalization of an object, as at the end of an import."""
+    if isinstance(unraisable.exc_value, KeyboardInterrupt):
         signal.setitimer(signal.ITIMER_REAL, LATE_SECONDS)
     else:
-        sys.__unraisablehook__(found)
+        sys.__unraisablehook__(unraisable)
 
 
 def over() -> None:
-    """From here on there is nothing to unwind: the interpreter ends."""
+    """Return to the stage AT_ONCE before the interpreter ends."""
     signal.setitimer(signal.ITIMER_REAL, 0.0)
     _requests.stage = AT_ONCE
 
 
 def check() -> None:
-    """Raises KeyboardInterrupt where the end was asked for, and that came to nothing: a library had swallowed it."""
+    """Raise KeyboardInterrupt if a request was received but a library has caught the exception."""
     if _requests.first is not None and _requests.stage == UNWINDING:
         raise KeyboardInterrupt
 
 
 def note() -> None:
-    """From here on a request is kept, for whoever drives a run. A request that has come already is answered first."""
+    """Begin the stage NOTED. An earlier request raises KeyboardInterrupt first."""
     check()
     if _requests.is_installed:
         _requests.stage = NOTED
@@ -129,7 +128,7 @@ def note() -> None:
 
 @contextmanager
 def noted(then: Callable[[], None]) -> Iterator[None]:
-    """A stretch in which `then` is called at the first request, at its beginning where that had come before."""
+    """Call `then` at the first request within the block, or at the beginning of the block for an earlier request."""
     global _requests
     outer, before = _requests, {number: signal.getsignal(number) for number in NUMBERS}
     inner = outer if outer.is_installed else _Requests()
@@ -149,13 +148,12 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
 
 
 def status(otherwise: int) -> int:
-    """The exit status of a run that was driven: 130 after Ctrl-C, as of any command that it ends; 143 after SIGTERM, 129 after
-    SIGHUP."""
+    """Return the exit status of a run: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, else `otherwise`."""
     return _status_at(NOTED, otherwise)
 
 
 def status_unwound(otherwise: int) -> int:
-    """The same of what was not driven, where KeyboardInterrupt was raised, or a library had swallowed it."""
+    """Return the exit status of a command at the stage UNWINDING, as `status` does for a run."""
     return _status_at(UNWINDING, otherwise)
 
 
@@ -164,5 +162,5 @@ def _status_at(stage: str, otherwise: int) -> int:
 
 
 def received() -> int | None:
-    """The signal that asked for the end first; None: nobody has."""
+    """Return the first signal, None without one."""
     return _requests.first

@@ -1,14 +1,13 @@
-"""Which values a configured field takes: the limits that stand beside each field, and the one check of them.
+"""Limits of configured fields, and the check of values against them.
 
-A field says them in its metadata, as plain values, since `cluster` and `searchers` import nothing of `aiperf`:
+Limits are plain values in the metadata of a field, since `cluster` and `searchers` do not import `aiperf`:
 
     ranks: int | None = field(default=None, metadata={"least": 1})
 
-`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: the words that there are, or a
-function that says them. `form`: of a text, or of each text of a list: a regular expression that matches the whole of it, and
-the same in words with an example. `fewest`: of a list's entries. `unit`: where the field's name does not say it. Every number
-is finite.
-A field's type is its annotation; laws about several fields stand with their classes.
+`least`, `above`, `most`, `below`: bounds of a number, or of each number of a list. `among`: allowed words, or a function that
+returns them. `form`: regular expression of a whole text, or of each text of a list, and its description with an example.
+`fewest`: least number of entries of a list. `unit`: unit, if the name of the field has none. All numbers are finite.
+The type of a field is its annotation. Rules about several fields are checked by their classes.
 """
 
 from __future__ import annotations
@@ -26,30 +25,31 @@ from aiperf.errors import BadConfiguration
 
 BOUNDS = ("least", "above", "most", "below")
 KEYS = frozenset({*BOUNDS, "among", "form", "fewest", "unit", "records"})
-"""All that a field's metadata may say. `records`: what a list of several classes holds (aiperf/config.py)."""
+"""Keys of the metadata. `records`: classes of the records of a list (aiperf/config.py)."""
 WIDEST = 2**63 - 1
-"""Of a whole number: journals are JSON that other programs read too."""
+"""Largest whole number, since other programs read journals too."""
 MOST_MEMORY = 2**60
-"""Bytes of any memory: a thousand times the largest host's, and numbers made of it stay exact in a journal."""
+"""Largest memory in bytes."""
 LONGEST_SECONDS = 366 * 86400
-"""Of whatever is waited for, a run included."""
+"""Longest duration, of a run or of a wait."""
 _NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one field takes."""
+    """Limits of one field."""
 
     types: tuple[type[Any], ...]
-    """Of the value, or of each entry of a list; without None."""
+    """Types of the value, or of each entry of a list, without None."""
     or_none: bool
     of_list: bool
     told: Mapping[str, Any]
-    """What stands beside the field."""
+    """Metadata of the field."""
 
     @property
     def words(self) -> str:
-        """As they follow the field's name in a sentence: 'is at least 1'."""
+        """Limits as a sentence after the name of the field: 'is at least 1'."""
         said = [self._numbers()] if self.is_number else []
         if among := self.among:
             said.append(f"{'' if said else 'is one of '}{', '.join(among)}")
@@ -79,17 +79,35 @@ class Limits:
 
     @property
     def among(self) -> Collection[str] | None:
-        """The words that it takes; None: any, where it takes text."""
+        """Allowed words. None if any text is allowed."""
         told: Collection[str] | Callable[[], Collection[str]] | None = self.told.get("among")
         return told() if callable(told) else told
 
     @property
     def is_number(self) -> bool:
-        """Whether it takes numbers."""
+        """True if the field accepts numbers."""
         return int in self.types or float in self.types
 
+    @property
+    def kind(self) -> str:
+        """Type as text: 'a whole number or null'."""
+        one = " or ".join(_KINDS.get(each, "a record") for each in self.types)
+        return f"a list, each of which is {one}" if self.of_list else f"{one}{' or null' if self.or_none else ''}"
+
+    def check_type(self, option: str, value: Any, typed: str) -> None:
+        """Raise BadConfiguration for a value of another type. `typed`: the value as the user wrote it."""
+        each = value if self.of_list and isinstance(value, list) else [value]
+        fits = self.or_none if value is None else isinstance(value, list) == self.of_list
+        if not fits or not all(one is None or isinstance(one, self._accepted(one)) for one in each):
+            raise BadConfiguration(f"{option} is {self.kind}; found {typed}: give such a value, or leave it out")
+
+    def _accepted(self, value: Any) -> tuple[type[Any], ...]:
+        if isinstance(value, bool):
+            return tuple(each for each in self.types if each is bool)
+        return (*self.types, int) if float in self.types else self.types
+
     def take(self, value: Any) -> bool:
-        """Whether the field takes a value."""
+        """Return True if the field accepts the value."""
         if value is None:
             return self.or_none
         if not self.of_list:
@@ -137,7 +155,7 @@ def _written(value: float) -> str:
 
 
 def limits_of(schema: type[Any]) -> Mapping[str, Limits]:
-    """Those of each field of a dataclass that takes plain values, or a list of them or of records of one class."""
+    """Return the limits of each field with plain values, a list of them, or a list of records of one class."""
     return _limits_of(typing.cast(Hashable, schema))
 
 
@@ -159,9 +177,9 @@ def _limits_of(schema: Hashable) -> Mapping[str, Limits]:
 
 
 def hold(conf: Any, part: str = "") -> None:
-    """Raises BadConfiguration for the first value of a configured part that its field does not take.
+    """Raise BadConfiguration for the first value that its field does not accept.
 
-    `part`: under which name the part stands: 'trainer', 'cluster.links.0'; '' for a whole run.
+    `part`: name of the part: 'trainer', 'cluster.links.0'. '' for a whole run.
     """
     for option, value, limits in _values(conf, part):
         if not limits.take(value):

@@ -1,4 +1,4 @@
-"""Seeds, derived from numbers that stand in the journal; nothing random has any other source."""
+"""Seeds, derived from numbers in the journal. All randomness comes from them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 def derive(seed: int, purpose: str, *numbers: int) -> int:
-    """A 63-bit seed for one purpose: the same for the same arguments on every machine.
+    """Return a 63-bit seed for one purpose. Equal arguments give an equal seed on every machine.
 
     >>> derive(0, "proposal", 7) == derive(0, "proposal", 7) != derive(0, "weights", 7)
     True

@@ -1,8 +1,8 @@
-"""A temporary folder that does not outlive its owner, however that ends, and neither do the processes that were started in it.
+"""Temporary folder that is removed when its owner process ends, together with the processes that were started in it.
 
-The folder is readable by its owner alone. A small process beside it (the janitor, a shell that waits for the end of a pipe)
-removes it when the owner has gone, killed or not. Where both were killed at once, as when a batch system kills a whole job, the
-next folder that is made here removes it: a lock that the owner holds tells the living from the dead.
+Only the user can read the folder. A second process (the janitor, a shell that waits for the end of a pipe) removes it when the
+owner ends or is killed. If a batch system kills both, the next `Scratch` on the host removes the folder. A lock shows if the
+owner is alive.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pathlib import Path
 
 PREFIX = "aiperf-"
 MARK = "AIPERF_SCRATCH"
-"""In the environment of every process that belongs to a folder: the folder."""
+"""Environment variable with the folder, set for every process that belongs to it."""
 OWNER = "owner"
-"""The locked file in it: the name of the owner's host, since locks of other hosts may not be seen in a shared folder."""
+"""Locked file with the name of the owner's host. In a shared folder, locks of other hosts may not be visible."""
 
-# Those that notice the owner's end by themselves are given 2 s; what is left after that was stopped or hangs, and is killed.
+# Processes that notice the end of the owner get 2 s. The others are killed.
 _JANITOR = r"""
 exec 3<&0 </dev/null
 (
@@ -45,11 +45,15 @@ exec 3<&0 </dev/null
 
 
 class Scratch:
-    """A folder of this process. `path` is short enough for sockets wherever the parent's is."""
+    """Temporary folder of this process. Its path is short enough for Unix sockets."""
 
     def __init__(self, parent: Path | None = None, shared: str = "") -> None:
-        """`parent`: the system's temporary folder. `shared`: a pattern of files elsewhere, each locked by whoever uses it, of
-        which those that nobody uses go when the owner was killed."""
+        """Create the folder.
+
+        Args:
+            parent: default: the temporary folder of the system.
+            shared: pattern of files elsewhere that their users lock. Unlocked ones are removed when the owner is killed.
+        """
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
@@ -60,18 +64,18 @@ class Scratch:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
-            env={"PATH": os.environ.get("PATH", os.defpath)},  # without the mark: it is not one of those that it ends
-            start_new_session=True,  # what is sent to the owner's group or terminal is not for it
+            env={"PATH": os.environ.get("PATH", os.defpath)},  # without MARK: the janitor does not kill itself
+            start_new_session=True,  # signals to the owner's group or terminal do not reach it
         )
-        self._janitor.wait()  # the shell that waits is its child, so that nobody who kills his children kills it
+        self._janitor.wait()  # the waiting shell is its child, so that the owner has no such child to kill
 
     @property
     def environment(self) -> dict[str, str]:
-        """What marks a process as one that must not outlive this folder."""
+        """Environment variables of processes that belong to this folder."""
         return {MARK: str(self.path)}
 
     def close(self, patience_seconds: float = 2.0) -> None:
-        """Ends the processes that bear its mark and still run after so many seconds, and removes the folder. Again: nothing."""
+        """Kill processes of the folder that run longer than `patience_seconds`, and remove it. A second call does nothing."""
         if self._janitor.stdin is None or self._janitor.stdin.closed:
             return
         deadline = time.monotonic() + patience_seconds
@@ -91,13 +95,13 @@ class Scratch:
 
 
 def marked(folder: Path) -> tuple[int, ...]:
-    """The processes, other than this one, that bear a folder's mark and have not ended."""
+    """Return the pids of the running processes of a folder, without this process."""
     mark = f"{MARK}={folder}".encode()
     found = []
     for environment in Path("/proc").glob("[0-9]*/environ"):
         pid = int(environment.parent.name)
-        with contextlib.suppress(OSError):  # ended meanwhile, or another user's
-            # an ended one that nobody has waited for has an empty environment
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            # a zombie has an empty environment
             if mark in environment.read_bytes().split(b"\0") and pid != os.getpid():
                 found.append(pid)
     return tuple(found)
@@ -106,15 +110,15 @@ def marked(folder: Path) -> tuple[int, ...]:
 def _locked(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(file, fcntl.LOCK_EX)
-    # after the lock: one who finds no name finds a folder that is just being made
+    # after the lock: an owner file without a name belongs to a folder that is being created
     os.write(file, socket.gethostname().encode())
     return file
 
 
 def _remove_orphans(parent: Path) -> None:
-    """Removes this user's folders whose owner on this host has gone."""
+    """Remove this user's folders whose owner on this host has ended."""
     for owner in parent.glob(f"{PREFIX}*/{OWNER}"):
-        with contextlib.suppress(OSError):  # another user's, or removed by another at this moment
+        with contextlib.suppress(OSError):  # another user's, or removed concurrently
             if owner.stat().st_uid != os.getuid():
                 continue
             file = os.open(owner, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -1,7 +1,4 @@
-"""What the process prints goes out as the terminal can show it: signs that its encoding lacks become plain ones.
-
-Set up once, where the command line is taken; whoever prints, prints the right sign. Files are not touched.
-"""
+"""Replacement of characters that the encoding of a terminal lacks by ASCII. Files are not affected."""
 
 from __future__ import annotations
 
@@ -37,6 +34,7 @@ PLAIN = {
     "ε": "epsilon",
     "λ": "lambda",
     "μ": "mu",
+    "π": "pi",
     "σ": "sigma",
     "Σ": "sum",
     "τ": "tau",
@@ -89,29 +87,29 @@ PLAIN = {
     "è": "e",
     "á": "a",
 }
-"""What stands for a sign where it cannot be shown; another becomes '?'."""
-ERRORS = "aiperf.plain"
-"""Under which name Python's codecs know it."""
+"""Replacement of each character. Others become '?'."""
+ERRORS = "aiperf.sanitize"
+"""Name of the error handler in `codecs`."""
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    asked = error.object[error.start : error.end]
-    return "".join(_shown(sign, error.encoding) for sign in asked), error.end
+    missing = error.object[error.start : error.end]
+    return "".join(_shown(sign, error.encoding) for sign in missing), error.end
 
 
 def _shown(sign: str, encoding: str) -> str:
-    said = PLAIN.get(sign, "?")
+    plain = PLAIN.get(sign, "?")
     try:
-        said.encode(encoding)
+        plain.encode(encoding)
     except UnicodeEncodeError:
         return "?"
-    return said
+    return plain
 
 
 def set_up(*streams: TextIO) -> None:
-    """From here on, none of these streams fails for a sign that its encoding lacks; one that has them all stays as it is."""
+    """Make streams replace characters that their encoding lacks. UTF-8 streams are unchanged."""
     codecs.register_error(ERRORS, _plain)
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":

@@ -1,7 +1,6 @@
-"""How quantities are written for people: SI prefixes, durations, shares.
+"""Text of quantities: SI prefixes, durations, shares.
 
-Every printed figure of a report, a table or a terminal line comes from here, so that the same quantity reads the same
-everywhere. Nothing here rounds what is stored: figures are rounded where they are shown, and only there.
+Reports, tables and terminal lines format all figures with these functions. Stored values are never rounded.
 """
 
 from __future__ import annotations
@@ -9,18 +8,18 @@ from __future__ import annotations
 import math
 
 NOT_MEASURED = "not measured"
-"""Stands wherever a figure is missing: a missing figure is never a zero."""
+"""Text for a missing figure. A missing figure is never printed as zero."""
 
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
-_NARROW = "\u202f"  # the narrow no-break space: groups of three digits, and between a number and its unit
+_NARROW = "\u202f"  # narrow no-break space between groups of three digits
 
 
 _MOST_DIGITS = 7
-"""Of the ends of an interval."""
+"""Largest number of digits of the ends of an interval."""
 
 
 def _significant(value: float, digits: int) -> str:
-    """Fixed notation with that many significant digits, for 0 ≤ |value| < 1000."""
+    """Return fixed notation with `digits` significant digits, for 0 ≤ |value| < 1000."""
     if value == 0:
         return "0"
     whole = math.floor(math.log10(abs(float(f"{value:.{digits - 1}e}")))) + 1  # as rounded: 0.9999 is 1.00
@@ -28,7 +27,7 @@ def _significant(value: float, digits: int) -> str:
 
 
 def _prefix_of(value: float, digits: int = 3) -> int:
-    """The power of 1000 that writes the value between 1 and 1000 after rounding to that many digits."""
+    """Return the power of 1000 that scales the value to 1…1000 after rounding to `digits` significant digits."""
     if value == 0:
         return 0
     magnitude = abs(float(f"{value:.{digits - 1}e}"))  # 999,999 rounds to 1.00 M, not to 1000 k
@@ -36,31 +35,33 @@ def _prefix_of(value: float, digits: int = 3) -> int:
 
 
 def si(value: float, unit: str, digits: int = 3) -> str:
-    """`si(4.12e13, "FLOPS")` is `41.2 TFLOPS`. Values below 1 keep the plain unit; infinite and undefined ones are refused."""
+    """Return a finite value with an SI prefix: `si(4.12e13, "FLOPS")` is `41.2 TFLOPS`. Values below 1 get no prefix."""
     assert math.isfinite(value), f"{value!r} {unit} is no quantity"
     power = _prefix_of(value, digits)
     return f"{_significant(value / 1000.0**power, digits)} {_PREFIXES[power]}{unit}"
 
 
 def scale(largest: float, unit: str) -> tuple[float, str]:
-    """The divisor and the unit for an axis or an interval whose largest magnitude is given: `(1e12, "TFLOPS")`."""
+    """Return divisor and unit of an axis or interval from its largest magnitude: `(1e12, "TFLOPS")`."""
     power = _prefix_of(largest) if math.isfinite(largest) else 0
     return 1000.0**power, f"{_PREFIXES[power]}{unit}"
 
 
 def flops_per_second(value: float) -> str:
-    """A rate of floating-point operations: `41.2 TFLOPS`."""
+    """Return a rate of floating-point operations: `41.2 TFLOPS`."""
     return si(value, "FLOPS")
 
 
 def operations(value: float) -> str:
-    """A number of floating-point operations: `7.81 GFLOP`. Not to be taken for a rate, hence no S."""
+    """Return a number of floating-point operations: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
     return si(value, "FLOP")
 
 
 def interval(low: float, high: float, unit: str) -> str:
-    """Both ends under one prefix, with as many digits as tell them apart, three at least: `40.1 to 42.0 TFLOPS`, `1.4486 to
-    1.4493 EFLOPS`."""
+    """Return an interval with one prefix and enough digits to distinguish its ends, at least three.
+
+    Examples: `40.1 to 42.0 TFLOPS`, `1.4486 to 1.4493 EFLOPS`.
+    """
     divisor, prefixed = scale(max(abs(low), abs(high)), unit)
     ends = ("", "")
     for digits in range(3, _MOST_DIGITS + 1):
@@ -71,7 +72,7 @@ def interval(low: float, high: float, unit: str) -> str:
 
 
 def share(value: float, decimals: int = 1) -> str:
-    """A part of one as per cent: `95.1 %`, `−0.3 %`. A part that is not zero never reads as `0.0 %`."""
+    """Return a share in per cent: `95.1 %`, `−0.3 %`. Only zero is printed as `0.0 %`."""
     percent = abs(100 * value)
     least = 10.0**-decimals
     sign = "−" if value < 0 else ""
@@ -81,43 +82,43 @@ def share(value: float, decimals: int = 1) -> str:
 
 
 def change(value: float) -> str:
-    """How much more, as a part of one, or less: `+1.20 %`, `−0.03 %`."""
+    """Return a relative change in per cent: `+1.20 %`, `−0.03 %`."""
     return "0.00 %" if value == 0 else f"{100 * value:+.2f} %".replace("-", "−")
 
 
 def change_interval(low: float, high: float) -> str:
-    """Both ends of such a one: `−0.10 to +2.31 %`."""
+    """Return the interval of a relative change: `−0.10 to +2.31 %`."""
     return f"{100 * low:+.2f} to {100 * high:+.2f} %".replace("-", "−")
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference of quantities: `+1.23 TFLOPS`, `−4.00 GFLOPS`."""
+    """Return a difference of quantities: `+1.23 TFLOPS`, `−4.00 GFLOPS`."""
     sign = "−" if value < 0 else "+" if value > 0 else ""
     return f"{sign}{si(abs(value), unit)}"
 
 
 def noise(value: float) -> str:
-    """Noise added to real images, in words that stand beside the data set: `with added noise of 30 % of the pixel range`."""
+    """Return the text of noise added to images: `with added noise of 30 % of the pixel range`."""
     return f"with added noise of {100 * value:.3g} % of the pixel range"
 
 
 def error(value: float) -> str:
-    """A classification error, two decimals: `2.41 %`."""
+    """Return a classification error with two decimals: `2.41 %`."""
     return share(value, decimals=2)
 
 
 def count(value: int) -> str:
-    """An integer, in groups of three digits."""
+    """Return an integer in groups of three digits."""
     return f"{value:,}".replace(",", _NARROW)
 
 
 def size(value: float) -> str:
-    """Bytes, decimal prefixes: `16.0 GB`."""
+    """Return a number of bytes with a decimal prefix: `16.0 GB`."""
     return si(value, "B")
 
 
 def duration(seconds: float) -> str:
-    """`360,448 h` (grouped), `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`: two units at most."""
+    """Return a duration with at most two units: `360,448 h`, `12 h 00 min`, `3 min 05 s`, `4.2 s`, `38 ms`."""
     assert math.isfinite(seconds), f"{seconds!r} s is no duration"
     if seconds < 0:
         return f"−{duration(-seconds)}"

@@ -1,1 +1,1 @@
-"""What the project claims about speed, measured: each script prints its table and names the machine."""
+"""Benchmarks behind the project's statements about speed. Each script prints its table and names the machine."""

@@ -1,10 +1,10 @@
-"""Where a finished run's accelerator time went, and how near its score comes to what its accelerators did while busy.
+"""Breakdown of a finished run's accelerator time, and its score relative to the rate of its busy accelerators.
 
     python -m benchmarks.accounting runs/20261121-120000-digits
 
-Reads the journal alone. Prints, for the valid window: the score ÷ (operations per busy accelerator-second × accelerators),
-with each trial's operations over its own busy seconds weighted by those seconds; the time breakdown, line by line (its last
-line, what no clock covers, is to stay below 1 %); the pause between two trials of a worker; the time of proposals.
+Reads the journal only. Prints for the valid window: score ÷ (operations per busy accelerator-second × accelerators), with each
+trial's operations per busy second weighted by these seconds; the time breakdown by line (its last line, unaccounted time,
+should stay below 1 %); the pause between two trials of a worker; the time of proposals.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         kept.take(event)
     inside = window(kept)
     found = score(kept)
-    assert found.flops_per_second is not None, "a run whose warm-up was never over has nothing to account for"
+    assert found.flops_per_second is not None, "a run that ended within its warm-up has no score to break down"
     columns = kept.intervals
     part = share_inside(np.array(columns.start), np.array(columns.end), inside)
     busy = float((np.array(columns.busy) * np.array(columns.ranks) * part).sum())
@@ -59,7 +59,7 @@ def main() -> None:
     print(f"| all | {entries.whole_seconds:.2f} | 100 % |\n")
     if pauses:
         print(
-            "pause between two trials of a worker, from its last image until the next network stands: "
+            "pause between two trials of a worker, from its last image until the next network is ready: "
             f"median {1000 * statistics.median(pauses):.1f} ms, longest {1000 * max(pauses):.1f} ms, {len(pauses)} pauses; "
             f"of it building {1000 * statistics.median(build):.1f} ms, weights {1000 * statistics.median(weights):.1f} ms"
         )
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _pauses(events: list[AnyEvent]) -> list[float]:
-    """Between the last image of a worker's trial and the moment its next one is prepared, network and weights included."""
+    """Return the seconds from the last image of a worker's trial until its next trial is prepared with its weights."""
     ended: dict[int, float] = {}
     last: dict[int, tuple[int, float]] = {}
     pauses: list[float] = []
@@ -79,10 +79,10 @@ def _pauses(events: list[AnyEvent]) -> list[float]:
                 continue
             if trial_of.get(work.worker) != event.trial:
                 if work.worker in ended:
-                    # An interval begins where the network stood ready.
+                    # An interval begins when the network is ready.
                     pauses.append(work.start - ended.pop(work.worker))
                 trial_of[work.worker] = event.trial
-            if work.training_images + work.validation_images > 0:  # else it only waited for the last checkpoint
+            if work.training_images + work.validation_images > 0:  # otherwise it only waited for the last checkpoint
                 last[event.trial] = (work.worker, work.end)
         elif isinstance(event, TrialFinished) and event.trial in last:
             worker, end = last[event.trial]

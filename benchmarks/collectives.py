@@ -1,11 +1,11 @@
-"""Two processes of one core each, joined by Horovod and by DistributedDataParallel, against one process of two cores.
+"""Compare two single-core processes, joined by Horovod and by DistributedDataParallel, with one process on two cores.
 
     python -m benchmarks.collectives [--networks digits_small,resnet20] [--batch 128] [--pairs 10]
 
-The same global batch and network in all three; images per second of training steps and the seconds of communication that the
-backward pass did not hide, both by rank 0's clock (waiting for input included). All three groups stand during the whole
-run and train in turns, in changing order; ratios are formed within a turn. Afterwards the agreement of the weights
-after the same steps in float32, of a network without batch normalisation (whose statistics each rank has for itself).
+All three use the same global batch and network. Measured are images per second of training steps and the seconds of
+communication that the backward pass did not hide, both by rank 0's clock (including waiting for input). All three groups exist
+during the whole run and train in turns, in changing order. Ratios are formed within a turn. Afterwards the weights after equal
+steps in float32 are compared, for a network without batch normalization (whose statistics are separate for each rank).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def order(trial: int, batch: int, epochs: int = 1) -> Train:
     )
 
 
-def carry_out(group: RankGroup, told: Train) -> list[EpochDone]:
-    group.order(told)
+def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
+    group.order(train)
     words: list[Word] = []
     while not (words and isinstance(words[-1], Done | Crashed)):
         words += group.words(timeout=10.0)
@@ -59,7 +59,7 @@ def carry_out(group: RankGroup, told: Train) -> list[EpochDone]:
 
 
 def groups(folder: Path, graph: Graph, data: SyntheticConf, precision: str) -> dict[str, RankGroup]:
-    """One of each kind, started."""
+    """Start one group of each kind."""
     made = {}
     for kind, ranks in KINDS.items():
         conf = TrainerConf(collective=kind, ranks=ranks, threads=2 // ranks, precision=precision)
@@ -84,7 +84,7 @@ def speed(network: str, batch: int, steps: int, pairs: int, precision: str) -> N
                 kinds = list(KINDS)
                 for kind in kinds if turn % 2 else reversed(kinds):
                     done = carry_out(running[kind], order(turn, batch // KINDS[kind]))[0].advanced
-                    if turn:  # the first warms up
+                    if turn:  # the first turn is a warm-up
                         training = done.busy_seconds - done.validation_seconds + done.input_seconds
                         rates[kind].append(done.training_images / training)
                         shares[kind].append(done.communication_seconds / training)
@@ -115,7 +115,7 @@ def agreement(steps: int, batch: int) -> None:
             Node("softmax", Softmax(), (6,)),
         )
     )
-    # an uneven last step, so that the weighting of unequal slices is in it
+    # an uneven last step tests the weighting of unequal slices
     data = SyntheticConf(training_images=batch * steps - batch // 3, validation_images=10, image=16, channels=3)
     weights: dict[str, dict[str, torch.Tensor]] = {}
     with tempfile.TemporaryDirectory() as folder:

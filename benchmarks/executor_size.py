@@ -1,12 +1,12 @@
-"""What many workers cost the driver: real Ray, real actors, ranks that train nothing (tests/drive/stand_in.py).
+"""Cost of many workers for the driver: real Ray and real actors, with ranks that do not train (tests/drive/stand_in.py).
 
     python -m benchmarks.executor_size --workers 10 --nodes 2 [--workers 100 --nodes 4 …]
 
-Nodes are raylets on this machine that say they have so many accelerators; each accelerator is a worker. The workers are
-brought up, asked for proposals, told news, given trials; then nothing happens for a while, a tenth of their host actors are
-killed, others come up in their place, and all is ended. Printed for each part: the driver's processor time (all its threads,
-Ray's own included), by word and by look. Processor time, so that other work on the machine changes little of it; a worker is
-some 200 MB, and 100 of them want a machine of their own.
+Nodes are raylets on this machine that declare a number of accelerators. Each accelerator is a worker. The workers start and
+receive proposal requests, observations and trials. Then the run is idle for a while, a tenth of the host actors are killed and
+replaced, and all workers end. Printed for each part: processor time of the driver (all its threads, including Ray's), per
+message and per look. Other work on the machine changes processor time only a little. A worker needs about 200 MB, and 100
+workers need their own machine.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from tests.drive.stand_in import open_stand_in
 
 LOOKS = 100
 TRIALS = 5
-"""Given to each worker."""
+"""Trials per worker."""
 PATIENCE_SECONDS = 900.0
 NEWS = 2000
-"""Observations that are told before a generator is replaced."""
+"""Observations before a generator is replaced."""
 
 
 class Measured:
@@ -56,21 +56,21 @@ class Measured:
 
     def __init__(self, executor: RayExecutor) -> None:
         self.executor = executor
-        self.said: list[Word] = []
+        self.received: list[Word] = []
 
     def part(self, name: str, until: Callable[[], bool], begin: Callable[[], None] = lambda: None) -> None:
-        """Begins something and hears words until it has happened; prints what that took."""
-        before, words, wall = time.process_time(), len(self.said), time.monotonic()
+        """Call `begin` and receive messages until the condition holds. Print the cost."""
+        before, messages, wall = time.process_time(), len(self.received), time.monotonic()
         begin()
         while not until():
             assert time.monotonic() - wall < PATIENCE_SECONDS, f"{name}: not in {PATIENCE_SECONDS:.0f} s"
-            self.said += self.executor.words(0.1)
-        spent, heard, lasted = time.process_time() - before, len(self.said) - words, time.monotonic() - wall
-        each = f"{1000 * spent / heard:8.2f} ms a word" if heard else ""
-        print(f"{name:34} {spent:8.2f} s of processor, {lasted:7.1f} s, {heard:6} words {each}", flush=True)
+            self.received += self.executor.words(0.1)
+        spent, count, lasted = time.process_time() - before, len(self.received) - messages, time.monotonic() - wall
+        each = f"{1000 * spent / count:8.2f} ms a message" if count else ""
+        print(f"{name:34} {spent:8.2f} s of processor, {lasted:7.1f} s, {count:6} messages {each}", flush=True)
 
     def of(self, kind: type[Any]) -> list[Any]:
-        return [word for word in self.said if isinstance(word, kind)]
+        return [word for word in self.received if isinstance(word, kind)]
 
     def there(self) -> list[int]:
         gone = {word.worker for word in self.of(WorkerDown)}
@@ -78,7 +78,7 @@ class Measured:
 
 
 def measure(workers: int, nodes: int) -> None:
-    """One size, from nothing to nothing."""
+    """Measure one size from start to end."""
     print(f"\n{workers} workers on {nodes} nodes")
     with small_cluster() as cluster, tempfile.TemporaryDirectory() as folder:
         for _ in range(nodes):
@@ -102,7 +102,7 @@ def measure(workers: int, nodes: int) -> None:
         run.part("a proposal each", lambda: len(run.of(Proposed)) == count + workers, lambda: propose(run, 0))
         news(executor)
         run.part(
-            f"another, with {NEWS} news",
+            f"another, with {NEWS} observations",
             lambda: len(run.of(Proposed)) == count + 2 * workers,
             lambda: propose(run, 10**6),
         )
@@ -124,7 +124,7 @@ def measure(workers: int, nodes: int) -> None:
 
 
 def look(executor: RayExecutor) -> None:
-    """Nothing happens: what a turn costs with a look at workers and nodes, and without."""
+    """Print the cost of a turn without events, with and without a look at workers and nodes."""
     costs = {}
     for name, is_due in (("without a look", False), ("with a look", True)):
         before = time.process_time()
@@ -142,7 +142,7 @@ def propose(run: Measured, first: int) -> None:
 
 
 def news(executor: RayExecutor) -> None:
-    """Of trials that were asked for and came to nothing."""
+    """Send observations of requested trials that failed."""
     executor.tell([history.Requested(2 * 10**6 + number) for number in range(NEWS)])
 
 
@@ -153,7 +153,7 @@ def train(run: Measured) -> None:
 
 
 def memory_megabytes() -> float:
-    """Proportional set sizes."""
+    """Return the sum of proportional set sizes in MB."""
     total = 0
     for pid in [os.getpid(), *descendants(os.getpid())]:
         try:

@@ -1,10 +1,10 @@
-"""Images a second from a folder of JPEG files, first pass, nothing cached: our input ÷ torchvision's, on the same cores.
+"""Images per second from a folder of JPEG files in a first, uncached pass: AIPerf's input ÷ torchvision's, on equal cores.
 
     python -m benchmarks.input_speed FOLDER            FOLDER/train/CLASS/*.JPEG; more options: --help
 
-Both sides give shuffled float32 batches after a random resized crop to 224×224, a flip and normalisation; both are held to the
-same cores, and before each pass the files are dropped from the system's memory. torchvision's side is what its own training
-reference does: ImageFolder, transforms and a DataLoader with a worker process a core.
+Both sides return shuffled float32 batches after a random resized crop to 224×224, a flip and normalization. Both use the same
+cores, and the page cache is dropped before each pass. torchvision's side follows its training reference: ImageFolder,
+transforms and a DataLoader with one worker process per core.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from torchvision import datasets, transforms
 
 from aiperf.data.dataset_config import ImagenetConf
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
+from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data
-from aiperf.data.samples import list_folder
 from benchmarks.pairs import describe_machine, interleaved
 
 GOAL = 1.5
@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def repeated(folder: Path, scratch: Path, images: int) -> Path:
-    """A root whose train/ has each class folder as often as makes up that many images, by links; val/ the same."""
+    """Return a root whose train/ repeats each class folder by links to reach `images` images. val/ is equal."""
     classes = sorted(path for path in (folder.resolve() / "train").iterdir() if path.is_dir())
     held = sum(1 for path in classes for _ in path.iterdir())
     if not held:
@@ -82,14 +82,14 @@ def repeated(folder: Path, scratch: Path, images: int) -> Path:
 
 
 def forget(paths: tuple[Path, ...]) -> None:
-    """Drops the files from the system's page cache (Linux; clean pages, so anybody may)."""
+    """Drop the files from the page cache (Linux, no privileges needed for clean pages)."""
     for path in {path.resolve() for path in paths}:
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def by_torchvision(root: Path, cores: int, batch: int) -> Callable[[], int]:
-    """One shuffled pass of torchvision's reference input, worker processes started within it."""
+    """Return one shuffled pass of torchvision's reference input, including the start of its worker processes."""
     transform = transforms.Compose(
         [
             transforms.RandomResizedCrop(224),
@@ -106,7 +106,7 @@ def by_torchvision(root: Path, cores: int, batch: int) -> Callable[[], int]:
 
 
 def by_aiperf(root: Path, cores: int, batch: int) -> Callable[[], int]:
-    """One shuffled pass of ours, opened within it."""
+    """Return one shuffled pass of AIPerf's input, including its opening."""
     conf = ImagenetConf(root=str(root), cache="none", workers=cores)
 
     def walk() -> int:

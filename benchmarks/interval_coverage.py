@@ -1,31 +1,90 @@
-"""How often the score's 95 % interval holds the mean that chance alone parts a run from.
+"""Measure the share of 95 % intervals of the score that contain the mean score of many runs of one kind.
 
-Six kinds of run are made up as a stochastic process: trials of random length and speed, the gaps between them, growth that
-levels off, one slow worker, failures with repair. The truth of a kind is the mean score of all runs drawn of it: growth and the
-slow worker are the same in each, and no chance. Method 1 (the bootstrap over 40 blocks) stands beside the present one.
+Runs are drawn from a stochastic process: trials of random length and speed, gaps between them, growth that levels off, one slow
+worker, failures with repair, and disturbances that slow down all workers at once. The true value of a kind is the mean score of
+its runs, since growth and the slow worker are equal in each run. The batch means of method 2 are shown for comparison.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
-from itertools import pairwise
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import Evenness, Work, evenness_of
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.convergence import batch_means_half_width
 from aiperf.accounting.windows import Window, share_inside
 
 Real = npt.NDArray[np.float64]
+Chance = np.random.Generator
 EPOCHS = 8
-"""Intervals of work of a trial."""
+"""Intervals of work per trial."""
+MINUTE = 60.0
+GRID = 0.5
+"""Minutes between two values of a disturbance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Gaussian disturbance with an exponentially falling correlation."""
+
+    deviation: float
+    correlation: float
+    """Minutes."""
+
+    def speed(self, moments: Real, chance: Chance) -> Real:
+        """Return the speed of all machines at each moment, as a share of the usual one."""
+        keep = math.exp(-GRID / self.correlation)
+        steps = chance.standard_normal(len(moments)) * math.sqrt(1 - keep**2)
+        values = np.empty(len(moments))
+        value = float(chance.standard_normal())
+        for index, step in enumerate(steps.tolist()):
+            value = keep * value + step
+            values[index] = value
+        return np.maximum(0.0, 1 + self.deviation * values)
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdowns:
+    """Periods in which all workers are slower or stop."""
+
+    every: float
+    """Mean time between two periods, in minutes."""
+    lasting: float
+    """Mean length, in minutes."""
+    speed_then: float
+
+    def speed(self, moments: Real, chance: Chance) -> Real:
+        """Return the speed of all machines at each moment, as a share of the usual one."""
+        lost = np.zeros(len(moments))
+        at = -10 * self.lasting
+        while at < moments[-1]:
+            at += float(chance.exponential(self.every))
+            end = at + float(chance.exponential(self.lasting))
+            lost += np.clip((np.minimum(end, moments + GRID) - np.maximum(at, moments)) / GRID, 0, 1)
+            at = end
+        return 1 - (1 - self.speed_then) * lost
+
+
+@dataclass(frozen=True, slots=True)
+class OneStep:
+    """A power cap that begins at a random time of the window and stays."""
+
+    speed_then: float
+    begin: float
+
+    def speed(self, moments: Real, chance: Chance) -> Real:
+        """Return the speed of all machines at each moment, as a share of the usual one."""
+        at = float(chance.uniform(self.begin, float(moments[-1])))
+        return np.where(moments >= at, self.speed_then, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of run; times in minutes, speeds as parts of a worker's usual one."""
+    """A kind of run. Times are in minutes, speeds are shares of a worker's usual one."""
 
     workers: int
     trial: float
@@ -33,130 +92,145 @@ class Kind:
     trial_spread: float = 0.4
     """Coefficient of variation of the lengths (gamma)."""
     speed_spread: float = 0.15
-    """Standard deviation of a trial's speed: networks run unlike fast."""
+    """Standard deviation of a trial's speed: networks differ in speed."""
     alike: float = 0.3
-    """Correlation of the speeds of a worker's successive trials: children are like their parents."""
+    """Correlation of the speeds of a worker's successive trials: children resemble their parents."""
     gap: float = 0.2
     """Mean gap between two trials."""
     growth: float = 0.0
-    """By how much speed grows over the rounds, levelling off after some four of them."""
+    """Growth of the speed over the rounds, levelling off after some four of them."""
     rounds: tuple[float, ...] = (1.0,)
-    """Lengths of a worker's first trials as parts of the usual one; the last holds for all after."""
+    """Lengths of a worker's first trials relative to the usual one. The last value holds for all later trials."""
     slowest: float = 1.0
-    """Speed of worker 0; its trials are the longer for it."""
+    """Speed of worker 0. Its trials take correspondingly longer."""
     between_failures: float = float("inf")
-    """Of one worker, mean."""
+    """Mean time between failures of one worker."""
     repair: float = 3.0
-    warmup: float = 20.0
-    end: float = 200.0
+    common: Drift | Slowdowns | OneStep | None = None
+    """Disturbance that affects all workers at once."""
+    warmup: float = 60.0
+    end: float = 720.0
 
 
+DRIFT = Kind(50, trial=20.0, common=Drift(0.05, 60.0))
 KINDS = {
-    "few long trials, 2 workers": Kind(2, trial=40.0),
-    "many short trials, 1 worker": Kind(1, trial=2.0),
-    "networks that grow, 8 workers": Kind(8, trial=5.0, growth=0.6, rounds=(0.25, 0.5, 0.75, 1.0)),
-    "a straggler among 8 workers": Kind(8, trial=5.0, slowest=0.5),
-    "failures and downtime, 16 workers": Kind(16, trial=6.0, between_failures=60.0),
-    "64 workers, few trials each": Kind(64, trial=40.0, growth=0.3, rounds=(0.25, 0.5, 0.75, 1.0)),
+    "few long trials, 2 workers": Kind(2, trial=150.0),
+    "many short trials, 1 worker": Kind(1, trial=5.0),
+    "networks that grow, 8 workers": Kind(8, trial=10.0, growth=0.6, rounds=(0.25, 0.5, 0.75, 1.0)),
+    "a straggler among 8 workers": Kind(8, trial=10.0, slowest=0.5),
+    "failures and downtime, 16 workers": Kind(16, trial=12.0, between_failures=120.0),
+    "64 workers, growth over half of the window": Kind(64, trial=40.0, growth=0.3, rounds=(0.25, 0.5, 0.75, 1.0)),
+    "common drift of 5 %, 1 h, 50 workers": DRIFT,
+    "common drift of 5 %, 2 h, 4 workers": Kind(4, trial=20.0, common=Drift(0.05, 120.0)),
+    "power cap of 15 %, 30 min in 2 h, 50 workers": replace(DRIFT, common=Slowdowns(90.0, 30.0, 0.85)),
+    "power cap of 15 %, 1 h in 4 h, 50 workers": replace(DRIFT, common=Slowdowns(180.0, 60.0, 0.85)),
+    "one power-cap step of 15 %, 50 workers": replace(DRIFT, common=OneStep(0.85, 60.0)),
+    "file-system stalls of 5 min each hour, 50 workers": replace(DRIFT, common=Slowdowns(60.0, 5.0, 0.0)),
+    "common drift of 5 %, 1 h, in 3 h, 50 workers": replace(DRIFT, end=240.0),
 }
 
 
-def drawn(kind: Kind, chance: np.random.Generator) -> tuple[Work, list[Presence]]:
-    """One run of that kind."""
-    rows: list[tuple[int, int, float, float, float]] = []
-    number = 0
-    for worker in range(kind.workers):
-        at, round_, noise = float(chance.uniform(0, kind.trial / 5)), 0, float(chance.standard_normal())
-        fails = float(chance.exponential(kind.between_failures)) if np.isfinite(kind.between_failures) else np.inf
-        of_worker = kind.slowest if worker == 0 else 1.0
-        while at < kind.end:
-            at += float(chance.gamma(2.0, kind.gap / 2))
-            speed = of_worker * max(0.1, 1 + kind.speed_spread * noise) * (1 + kind.growth * (1 - np.exp(-round_ / 4)))
-            shape = kind.trial_spread**-2
-            usual = kind.trial * kind.rounds[min(round_, len(kind.rounds) - 1)] / of_worker
-            length = float(chance.gamma(shape, usual / shape))
-            edges = np.linspace(at, at + length, EPOCHS + 1).tolist()
-            until = min(kind.end, fails)
-            for start, end in pairwise(edges):
-                flops = speed * (end - start) * max(0.0, 1 + 0.05 * float(chance.standard_normal()))
-                if end <= until:
-                    rows.append((worker, number, start, end, flops))
-                elif start < until == kind.end:  # what the end cuts short counts as far as it went
-                    rows.append((worker, number, start, until, flops * (until - start) / (end - start)))
-            at += length
-            if at > fails:
-                at = max(fails, edges[0]) + float(chance.exponential(kind.repair))
-                fails = at + float(chance.exponential(kind.between_failures))
-            noise = kind.alike * noise + np.sqrt(1 - kind.alike**2) * float(chance.standard_normal())
-            number, round_ = number + 1, round_ + 1
-    columns = list(zip(*rows, strict=True))
-    whole, real = [np.array(each, dtype=np.int64) for each in columns[:2]], [np.array(each) for each in columns[2:]]
-    there = [Presence(worker, f"n{worker}", "", 1, 0.0) for worker in range(kind.workers)]
-    return Work(whole[0], whole[1], real[0], real[1], real[2]), there
-
-
-def bootstrapped(work: Work, inside: Window, chance: np.random.Generator) -> tuple[float, float]:
-    """Method 1: percentiles of the means of 40 blocks that are drawn with replacement."""
-    edges = np.linspace(inside.start, inside.end, 41)
-    blocks = np.array(
-        [np.sum(work.flops * share_inside(work.start, work.end, Window(start, end))) for start, end in pairwise(edges)]
-    )
-    low, high = np.percentile(blocks[chance.integers(0, 40, size=(400, 40))].mean(axis=1), [2.5, 97.5])
-    return float(low) * 40 / inside.seconds, float(high) * 40 / inside.seconds
+def drawn(kind: Kind, chance: Chance) -> Work:
+    """Return the intervals of one run of this kind, in seconds."""
+    count = kind.workers
+    at, noise = chance.uniform(0, kind.trial / 5, count), chance.standard_normal(count)
+    endless = not math.isfinite(kind.between_failures)
+    fails = np.full(count, np.inf) if endless else chance.exponential(kind.between_failures, count)
+    of_worker = np.where(np.arange(count) == 0, kind.slowest, 1.0)
+    shape = kind.trial_spread**-2
+    moments = np.arange(0.0, kind.end + GRID, GRID)
+    speed_then = np.ones(len(moments)) if kind.common is None else kind.common.speed(moments, chance)
+    done = np.concatenate([[0.0], np.cumsum(speed_then[:-1]) * GRID])
+    columns: list[tuple[Real, ...]] = []
+    round_ = 0
+    while (at < kind.end).any():
+        at = at + chance.gamma(2.0, kind.gap / 2, count)
+        speed = (
+            of_worker * np.maximum(0.1, 1 + kind.speed_spread * noise) * (1 + kind.growth * (1 - np.exp(-round_ / 4)))
+        )
+        usual = kind.trial * kind.rounds[min(round_, len(kind.rounds) - 1)] / of_worker
+        length = chance.gamma(shape, usual / shape)
+        edges = at[:, None] + length[:, None] * np.linspace(0, 1, EPOCHS + 1)
+        start, end = edges[:, :-1], edges[:, 1:]
+        # A failure loses the current epoch. An epoch that the end of the run interrupts counts in part.
+        is_kept = (start < kind.end) & (end <= fails[:, None])
+        until = np.minimum(end, kind.end)
+        ran = np.interp(until, moments, done) - np.interp(np.minimum(start, until), moments, done)
+        flops = speed[:, None] * ran * np.maximum(0.0, 1 + 0.05 * chance.standard_normal(start.shape))
+        worker = np.broadcast_to(np.arange(float(count))[:, None], start.shape)
+        of_trial: tuple[Real, ...] = (worker, worker + count * round_, start, until, flops)
+        columns.append(tuple(each[is_kept] for each in of_trial))
+        at = at + length
+        failed = at > fails
+        at = np.where(failed, np.maximum(fails, edges[:, 0]) + chance.exponential(kind.repair, count), at)
+        if not endless:
+            fails = np.where(failed, at + chance.exponential(kind.between_failures, count), fails)
+        noise = kind.alike * noise + math.sqrt(1 - kind.alike**2) * chance.standard_normal(count)
+        round_ += 1
+    worker, trial, start, until, flops = (np.concatenate(each) for each in zip(*columns, strict=True))
+    return Work(worker.astype(np.int64), trial.astype(np.int64), start * MINUTE, until * MINUTE, flops)
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of one kind of run."""
+    """Result for one kind of run."""
 
     shown: float
     """Share of the runs that have an interval."""
     covered: float | None
-    """Share of these whose interval holds the truth; None: none has one."""
+    """Share of these runs whose interval contains the true value. None if no run has an interval."""
+    wrong: float
+    """Share of all runs whose interval misses the true value."""
     half: float | None
-    """Median of half its width, as a share of the score."""
-    former: float
-    """Covered by method 1."""
+    """Median of half the interval's width, as a share of the score."""
+    former: float | None
+    """Share of the intervals of method 2 that contain the true value. None if no run has one."""
     basis: str
-    """Of the last run."""
+    """Basis of the last run."""
 
 
 def coverage(kind: Kind, runs: int, seed: int) -> Coverage:
-    """Draws runs and counts."""
+    """Draw runs and count their intervals."""
     chance = np.random.default_rng(seed)
-    inside = Window(kind.warmup, kind.end)
-    scores, found, former = np.zeros(runs), list[Evenness](), np.zeros((runs, 2))
+    inside = Window(kind.warmup * MINUTE, kind.end * MINUTE)
+    scores, found, former = np.zeros(runs), list[Evenness](), np.full(runs, np.nan)
     for index in range(runs):
-        work, there = drawn(kind, chance)
+        work = drawn(kind, chance)
         scores[index] = np.sum(work.flops * share_inside(work.start, work.end, inside)) / inside.seconds
-        found.append(evenness_of(work, there, inside, down_seconds=0.0))
-        former[index] = bootstrapped(work, inside, chance)
+        found.append(evenness_of(work, inside, down_seconds=0.0))
+        former[index] = batch_means_half_width(work, inside) or np.nan
     truth = float(scores.mean())
     shown = [each.interval for each in found if each.interval is not None]
+    held = sum(low <= truth <= high for low, high in shown)
+    had = np.isfinite(former)
     return Coverage(
         shown=len(shown) / runs,
-        covered=sum(low <= truth <= high for low, high in shown) / len(shown) if shown else None,
+        covered=held / len(shown) if shown else None,
+        wrong=(len(shown) - held) / runs,
         half=float(np.median([(high - low) / 2 / truth for low, high in shown])) if shown else None,
-        former=float(np.mean((former[:, 0] <= truth) & (truth <= former[:, 1]))),
+        former=float(np.mean(np.abs(scores - truth)[had] <= former[had])) if had.any() else None,
         basis=found[-1].basis,
     )
 
 
 def main() -> None:
-    """Prints a line for each kind."""
+    """Print one line per kind."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interval_coverage", description=__doc__)
-    parser.add_argument("--runs", type=int, default=2000, help="of each kind")
+    parser.add_argument("--runs", type=int, default=1000, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     print(
-        "| kind of run | runs with an interval | of them covered | half width | method 1 covered | last run's sample |"
+        "| kind of run | runs with an interval | of them covered | wrong, of all runs | half width | method 2 covered |"
     )
-    print("| --- | --- | --- | --- | --- | --- |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: |")
     for name, kind in KINDS.items():
         one = coverage(kind, arguments.runs, arguments.seed)
-        covered = "–" if one.covered is None else f"{one.covered:.1%}"
-        half = "–" if one.half is None else f"{one.half:.2%}"
-        print(f"| {name} | {one.shown:.1%} | {covered} | {half} | {one.former:.1%} | {one.basis} |", flush=True)
+        cells = (_share(one.shown), _share(one.covered), _share(one.wrong), _share(one.half), _share(one.former))
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""One search on a landscape as a run makes it: the simulated cluster, with rounds and news that come late.
+"""One search on a landscape in the simulated cluster, with rounds and delayed observations.
 
-hear, decide and evolve, the searchers and the journal are those of a real run; only the trainings are invented.
+Rules, searchers and journal are those of a real run. Only the trainings are simulated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.events import TrialFinished, TrialProposed, TrialStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.learning_curves import Curve, Learning
 from aiperf.simulate.session import open_run, world_of
 from cluster.simulated import SimulatedConf
@@ -23,7 +23,7 @@ from morphism import Map, cost, start
 from searchers.searcher_config import OffConf, SearcherConf
 
 EPOCH_SECONDS = 4.0
-"""Of the starting graph on one worker: short, since a driver looks about every half a second of a run."""
+"""Epoch time of the starting graph on one worker. It is short, since a driver looks about every half second of a run."""
 IMAGES = 50_000
 CLASSES = 10
 _FOR_EVER = 3e5
@@ -31,50 +31,50 @@ _FOR_EVER = 3e5
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What searches are compared in."""
+    """Setting of compared searches."""
 
     workers: int = 8
     trials: int = 200
     start: str = "digits_small"
     factor: float = 4.0
-    """The budget, in multiples of the start."""
+    """Budget in multiples of the starting graph."""
     warmup_rounds: int = 3
-    """Rounds in which the search is told predictions."""
+    """Rounds in which the search receives predictions."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """One finished trial, and what the search was told of it."""
+class FinishedTrial:
+    """One finished trial and its value for the search."""
 
     number: int
     round: int
     parent: int | None
     parents_round: int | None
     accuracy: float
-    """The best measured one."""
-    told: float
+    """Best measured accuracy."""
+    reported: float
     final: float
-    """What its training would come to after all epochs, without noise."""
+    """Final accuracy after all epochs, without noise."""
     true_error: float
-    """Of the architecture."""
+    """True error of the architecture."""
     growth: float
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A run's finished trials in their order."""
+    """Finished trials of a run, in order."""
 
-    trials: list[Told]
+    trials: list[FinishedTrial]
     best: list[float]
-    """After each, the true error of the architecture whose measured accuracy is the best so far: what a run would name."""
+    """By trial: true error of the architecture with the best measured accuracy so far, which a run would name."""
     measured: list[float]
-    """After each, the best measured error so far: what a run would report."""
+    """By trial: best measured error so far, which a run would report."""
     seconds: float
-    """Of a processor."""
+    """Processor seconds."""
 
 
 def run(setting: Setting, searcher: SearcherConf, seed: int, learning: Learning) -> Course:
-    """A run of so many finished trials, whose trainings are those of `learning`."""
+    """Run a search of `setting.trials` finished trials with the trainings of `learning`."""
     began = time.process_time()
     opening = open_run(configured(setting, searcher, seed))
     world = world_of(opening, learning=learning)
@@ -92,14 +92,14 @@ def run(setting: Setting, searcher: SearcherConf, seed: int, learning: Learning)
             elif isinstance(event, TrialFinished):
                 finished.append(event)
     of_start = cost(opening.plan.graph).training_flops
-    told = [
-        Told(
+    trials = [
+        FinishedTrial(
             number=each.trial,
             round=rounds[each.trial],
             parent=proposal.parent,
             parents_round=None if proposal.parent is None else rounds[proposal.parent],
             accuracy=each.accuracy,
-            told=each.told_accuracy,
+            reported=each.reported_accuracy,
             final=1 - _final_error(world.floors[each.trial], world.inherited[each.trial]),
             true_error=world.floors[each.trial],
             growth=(proposal.forward_flops + proposal.backward_flops) / of_start,
@@ -107,15 +107,15 @@ def run(setting: Setting, searcher: SearcherConf, seed: int, learning: Learning)
         for each in finished
         for proposal in [proposed[each.trial]]
     ]
-    return Course(told, *_best(told), time.process_time() - began)
+    return Course(trials, *_best(trials), time.process_time() - began)
 
 
 def _final_error(floor: float, inherited_epochs: float) -> float:
-    """After 60 epochs, without luck, noise or a learning rate that shows."""
+    """Return the error after 60 epochs without luck, noise or a visible learning rate."""
     return Curve(1 - 1 / CLASSES, floor, inherited_epochs, (0.0,) * 60).error(60)
 
 
-def _best(trials: list[Told]) -> tuple[list[float], list[float]]:
+def _best(trials: list[FinishedTrial]) -> tuple[list[float], list[float]]:
     best: list[float] = []
     measured: list[float] = []
     leading = trials[0]

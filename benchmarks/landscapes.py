@@ -1,6 +1,6 @@
-"""Stated landscapes: what an architecture is worth, from what it is made of; and trainings that find out, epoch by epoch.
+"""Landscapes: the error of an architecture as a formula of its properties, and trainings that approach it epoch by epoch.
 
-Coefficients are drawn anew for each seed, so that a searcher cannot be fitted to one. No network is trained.
+Coefficients are drawn for each seed, so that a searcher cannot be fitted to a landscape. No network is trained.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from aiperf.simulate.model.learning_curves import Curve, curve
 from morphism import Convolution, Graph, Map, cost, layer_cost
 
 HEAT: Final = 0.4
-"""By what share the first epoch's learning rate raises the error; it falls with it, to nothing after 60 epochs."""
+"""Relative increase of the error by the first epoch's learning rate. It falls with the learning rate to 0 after 60 epochs."""
 HOT_NOISE: Final = 0.06
-"""Of an evaluation at that learning rate, as a share of its error; it falls likewise."""
+"""Noise of an evaluation at that learning rate, as a share of its error. It falls in the same way."""
 ANNEALED_OVER: Final = 60
 """Epochs over which the learning rate falls (docs/benchmark.md)."""
 
@@ -33,22 +33,22 @@ class Landscape:
     name: str = "balanced"
 
     def true_error(self, graph: Graph) -> float:
-        """What long trainings tend to, without luck and noise: 0..1."""
+        """Return the error that long trainings approach, without luck and noise, 0 to 1."""
         return min(1.0, max(0.01, LANDSCAPES[self.name](self.start, graph, Random(self.seed))))
 
 
 @dataclass(frozen=True, slots=True)
 class OnLandscape:
-    """Trainings of a simulated run (`aiperf.simulate.model.learning_curves`): short ones are hot and noisy, as real ones."""
+    """Trainings of a simulated run (`aiperf.simulate.model.learning_curves`). Short trainings are noisy, as real ones are."""
 
     landscape: Landscape
 
     def floor(self, graph: Graph) -> float:
-        """The landscape's."""
+        """Return the error of the landscape."""
         return self.landscape.true_error(graph)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-        """Annealed over 60 epochs, in however few it ends, with an evaluation's noise that falls with the learning rate."""
+        """Return a curve annealed over 60 epochs, independent of its length. Its noise falls with the learning rate."""
         cold = curve(seed, classes, floor, inherited_epochs, epochs)
         draw = Random(f"hot {seed}")
         hot = [max(0.0, 1 - (epoch - 1) / ANNEALED_OVER) for epoch in range(1, epochs + 1)]
@@ -57,11 +57,11 @@ class OnLandscape:
 
 
 def balanced(start: Graph, graph: Graph, random: Random) -> float:
-    """Every stage pays, each by its own share; depth and width are to keep pace, and kernels have a best size.
+    """Growth of each stage pays by its own share. Depth and width should grow together, and kernels have a best size.
 
     error = 0.04 + Σ over stages of share_s · 0.30 · exp(−0.7 · c_s) + 0.02 · Σ (d_s − w_s − lean_s)² + 0.01 · (k − kernel)²
-    where, against the starting graph and in powers of two, c_s is growth of a stage's convolutions in forward operations,
-    d_s of their number and w_s of their mean channels, and k is the mean kernel edge of those that are not 1×1.
+    with, relative to the starting graph and in powers of two: c_s growth of the forward operations of a stage's convolutions,
+    d_s of their number, w_s of their mean channels. k is the mean kernel edge of convolutions larger than 1×1.
     A stage is a height of maps. share_s (sum 1), lean_s (−0.5..0.5) and kernel (3.5..5.5) are drawn from the seed.
     """
     then, now = _stages(start), _stages(graph)
@@ -79,15 +79,15 @@ def balanced(start: Graph, graph: Graph, random: Random) -> float:
 
 
 def one_stage(start: Graph, graph: Graph, random: Random) -> float:
-    """Growth of one stage pays, growth of any other only uses the budget up: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in
-    `balanced`, of a stage that is drawn from the seed."""
+    """Growth of one stage pays. Growth of others only uses the budget: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in
+    `balanced` for a stage drawn from the seed."""
     then, now = _stages(start), _stages(graph)
     height = random.choice(sorted(then))
     return 0.06 + 0.24 * exp(-1.0 * log2(now[height].flops / then[height].flops))
 
 
 def punished(start: Graph, graph: Graph, random: Random) -> float:
-    """Growth is a loss, in one stage more than in another: error = 0.18 + Σ share_s · 0.10 · c_s, shares drawn."""
+    """Growth increases the error, by stage: error = 0.18 + Σ share_s · 0.10 · c_s, with drawn shares."""
     then, now = _stages(start), _stages(graph)
     draws = {height: random.expovariate(1.0) for height in then}
     total = sum(draws.values())
@@ -95,7 +95,7 @@ def punished(start: Graph, graph: Graph, random: Random) -> float:
 
 
 def saturated(start: Graph, graph: Graph, random: Random) -> float:
-    """Nothing helps and nothing harms: error = 0.20. What is named best differs by luck alone."""
+    """No change has an effect: error = 0.20. The best network differs by luck alone."""
     return 0.20
 
 
@@ -108,7 +108,7 @@ LANDSCAPES: Final[Mapping[str, Callable[[Graph, Graph, Random], float]]] = {
 
 
 def growth(start: Graph, graph: Graph) -> float:
-    """Operations as a multiple of the start's."""
+    """Return the operations as a multiple of the starting graph's."""
     return cost(graph).training_flops / cost(start).training_flops
 
 

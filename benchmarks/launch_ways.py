@@ -1,23 +1,22 @@
-"""Every way to launch a training step, in every precision that this device has, measured: the one command for a GPU.
+"""Rate of each way to launch a training step, in each precision of this device. Run it on a new accelerator.
 
-    python -m benchmarks.launch_ways [--network resnet50_v1] [--batch 256] [--precisions bf16,fp16,tf32] [--seconds 3]
+    python -m benchmarks.launch_ways [--network resnet50_v1] [--batch 256] [--precisions bf16,fp16,tf32] [--ways eager,compiled]
 
-For each precision × way (eager, CUDA graphs, fused by hand: norm and conv, fused and graphed, torch.compile, compiled and
-graphed) the network is prepared as a rank prepares it (`aiperf/train/execution.py`), its first step is made, and forward and
-backward passes are timed in turn with eager ones, so that a machine's drift meets both. Printed are images a second, the
-ratio to eager with its 95 % interval, seconds to prepare the way, MFU, and the share of the ceiling that the memory's
-bandwidth sets (`memory_traffic.py`; its model of eager for what is not fused by hand). Fused kernels are first held to
-torch's own; a way that cannot be had is printed with the reason, and the others go on. Optimiser and input are not in it:
-`trainer_speed.py` has the whole loop.
+The network is prepared as by a rank (`aiperf/train/execution.py`) for each precision and way (eager, CUDA graphs,
+torch.compile, both). Its forward and backward passes alternate with eager ones, so that a drift of the machine affects both.
+Printed are images per second, the ratio to eager with its 95 % interval, the preparation time, MFU, and the share of the
+ceiling set by memory bandwidth (`memory_traffic.py`). A failed way is printed with its reason, and the others continue.
+`--ways` selects some of them for calls with a time limit. Optimizer and input are not measured. `trainer_speed.py` measures the
+whole loop.
 
-On a machine without a GPU it measures what there is: eager and compiled on the processor.
+On a machine without a GPU, eager and compiled are measured on the processor.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -26,17 +25,14 @@ from torch import Tensor
 from aiperf.errors import BadConfiguration
 from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.ceiling import blank
-from aiperf.train.execution import Execution, NotHad
+from aiperf.train.execution import Execution
 from aiperf.train.execution_mode import EAGER, ExecutionMode, modes
-from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build
 from aiperf.train.precision import Precision, choose
 from benchmarks.memory_traffic import bytes_per_image
 from benchmarks.pairs import Ratio, describe_machine, interleaved
 from morphism import Graph, cost, start
-
-MODELLED = {"no": "eager", "norm": "norm", "conv": "conv"}
 
 
 class Step:
@@ -56,7 +52,7 @@ class Step:
         self._launch.verify()
 
     def do(self, times: int) -> float:
-        """Seconds of a pass, of so many; the device is waited for at the end."""
+        """Return the seconds per pass over `times` passes, including the final wait for the device."""
         began = time.perf_counter()
         for _ in range(times):
             with self._precision.computing():
@@ -76,11 +72,6 @@ class Step:
 def prepared(
     graph: Graph, mode: ExecutionMode, precision: Precision, batch: int, device: torch.device
 ) -> Iterator[Step]:
-    if mode.fused != "no":
-        from aiperf.train.fused.check import worst
-
-        if (problem := worst(device, precision.dtype, mode.fused)) is not None:
-            raise NotHad(f"does not compute what torch does: {problem}")
     step = Step(graph, mode, precision, batch, device)
     try:
         yield step
@@ -99,7 +90,7 @@ def against_eager(
     seconds: float,
     pairs: int,
 ) -> tuple[Ratio, float]:
-    """Seconds of a pass in this way ÷ eagerly, and the seconds it took to prepare it."""
+    """Return the ratio of seconds per pass to eager, and the preparation time in seconds."""
     with prepared(graph, EAGER, precision, batch, device) as eager:
         times = max(1, round(seconds / eager.do(2)))
         began = time.perf_counter()
@@ -124,7 +115,7 @@ def row(
     dtype: DataType = next(each for each in ("fp32", "tf32", "bf16", "fp16") if each == precision.name)
     dense = peak(name, board_variant(name), dtype)
     bandwidth = next((each.memory_bytes_per_second for each in table() if each.example == name), None)
-    moved = bytes_per_image(graph, MODELLED[mode.fused], precision.bytes_per_element)
+    moved = bytes_per_image(graph, precision.bytes_per_element)
     mfu = (
         "" if dense is None else f"{(counted.tensor_forward_flops + counted.tensor_backward_flops) * speed / dense:.1%}"
     )
@@ -133,16 +124,11 @@ def row(
 
 
 def spoken(mode: ExecutionMode) -> str:
-    parts = ["compiled"] if mode.compiled else [] if mode.fused == "no" else [f"fused={mode.fused}"]
-    return " + ".join([*(parts or ["eager"]), *(["CUDA graphs"] if mode.cuda_graphs else [])])
+    return ("compiled" if mode.compiled else "eager") + ("+graphs" if mode.cuda_graphs else "")
 
 
-def open_modes(device: torch.device, compiles: bool) -> tuple[ExecutionMode, ...]:
-    on_cuda = device.type == "cuda"
-    if not on_cuda:
-        return (EAGER, ExecutionMode(compiled=True)) if compiles else (EAGER,)
-    found = modes("auto" if compiles else "off", "auto", on_cuda=True, fused="auto", cannot_fuse=missing(on_cuda=True))
-    return tuple(found)
+def open_modes(device: torch.device) -> tuple[ExecutionMode, ...]:
+    return modes("auto", "auto", on_cuda=True) if device.type == "cuda" else (EAGER, ExecutionMode(compiled=True))
 
 
 def main() -> None:
@@ -153,44 +139,55 @@ def main() -> None:
     parser.add_argument("--precisions", default=None, help="bf16,fp16,tf32 on a GPU, fp32,bf16 on a processor")
     parser.add_argument("--seconds", type=float, default=2.0, help="of a segment")
     parser.add_argument("--pairs", type=int, default=10)
-    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
-    chosen = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    ways = {spoken(mode): mode for mode in open_modes(device)}
+    parser.add_argument("--ways", default=",".join(ways), help=f"of {','.join(ways)}; default: all")
+    chosen = parser.parse_args()
+    if unknown := set(chosen.ways.split(",")) - ways.keys():
+        parser.error(f"--ways is a list of {', '.join(ways)}; found {', '.join(sorted(unknown))}")
     on_cuda = device.type == "cuda"
     graph = start(chosen.network) if chosen.image is None else start(chosen.network, image=chosen.image)
     batch = chosen.batch or (256 if on_cuda else 16)
     name = torch.cuda.get_device_name(device) if on_cuda else "no accelerator"
     told = f"{chosen.network}, batch {batch}, channels_last, forward + backward; {describe_machine()}; {name}"
     print(f"{told}; torch {torch.__version__}")
-    print(
-        f"cuDNN benchmark: {on_cuda}; TF32 where it is named; not fused by hand: {missing(on_cuda=on_cuda) or 'nothing'}\n"
-    )
+    print(f"cuDNN benchmark: {on_cuda}; TF32 in the rows that name it\n")
     print(
         "| precision | way | images/s | time ÷ eager (95 % interval) | s to prepare | MFU | of the bandwidth's ceiling |"
     )
     print("| --- | --- | ---: | --- | ---: | ---: | --- |")
     for precision_name in (chosen.precisions or ("bf16,fp16,tf32" if on_cuda else "fp32,bf16")).split(","):
-        measure(graph, precision_name, batch, device, chosen.seconds, chosen.pairs, chosen.compile, print)
+        modes_chosen = [ways[way] for way in chosen.ways.split(",")]
+        measure(graph, precision_name, batch, device, chosen.seconds, chosen.pairs, modes_chosen, say)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)  # rows stay visible if the call reaches its time limit
 
 
 def measure(
-    graph: Graph, name: str, batch: int, device: torch.device, seconds: float, pairs: int, compiles: bool,
-    say: Callable[[str], None],
+    graph: Graph, name: str, batch: int, device: torch.device, seconds: float, pairs: int,
+    ways: Sequence[ExecutionMode], say: Callable[[str], None],
 ) -> None:  # fmt: skip
-    """A row for each way in one precision."""
+    """Print a row for each way in one precision."""
     try:
         precision = choose(name, device)
     except BadConfiguration as error:
-        say(f"| {name} | | cannot be had: {error} | | | | |")
+        say(f"| {name} | | cannot be used: {error} | | | | |")
         return
     precision.switch_on()
-    for mode in open_modes(device, compiles):
+    for mode in ways:
+        reason = ""
         try:
             ratio, taken = against_eager(graph, mode, precision, batch, device, seconds, pairs)
-        except (NotHad, torch.cuda.OutOfMemoryError) as error:
-            say(f"| {name} | {spoken(mode)} | cannot be had: {error} | | | | |")
-            continue
-        say(row(graph, mode, precision, batch, device, ratio, taken))
+            say(row(graph, mode, precision, batch, device, ratio, taken))
+        except Exception as error:  # noqa: BLE001  # an error of one way must not stop the others
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            reason = f"{type(error).__name__}: {' '.join(lines[:2])}"
+        if reason:  # outside of the handler, whose traceback keeps the tensors alive
+            say(f"| {name} | {spoken(mode)} | failed: {reason} | | | | |")
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""How busy a machine is while something is measured on it: load average, steal, whose work its processors do.
+"""Load of a machine during a measurement: load average, steal, and processor time by user.
 
-The same watch as in a run's telemetry (`aiperf.system.load_watch`), kept on a process from outside, by a thread.
+Uses the sampler of a run's telemetry (`aiperf.system.load.load_watch`) in a thread, on a process from outside.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from aiperf.system.load_watch import LoadWatch
-from aiperf.system.own_processes import OwnProcesses
+from aiperf.system.load.load_watch import LoadWatch
+from aiperf.system.load.own_processes import OwnProcesses
 from aiperf.system.sampler import ProcessorTime
 
 _EVERY_SECONDS = 1.0
@@ -20,24 +20,24 @@ _EVERY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Over a measurement. Shares are of all of the machine's processor time."""
+    """Load over a measurement. Shares refer to all processor time of the machine."""
 
     before: float
-    """Load average of one minute when it began."""
+    """One-minute load average at the start."""
     after: float
     stolen: float
-    """That the hypervisor gave to others."""
+    """Share that the hypervisor gave to others."""
     own: float
-    """That the measured processes had."""
+    """Share of the measured processes."""
     others: float
-    """That all other programs had."""
+    """Share of all other programs."""
     kernel: float
-    """Interrupts, and the kernel's own threads."""
+    """Share of interrupts and kernel threads."""
     stalled: float | None
-    """Share of the time in which somebody waited for a processor (PSI); None: the kernel does not tell."""
+    """Share of the time in which a process waited for a processor (PSI). None if the kernel does not report it."""
 
     def __str__(self) -> str:
-        stalled = "" if self.stalled is None else f", {self.stalled:.0%} of the time somebody waited for a processor"
+        stalled = "" if self.stalled is None else f", {self.stalled:.0%} of the time a process waited for a processor"
         return (
             f"load {self.before:.2f} → {self.after:.2f}, own {self.own:.0%}, others {self.others:.1%}, stolen {self.stolen:.1%}"
             f"{stalled}"
@@ -45,7 +45,7 @@ class Load:
 
 
 class OutsideWatch:
-    """Watches a process with all that descend from it; `load` when it is over."""
+    """Sampler of a process and its descendants. Call `load` at the end."""
 
     def __init__(self, pid: int) -> None:
         self._watch = LoadWatch(OwnProcesses({pid}))
@@ -53,15 +53,15 @@ class OutsideWatch:
         self._first = self._last = self._watch.look()
 
     def look(self) -> None:
-        """Takes in what the machine has done so far. The last look while the process lives is what counts of it."""
+        """Take a sample. The last one while the process is alive determines its time."""
         self._last = self._watch.look()
 
     def own_seconds(self) -> float:
-        """Of processor time that the watched processes had until the last look."""
+        """Return the processor seconds of the watched processes until the last sample."""
         return self._last.own - self._first.own
 
     def load(self) -> Load:
-        """From its beginning until the last look."""
+        """Return the load from the start until the last sample."""
         first, last = self._first, self._last
         whole = max(1e-9, last.passed - first.passed)
 
@@ -88,7 +88,7 @@ def _stalled(first: ProcessorTime, last: ProcessorTime, seconds: float) -> float
 
 @contextmanager
 def watched(pid: int) -> Iterator[OutsideWatch]:
-    """Looks at a process once a second while the block goes on."""
+    """Sample a process once per second during the block."""
     watch, over = OutsideWatch(pid), threading.Event()
 
     def looking() -> None:

@@ -1,7 +1,7 @@
-"""Two things measured side by side: interleaved pairs, the median of their ratio and its 95 % interval.
+"""Paired measurements: interleaved pairs, the median of their ratio and its 95 % interval.
 
-A machine's speed drifts (frequency, neighbours, caches), so a and b are never measured one after the other in two blocks:
-each pair measures both, in alternating order, and only ratios within a pair are compared.
+A machine's speed drifts (frequency, neighbours, caches), so a and b are never measured in two separate blocks. Each pair
+measures both, in alternating order, and only ratios within a pair are compared.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from types import TracebackType
 
 FEWEST_PAIRS = 6
-"""With five pairs even [smallest, largest] holds the median with a probability of only 1 − 2·0.5⁵ = 93.75 %."""
+"""With five pairs even [smallest, largest] contains the median with a probability of only 1 − 2·0.5⁵ = 93.75 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """What a takes of what b takes: below 1, a is the faster one (where the measured values are times)."""
+    """Ratio of a to b. For times, a ratio below 1 means that a is faster."""
 
     median: float
     low: float
@@ -33,7 +33,7 @@ class Ratio:
     high: float
     """Upper end of the median's 95 % interval."""
     a: tuple[float, ...]
-    """What was measured of a, by pair; seconds, unless the callable returned something else."""
+    """Measurements of a by pair, in seconds unless the callable returned another value."""
     b: tuple[float, ...]
 
     def __str__(self) -> str:
@@ -46,16 +46,16 @@ def interleaved(
     pairs: int = 10,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Ratio:
-    """Measure `a` and `b` alternately (a b, b a, a b, …) and give the ratio a / b.
+    """Measure `a` and `b` alternately (a b, b a, a b, …) and return the ratio a / b.
 
-    A callable that returns a number is believed (it timed itself, or measures something else); one that returns None is
-    timed from outside by `clock`. Both are called once before, unmeasured, to warm up.
+    The number that a callable returns is its measurement. A callable that returns None is timed by `clock`. Both are called
+    once before, unmeasured, as a warm-up.
 
-    Raises ValueError for fewer than 6 pairs, from which no 95 % interval of a median can be had, and for a measurement
-    that is not above zero.
+    Raises:
+        ValueError: for fewer than 6 pairs, which give no 95 % interval of a median, or a measurement that is not positive.
     """
     if pairs < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs; {pairs!r} asked for")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs; found {pairs!r}")
     a()
     b()
     of_a: list[float] = []
@@ -70,16 +70,17 @@ def interleaved(
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
-    """The narrowest pair of order statistics [x₍ₖ₎, x₍ₙ₊₁₋ₖ₎] that holds the median with at least 95 % probability.
+    """Return the narrowest order statistics [x₍ₖ₎, x₍ₙ₊₁₋ₖ₎] that contain the median with at least 95 % probability.
 
     Exact for any continuous distribution: the number of values below the median is binomial(n, ½), so the interval misses
-    with probability 2·P(X < k). For n = 10 it is [x₍₂₎, x₍₉₎], which holds it with 97.9 %.
+    with probability 2·P(X < k). For n = 10 it is [x₍₂₎, x₍₉₎], with 97.9 %.
 
-    Raises ValueError for fewer than 6 values.
+    Raises:
+        ValueError: for fewer than 6 values.
     """
     n = len(values)
     if n < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values; {n} given")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values; found {n}")
     k = 1
     while 2 * sum(comb(n, below) for below in range(k + 1)) <= 0.05 * 2**n:
         k += 1
@@ -88,10 +89,10 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
 
 
 class Asleep:
-    """One side of a comparison, in a process of its own that works only while it is asked to.
+    """One side of a comparison, in a separate process that works only during a request.
 
-    Process-wide settings of one side (threads, allocator) then do not touch the other. It is made there by `make(*arguments)`,
-    which like its arguments must be importable; close it, or use it as a context.
+    Process-wide settings of one side (threads, allocator) then do not affect the other. `make(*arguments)` creates the object
+    in that process. It must be importable, like its arguments. Close it, or use it as a context.
     """
 
     def __init__(self, make: Callable[..., object], *arguments: object) -> None:
@@ -102,12 +103,12 @@ class Asleep:
         theirs.close()
 
     def ask(self, method: str, *arguments: object) -> float:
-        """Wakes it, calls that method of what was made, and gives what it answers. Raises RuntimeError if it died of it."""
+        """Call a method of the object and return its result. Raise RuntimeError if the process ends."""
         self._pipe.send((method, arguments))
         try:
             answer: float = self._pipe.recv()
         except EOFError as error:
-            raise RuntimeError(f"the process that was asked for {method!r} ended; what it printed says why") from error
+            raise RuntimeError(f"the process ended during {method!r}; its output has the reason") from error
         return answer
 
     def close(self) -> None:
@@ -128,16 +129,16 @@ def _answer(pipe: Connection, make: Callable[..., object], arguments: tuple[obje
     while True:
         try:
             method, asked = pipe.recv()
-        except EOFError:  # closed: nothing more is wanted
+        except EOFError:  # closed by the owner
             return
         pipe.send(getattr(made, method)(*asked))
 
 
 def describe_machine() -> str:
-    """This machine in words, for beside every number: '2-core AMD EPYC 9B45, no accelerator'."""
-    import torch  # late: the arithmetic above serves scripts that have no other need of torch
+    """Describe this machine for the heading of a measurement: '2-core AMD EPYC 9B45, no accelerator'."""
+    import torch  # late: other functions of this module do not need torch
 
-    # the cores this process may use, which in a container or a job are fewer than the machine has
+    # the usable cores, which in a container or a job are fewer than the machine has
     cores = len(os.sched_getaffinity(0))
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]

@@ -1,14 +1,14 @@
-"""What a proposal costs of a processor's time from ResNet-50, after 10, 100, 500 and 50,000 finished trials.
+"""Processor time of a proposal from ResNet-50, after 10, 100, 500 and 50,000 finished trials.
 
     python -m benchmarks.proposal_speed [--finished 10 100 500 50000] [--searcher morphism] [--proposals 40] [--processes 7]
 
-`--processes 0` measures no cold ones, each of which invents its history anew: minutes for 50,000 trials.
+`--processes 0` skips cold proposals. Each of them generates the history again, which takes minutes for 50,000 trials.
 
 Timed is the whole of searchers.propose in a round that tunes: legal morphs, candidates, regression, the child with its
-fingerprint and cost, TPE, and the enlarged graph with its fingerprint and cost. Warm: between two proposals a result and the
-former proposal are told, as in a run. Cold: the first proposal of a fresh process that has imported everything and was told
-the history, but has derived nothing from it. The history is invented: results rise with growth, parents are the best 16 at
-their time, only those keep their weights, and min(200, finished) trials are in flight.
+fingerprint and cost, TPE, and the enlarged graph with its fingerprint and cost. Warm: between two proposals the history
+receives a result and the previous proposal, as in a run. Cold: the first proposal of a new process that has imported everything
+and received the history, but computed nothing from it. The history is synthetic: results rise with growth, parents are the best
+16 at their time, only those keep their weights, and min(200, finished) trials are in flight.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ SEARCHERS = {"morphism": MorphismConf, "evolution": EvolutionConf, "random": Ran
 
 
 def space() -> Space:
-    """The paper's: from ResNet-50 within four times its operations, tuned up to a batch of 448."""
+    """Return the paper's search space: ResNet-50, up to four times its operations, batch up to 448."""
     graph = start("resnet50_v1")
     return Space(graph, Budget.of(graph), 448, 8, 448, tuning_from_round=4)
 
 
 def invented(finished: int) -> list[Observation]:
-    """News of a run in which so many trials finished."""
+    """Return the observations of a run with this number of finished trials."""
     return list(_invented(finished, History(space()), Random(finished)))
 
 
@@ -89,7 +89,7 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[Obser
 
 
 def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
-    """Processor seconds of each of so many proposals, a result and the former proposal told before each."""
+    """Return the processor seconds of each proposal. Before each, the history receives a result and the previous proposal."""
     tuner, seconds = TpeConf().build(), []
     number = len(history.trials)
     for done in range(proposals + 5):
@@ -98,11 +98,11 @@ def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
         proposal = propose(searcher, history, request, tuner)
         seconds.append(time.process_time() - begin)
         oldest = next(iter(history.in_flight()))
-        history.tell([_told(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
+        history.tell([_observation(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
     return seconds[5:]
 
 
-def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
+def _observation(history: History, request: Request, proposal: Proposal) -> Proposed:
     return Proposed(
         request.number,
         request.round,
@@ -116,32 +116,34 @@ def _told(history: History, request: Request, proposal: Proposal) -> Proposed:
 
 
 def cold(finished: int, searcher: Searcher) -> tuple[float, float]:
-    """Processor seconds of the first proposal, and of telling the history before it. Meant for a fresh process."""
+    """Return the processor seconds of the first proposal, and of the history update before it. Needs a new process."""
     observations, tuner = invented(finished), TpeConf().build()
     begin = time.process_time()
     history = History(space())
     history.tell(observations)
-    told = time.process_time()
+    updated = time.process_time()
     propose(searcher, history, Request(len(history.trials), ROUND, 1), tuner)
-    return time.process_time() - told, told - begin
+    return time.process_time() - updated, updated - begin
 
 
 def main() -> None:
-    """Prints medians with their 95 % intervals, as Markdown."""
+    """Print medians with their 95 % intervals, as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--finished", type=int, nargs="+", default=[10, 100, 500, 50_000])
     parser.add_argument("--searcher", choices=SEARCHERS, default="morphism")
     parser.add_argument("--proposals", type=int, default=40)
     parser.add_argument("--processes", type=int, default=7)
-    parser.add_argument("--cold", type=int, help=argparse.SUPPRESS)  # what a fresh process is told to measure
+    parser.add_argument("--cold", type=int, help=argparse.SUPPRESS)  # for the new processes
     asked = parser.parse_args()
     searcher = SEARCHERS[asked.searcher]().build()
     if asked.cold is not None:
         print(json.dumps(cold(asked.cold, searcher)))
         return
     print(f"{describe_machine()}; {asked.searcher} with TPE from resnet50_v1\n")
-    print("Processor time: median, its 95 % interval, and the least, which other work on the machine touches least.\n")
-    print("| finished trials | warm, ms | cold, ms | telling all news, ms |")
+    print(
+        "Processor time: median, its 95 % interval, and the least value, which other work on the machine affects least.\n"
+    )
+    print("| finished trials | warm, ms | cold, ms | history update, ms |")
     print("| --- | --- | --- | --- |")
     for finished in asked.finished:
         history = History(space())
@@ -152,7 +154,7 @@ def main() -> None:
             json.loads(subprocess.run(own, check=True, capture_output=True, text=True).stdout)
             for _ in range(asked.processes)
         ]
-        columns = [fast, [first for first, _ in fresh], [telling for _, telling in fresh]]
+        columns = [fast, [first for first, _ in fresh], [update for _, update in fresh]]
         print(f"| {finished} | " + " | ".join(_median(column) for column in columns) + " |", flush=True)
 
 

@@ -1,10 +1,10 @@
-"""What a simulated cluster costs at several sizes, and where the time of one goes.
+"""Cost of a simulated cluster at several sizes, and a profile of one size.
 
-python -m benchmarks.rehearsal [key=value …]             64, 512 and 4096 workers: cost per event, proposals a second, memory
-python -m benchmarks.rehearsal --profile [key=value …]   the functions that one run of cluster.workers spends its time in
-python -m benchmarks.rehearsal --without-search …        either, with the cheapest proposals: the driver nearly alone
+python -m benchmarks.rehearsal [key=value …]             64, 512 and 4096 workers: cost per event, proposals per second, memory
+python -m benchmarks.rehearsal --profile [key=value …]   functions with most time in one run of cluster.workers
+python -m benchmarks.rehearsal --without-search …        either, with the cheapest proposals: mostly the driver
 
-Processor seconds of one process, so that other work on the machine counts little; options as for `python -m aiperf rehearse`.
+Processor seconds of one process, which other work on the machine affects little. Options as for `python -m aiperf rehearse`.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from aiperf.config import RunConf
 from aiperf.journal.journal import NAME
 from aiperf.rules.proposals import Proposer
-from aiperf.simulate.audit.random_runs import cheap
-from aiperf.simulate.incarnations import Effort, drive
+from aiperf.simulate.driver_restarts import Effort, drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, duration, size
 from benchmarks.pairs import describe_machine
 from cluster.simulated import SimulatedConf
+from searchers.searcher_config import RandomConf
 
 SIZES = (64, 512, 4096)
 SHOWN = 25
@@ -36,10 +36,10 @@ OPTIONS = ("--profile", "--without-search")
 
 
 def main(words: Sequence[str]) -> None:
-    """Prints Markdown."""
+    """Print Markdown."""
     conf = configured([word for word in words if word not in OPTIONS])
     assert isinstance(conf.cluster, SimulatedConf)
-    proposer = cheap() if "--without-search" in words else None
+    proposer = Proposer(RandomConf(morphs=1).build(), None) if "--without-search" in words else None
     print(
         f"{describe_machine()}; {' '.join(words) or 'defaults'}; {duration(conf.schedule.duration_seconds)} simulated\n"
     )
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> None:
 
 
 def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Effort, int]:
-    """One run; what it cost, and the size of its journal in bytes."""
+    """Return the cost of one run, and the size of its journal in bytes."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
@@ -64,7 +64,7 @@ def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Effort
 
 
 def row(workers: int, effort: Effort, journal_bytes: int) -> str:
-    """One size, as a row of Markdown. 'machines' is what the simulated ones cost, proposing left out."""
+    """Return one size as a row of Markdown. 'machines' is the cost of the simulated machines without proposals."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     machines = effort.executor_seconds - effort.proposing_seconds
     rate = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
@@ -76,7 +76,7 @@ def row(workers: int, effort: Effort, journal_bytes: int) -> str:
 
 
 def profiled(conf: RunConf, workers: int, proposer: Proposer | None) -> str:
-    """One run under cProfile, which makes everything about twice as slow; shares are what it is good for."""
+    """Return the profile of one run. cProfile makes everything about twice as slow, so only the shares are meaningful."""
     profiler = cProfile.Profile()
     profiler.enable()
     once(conf, workers, proposer)

@@ -1,9 +1,9 @@
-"""What reading a journal of a million events and writing its report takes.
+"""Time to read a journal of a million events and to write its report.
 
-python -m benchmarks.report_speed [FOLDER]   makes the journal (a simulated cluster of 4096 workers, which proposes the starting
-                                             graph again and again) in FOLDER unless one lies there, and reads it REPEATS times
+python -m benchmarks.report_speed [FOLDER]   creates the journal in FOLDER if there is none (a simulated cluster of 4096 workers
+                                             that always proposes the starting graph), and reads it REPEATS times
 
-Processor seconds of one process; the least of the repetitions is the one that other work on the machine touches least.
+Processor seconds of one process. Other work on the machine affects the least of the repetitions least.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of, write
-from aiperf.simulate.audit.random_runs import cheap
-from aiperf.simulate.incarnations import drive
+from aiperf.rules.proposals import Proposer
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, size
 from benchmarks.pairs import describe_machine
+from searchers.searcher_config import RandomConf
 
 SECONDS = 14_500
-"""So long 4096 workers take for a million events."""
+"""Run time of 4096 workers for a million events."""
 REPEATS = 3
 
 
 def main(words: list[str]) -> None:
-    """Prints Markdown."""
+    """Print Markdown."""
     with tempfile.TemporaryDirectory(prefix="report-speed-") as temporary:
         folder = Path(words[0]) if words else Path(temporary)
         path = folder / NAME
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             opening = open_run(configured([f"schedule.duration_seconds={SECONDS}", "schedule.warmup_seconds=900"]))
-            drive(world_of(opening, cheap()), opening.first, path)
+            drive(world_of(opening, Proposer(RandomConf(morphs=1).build(), None)), opening.first, path)
         measure(folder)
 
 
 def measure(folder: Path) -> None:
-    """The table of a folder with a journal."""
+    """Print the table of a folder with a journal."""
     events = sum(1 for _ in read(folder))
     print(f"{describe_machine()}; {count(events)} events, {size((folder / NAME).stat().st_size)}\n")
     print("| what | processor seconds, least | all |\n| --- | ---: | --- |")

@@ -1,4 +1,4 @@
-"""Our ResNet-50 module beside torchvision's, and what it costs to build a grown network and to carry its weights over.
+"""Compare AIPerf's ResNet-50 module with torchvision's, and time building a grown network and transferring its weights.
 
 Run from the repository's root: `python -m benchmarks.resnet50_module [--pairs 10] [--batch 16] [--threads 2]`.
 """
@@ -36,7 +36,7 @@ def main() -> None:
     print("| what | ours | compared with | ratio (95 % interval) |\n| --- | --- | --- | --- |")
     for precision in (torch.float32, torch.bfloat16):
         print(_step_against_torchvision(precision, chosen.batch, 224, chosen.pairs), flush=True)
-    # so little arithmetic that what is left is the way from layer to layer
+    # so little arithmetic that the overhead per layer dominates
     print(_step_against_torchvision(torch.float32, 2, 32, 5 * chosen.pairs), flush=True)
     print(_build_against_torchvision(chosen.pairs), flush=True)
     grown, plans = grow(start("resnet50_v1_5"), MORPHS)
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def grow(graph: Graph, morphs: int) -> tuple[Graph, list[WeightPlan]]:
-    """The graph after so many random morphs within the default budget, and the plan of each."""
+    """Return the graph after random morphs within the default budget, and the plan of each."""
     random, budget, plans = Random(0), Budget.of(graph), []
     for _ in range(morphs):
         graph, plan = apply(graph, random.choice(legal(graph, budget)))
@@ -54,7 +54,7 @@ def grow(graph: Graph, morphs: int) -> tuple[Graph, list[WeightPlan]]:
 
 
 def _step_against_torchvision(precision: torch.dtype, batch: int, image: int, pairs: int) -> str:
-    """A row: one forward and backward pass in training, channels_last, the same weights and images in both."""
+    """Return a row: one forward and backward pass in training, channels_last, with equal weights and images."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     ours, theirs = build(start("resnet50_v1_5")), torchvision.models.resnet50()
     initialise(ours, seed=0)
@@ -91,7 +91,7 @@ def _build_against_torchvision(pairs: int) -> str:
 
 
 def _carrying_out(plans: list[WeightPlan]) -> str:
-    """A row: the plan of the last morph on the network grown by all the others, and all plans after one another."""
+    """Return a row: the plan of the last morph on the network grown by all others, and all plans in sequence."""
     module = build(start("resnet50_v1_5"))
     initialise(module, seed=0)
     first = dict(module.state_dict())

@@ -1,15 +1,15 @@
-"""Guided search against evolution and random search on stated landscapes, in runs as they are: what would their best error be?
+"""Compare guided search, evolution and random search on landscapes in simulated runs, by the best error that they reach.
 
     python -m benchmarks.search_landscape [--landscape balanced one_stage punished saturated] [--workers 8] [--seeds 24]
         [--trials 200] [--searchers morphism evolution random] [--first-seed 1000] [--factor 4] [--save FILE] [--against FILE]
 
-No network is trained. Each run is one of the simulated cluster, with its rounds, what is told after each, proposals asked for
-late and a spare (benchmarks/landscape_run.py); a landscape says what an architecture is worth, and its trainings find out
-epoch by epoch, hot and noisy while the learning rate is high (benchmarks/landscapes.py). What is compared is the true error
-of the architecture of the trial that a run would name its best, which is the one with the best measured accuracy; besides, that
-measured error, by which a run is scored, and the true error of all that the last quarter tried. The first and the second differ
-by luck and by what was inherited: of two trainings of equal networks the one whose lineage was trained for longer is named.
-`--save` keeps all courses, `--against` compares with those that another state of the code has saved, seed by seed.
+No network is trained. Each run uses the simulated cluster with its rounds, observations, late proposal requests and a spare
+proposal (benchmarks/landscape_run.py). A landscape defines the error of an architecture. Trainings approach it epoch by epoch,
+with noise while the learning rate is high (benchmarks/landscapes.py). Compared is the true error of the architecture with the
+best measured accuracy, which a run would name its best. Also printed: this measured error, which determines the score, and the
+true error of all trials of the last quarter. Measured and true error differ by luck and inheritance: of two equal networks, the
+one with the longer trained lineage wins. `--save` stores all runs. `--against` compares with stored runs of another state of
+the code, seed by seed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from morphism import start
 from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, SearcherConf
 
 FIRST_SEED = 1000
-"""The searchers' defaults were chosen on seeds 0 to 11: what is reported was not seen then."""
+"""The searchers' defaults were chosen on seeds 0 to 11. Reported seeds are others."""
 CHECKPOINTS = (50, 100, 200)
 SEARCHERS: dict[str, type[SearcherConf]] = {"morphism": MorphismConf, "evolution": EvolutionConf, "random": RandomConf}
 
 
 def main() -> None:
-    """Prints medians over seeds with their 95 % intervals, as Markdown."""
+    """Print medians over seeds with their 95 % intervals, as Markdown."""
     asked = _asked()
     setting = Setting(asked.workers, asked.trials, asked.start, asked.factor, asked.warmup_rounds)
     graph = start(asked.start)
@@ -95,12 +95,12 @@ def _print(
 
 
 def tried(course: Course) -> float:
-    """The mean true error of the architectures of a run's last quarter of trials."""
+    """Return the mean true error of the architectures in a run's last quarter of trials."""
     return statistics.fmean([trial.true_error for trial in course.trials[-len(course.trials) // 4 :]])
 
 
 def depth_of_best(course: Course) -> int:
-    """Generations from the starting weights to the trial with the best measured accuracy, which counts as one."""
+    """Return the generations from the starting weights to the trial with the best measured accuracy, which counts as one."""
     parents = {trial.number: trial.parent for trial in course.trials}
     at: int | None = max(course.trials, key=lambda trial: trial.accuracy).number
     depth = 0
@@ -114,7 +114,7 @@ def _growth(found: Sequence[Course]) -> float:
 
 
 def _of_round_1(found: Sequence[Course]) -> float:
-    """Of the children of the last quarter that have a parent, how many have one of round 1."""
+    """Return the share of children with a parent of round 1, among children of the last quarter that have a parent."""
     rounds = [
         trial.parents_round
         for course in found
@@ -125,7 +125,7 @@ def _of_round_1(found: Sequence[Course]) -> float:
 
 
 def _median(values: Sequence[float]) -> str:
-    if len(values) < 6:  # a look, no result
+    if len(values) < 6:  # too few for an interval
         return f"{statistics.median(values):.4f}"
     low, high = interval_of_median(values)
     return f"{statistics.median(values):.4f} ({low:.4f}–{high:.4f})"

@@ -1,21 +1,20 @@
-"""Images per second of the trainer's own loop ÷ the best plain PyTorch loop, side by side.
+"""Images per second of the trainer's loop ÷ the best plain PyTorch loop, in interleaved pairs.
 
     python -m benchmarks.trainer_speed [--networks resnet20,resnet50_v1_5] [--precisions fp32,bf16] [--pairs N]
 
 Both train the same architecture from the same weights on the same images, at the same batch and precision, with the same
-optimiser and loss; the script refuses to compare where the losses of the first steps differ. The plain loop is what an
-expert writes: torchvision's ResNet-50 (the usual ResNet-20 for 32×32), and its images lie in memory as the very tensors
-that the network wants, so that it pays nothing for input. Its ways (memory format, fused or multi-tensor SGD,
-torch.compile; on a GPU also max-autotune and CUDA graphs) are tried on this machine first, and the fastest is taken. Both
-sides have the same switches: TF32 where it is named and nowhere else, cuDNN's search for algorithms on. `--own` gives our
-side's options. Ours is the loop that every rank runs: images are picked from the data set and normalised, every step is
-accounted for and reported. Validation and checkpoints are outside in both.
+optimizer and loss. The script stops if the losses of the first steps differ. The plain loop is the code of an expert:
+torchvision's ResNet-50 (the usual ResNet-20 for 32×32). Its images are in memory as the tensors that the network needs, so its
+input is free. Its ways (memory format, fused or multi-tensor SGD, torch.compile; on a GPU also max-autotune and CUDA graphs)
+are tried on this machine first, and the fastest is used. Both sides have the same switches: TF32 only where it is named, and
+cuDNN's search for algorithms. `--own` sets options of AIPerf's side, which is the loop of every rank: images are picked from
+the data set and normalized, every step is accounted for and reported. Neither side validates or writes checkpoints.
 
-Each side has a process of its own, of which one sleeps while the other works: segments of a few seconds alternate
-(a b, b a, …), so that a machine's drift meets both. The plain one is PyTorch as it comes; ours keeps its memory as every rank
-does (`aiperf/train/allocator.py`), and `--keep-memory` gives the plain one that too. A ratio above 1 means that ours is faster.
-`--clock processor` takes the process's processor time instead of the wall's, for a machine with other work to do; then with
-`--threads 1`, since threads that wait for one another burn it. On a GPU the absolute figure and MFU are printed too.
+Each side has its own process, and one sleeps while the other works. Segments of a few seconds alternate (a b, b a, …), so that
+a drift of the machine affects both. The plain process uses PyTorch's defaults. AIPerf's process keeps freed memory as every
+rank does (`aiperf/train/allocator.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means that
+AIPerf is faster. `--clock processor` uses processor time instead of wall time, for a machine with other work. Combine it with
+`--threads 1`, since threads that wait for each other consume it. On a GPU the absolute value and MFU are printed too.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ CLASSES = 10
 SEED = 0
 CONF = TrainerConf(learning_rate=0.01, decay_epochs=10**6)
 HELD_BATCHES = 8
-"""Of the plain loop, in memory; it walks them round and round."""
+"""Batches that the plain loop keeps in memory and repeats."""
 TRIED_SECONDS = 1.0
-"""Of each way of the plain loop, in each of three rounds, before the fastest is taken; a step at least."""
+"""Time for each way of the plain loop in each of three rounds. At least one step."""
 STEPS = 20_000
-"""Of the one long epoch of ours: more than a comparison takes."""
+"""Steps of the single long epoch of AIPerf's side: more than a comparison needs."""
 COMPARED_STEPS = 3
-"""Of the steps whose losses must agree, so that both sides are known to compute the same."""
+"""Number of first steps whose losses must agree, to show that both sides compute the same."""
 LOSS_TOLERANCE = 0.01
 
 Clock = Literal["wall", "processor"]
@@ -109,16 +108,16 @@ PLAIN: dict[str, tuple[Callable[[], nn.Module], int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What both sides train."""
+    """Training task of both sides."""
 
     network: str
     precision: str
     batch: int
     steps: int
-    """Of the one long epoch that ours walks."""
+    """Steps of the single long epoch of AIPerf's side."""
     device: torch.device
     own: tuple[tuple[str, str], ...] = ()
-    """Options of our side, as `trainer.*` has them."""
+    """Options of AIPerf's side, as in `trainer.*`."""
 
     @property
     def image(self) -> int:
@@ -153,7 +152,7 @@ class Way:
 
     channels_last: bool = True
     fused: bool = True
-    """The optimiser: one kernel; else the multi-tensor one."""
+    """Optimizer: one fused kernel if true, otherwise the multi-tensor one."""
     launched: Launched = "eager"
 
     def __str__(self) -> str:
@@ -175,20 +174,20 @@ WAYS = (
     Way(launched="graphed"),
 )
 ON_CUDA_ALONE: tuple[Launched, ...] = ("max-autotune", "graphed")
-"""On a processor max-autotune searches for many minutes, and there are no CUDA graphs."""
+"""Excluded on processors: max-autotune takes many minutes there, and there are no CUDA graphs."""
 
 
 class PlainLoop:
-    """The loop of an expert who has this one task."""
+    """Training loop of an expert for this one task."""
 
     def __init__(self, task: Task, way: Way) -> None:
         self._device = task.device
         precision = choose(task.precision, task.device)
-        precision.switch_on()  # as ours: TF32 and cuDNN's search are no matter of the loop
+        precision.switch_on()  # as in AIPerf's loop: TF32 and cuDNN's search are not part of the comparison
         self._dtype, self._scaler = precision.dtype, precision.scaler()
         layout = torch.channels_last if way.channels_last else torch.contiguous_format
         network = build(task.graph)
-        initialise(network, derive(SEED, "weights"))  # as a trial without a parent begins, and so are the keys' order
+        initialise(network, derive(SEED, "weights"))  # as for a trial without a parent, with the same order of keys
         module = PLAIN[task.network][0]()
         module.load_state_dict(dict(zip(module.state_dict(), network.state_dict().values(), strict=True)))
         module.to(task.device).to(memory_format=layout).train()  # type: ignore[call-overload]  # torch's stub lacks it
@@ -221,11 +220,11 @@ class PlainLoop:
         match way.launched:
             case "compiled":
                 self._module = torch.compile(module, dynamic=False)
-            case "max-autotune":  # torch 2.13's takes CUDA graphs too
+            case "max-autotune":  # torch 2.13 uses CUDA graphs too
                 self._module = torch.compile(module, dynamic=False, mode="max-autotune")
             case "graphed":
                 cached = torch.is_autocast_cache_enabled()
-                torch.set_autocast_cache_enabled(False)  # a cast weight that is kept would not be cast anew in a replay
+                torch.set_autocast_cache_enabled(False)  # a cached cast weight would not be updated in a replay
                 with self._computing():
                     torch.cuda.make_graphed_callables(module, (self._held[0][0],))  # its forward is replaced
                 torch.set_autocast_cache_enabled(cached)
@@ -238,7 +237,7 @@ class PlainLoop:
         return torch.autocast(self._device.type, self._dtype) if self._dtype.itemsize == 2 else nullcontext()
 
     def do(self, steps: int) -> Tensor:
-        """The last step's loss."""
+        """Run the steps. Return the loss of the last one."""
         for _ in range(steps):
             images, labels = self._held[self._next]
             self._next = (self._next + 1) % len(self._held)
@@ -257,7 +256,7 @@ class PlainLoop:
 
 
 class OwnLoop:
-    """A trial's first epoch, advanced as far as is asked."""
+    """First epoch of a trial, advanced on request."""
 
     def __init__(self, data: OpenData, graph: Graph, batch: int, conf: TrainerConf, device: torch.device) -> None:
         self._device = device
@@ -275,58 +274,73 @@ class OwnLoop:
             losses=(),
             batch_size=batch,
             seed=SEED,
-            progress_seconds=0.0,  # a word after each step: more than a run would have
+            progress_seconds=0.0,  # a message after each step: more often than in a run
             edges=(),
         )
         place = RankContext.make(conf, data, graph, device, Alone(), writer=None)
         self._words: Iterator[Word] = train(order, place, time.monotonic())
 
     def do(self, steps: int) -> None:
-        """On a GPU the words are two steps behind, here as in a run; as many steps are queued as are heard of."""
+        """Run the steps. On a GPU messages are two steps behind, as in a run. As many steps are queued as are reported."""
         for _ in range(steps):
             while not isinstance(next(self._words), Advanced):
                 pass
         _wait(self._device)
 
     def epoch_loss(self) -> float:
-        """Of the whole epoch."""
+        """Return the mean training loss of the whole epoch."""
         return next(word.training_loss for word in self._words if isinstance(word, EpochDone))
 
 
 class PlainSide:
-    """What the plain loop's process holds."""
+    """State of the plain loop's process."""
 
     def __init__(self, task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int) -> None:
         torch.set_num_threads(threads)
         if keeps_memory:
             assert keep_freed_memory()
         self._task, self._clock = task, CLOCKS[clock]
-        self._ways = [way for way in WAYS if tries_compiled or way.launched in ("eager", "graphed")]
+        self._ways = [way for way in WAYS if tries_compiled or way.launched == "eager"]
         if task.device.type != "cuda":
             self._ways = [way for way in self._ways if way.launched not in ON_CUDA_ALONE]
 
     def loss(self) -> float:
-        """The mean loss of the first COMPARED_STEPS steps."""
+        """Return the mean loss of the first COMPARED_STEPS steps."""
         loop = PlainLoop(replace(self._task, steps=COMPARED_STEPS), Way())
         return sum(float(loop.do(1)) for _ in range(COMPARED_STEPS)) / COMPARED_STEPS
 
     def choose(self) -> float:
-        """Takes the way that needs least time here, each measured by its best of three rounds; the seconds of a step."""
-        loops = {way: PlainLoop(self._task, way) for way in self._ways}
-        for loop in loops.values():
-            loop.do(1)
-        least = {way: self._timed(loop, 1) for way, loop in loops.items()}
+        """Choose the fastest way, measured by its best of three rounds. Return its seconds per step."""
+        least = math.inf
+        for way in self._ways:
+            reason = ""
+            try:
+                seconds = self._try(way, least)
+                print(f"  plain loop, {way}: {1e3 * seconds:.1f} ms a step", flush=True)
+                least = min(least, seconds)
+            except Exception as error:  # noqa: BLE001  # an error of one way must not stop the others
+                reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+            if reason:
+                print(f"  plain loop, {way}: failed: {reason}", flush=True)
+            if self._task.device.type == "cuda":
+                torch.cuda.empty_cache()
+        if least == math.inf:
+            sys.exit("no way of the plain loop could be measured")
+        return least
+
+    def _try(self, way: Way, least: float) -> float:
+        """Return the seconds per step. Keep the loop if it is faster than `least`, otherwise release its memory and graphs."""
+        loop = PlainLoop(self._task, way)
+        loop.do(1)
+        seconds = self._timed(loop, 1)
         for _ in range(3):
-            for way, loop in loops.items():
-                least[way] = min(least[way], self._timed(loop, max(1, round(TRIED_SECONDS / least[way]))))
-        for way, seconds in least.items():
-            print(f"  plain loop, {way}: {1e3 * seconds:.1f} ms a step", flush=True)
-        best = min(least, key=lambda way: least[way])
-        self._loop = loops[best]
-        return least[best]
+            seconds = min(seconds, self._timed(loop, max(1, round(TRIED_SECONDS / seconds))))
+        if seconds < least:
+            self._loop = loop
+        return seconds
 
     def seconds(self, steps: int) -> float:
-        """Of one step, of so many."""
+        """Return the seconds per step over `steps` steps."""
         return self._timed(self._loop, steps)
 
     def _timed(self, loop: PlainLoop, steps: int) -> float:
@@ -336,7 +350,7 @@ class PlainSide:
 
 
 class OwnSide:
-    """What our loop's process holds."""
+    """State of the process of AIPerf's loop."""
 
     def __init__(self, task: Task, clock: Clock, threads: int) -> None:
         torch.set_num_threads(threads)
@@ -344,11 +358,11 @@ class OwnSide:
         self._loop = task.own_loop()
 
     def loss(self) -> float:
-        """The mean loss of an epoch of COMPARED_STEPS steps, over the same images in the same order."""
+        """Return the mean loss of an epoch of COMPARED_STEPS steps, over the same images in the same order."""
         return replace(self._task, steps=COMPARED_STEPS).own_loop().epoch_loss()
 
     def seconds(self, steps: int) -> float:
-        """Of one step, of so many."""
+        """Return the seconds per step over `steps` steps."""
         began = self._clock()
         self._loop.do(steps)
         return (self._clock() - began) / steps
@@ -357,14 +371,14 @@ class OwnSide:
 def compare(
     task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int, seconds: float, pairs: int
 ) -> tuple[Ratio, float]:
-    """Seconds a step of the plain loop ÷ ours, and our images a second."""
+    """Return seconds per step of the plain loop ÷ AIPerf's, and AIPerf's images per second."""
     with (
         Asleep(PlainSide, task, tries_compiled, keeps_memory, clock, threads) as plain,
         Asleep(OwnSide, task, clock, threads) as own,
     ):
         losses = plain.ask("loss"), own.ask("loss")
         if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
-            sys.exit(f"both must do the same arithmetic; the loss of the first {COMPARED_STEPS} steps: {losses!r}")
+            sys.exit(f"both sides must compute the same; losses of the first {COMPARED_STEPS} steps: {losses!r}")
         steps = max(2, round(seconds / plain.ask("choose")))
         ratio = interleaved(lambda: plain.ask("seconds", steps), lambda: own.ask("seconds", steps), pairs)
     return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
@@ -390,12 +404,12 @@ def main() -> None:
         "--compile",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="try a compiled plain loop too (a minute each)",
+        help="try compiled and graphed plain loops too (a minute each)",
     )
     parser.add_argument(
         "--keep-memory", action="store_true", help="the plain loop's process keeps its freed memory too"
     )
-    parser.add_argument("--own", default="", help="our side's options: compile=on,cuda_graphs=on,fused=conv")
+    parser.add_argument("--own", default="", help="our side's options: compile=on,cuda_graphs=on")
     chosen = parser.parse_args()
     own = tuple((name, value) for name, _, value in (each.partition("=") for each in chosen.own.split(",") if each))
     threads = chosen.threads or torch.get_num_threads()
@@ -423,7 +437,7 @@ def main() -> None:
 
 
 def _mfu(network: str, precision: DataType, images_per_second: float) -> str:
-    """Model FLOPS utilisation by the tensor count, where the device's peak is known."""
+    """Return the model FLOPS utilization by the tensor count as text. '' without a GPU."""
     if not torch.cuda.is_available():
         return ""
     counted = cost(start(network, image=PLAIN[network][1], classes=CLASSES))

@@ -1,10 +1,9 @@
-"""How long a run takes from its first word to its first training step, by parts, beside the machine's load: ours, and Ray's.
+"""Time from the start of a run's process to its first training step, by part, with the load of the machine.
 
     python -m benchmarks.warm_start [--times 3] [--folder FOLDER] [key=value …]
 
-Each start is a run of this machine as a user begins it, ended as soon as it has trained. Starts are made one after the
-other; the first warms the page cache and is not counted in the best. Wall time is the machine's as well as ours: the load
-stands beside it.
+Each start is a normal run on this machine, ended after its first training. Starts run one after the other. The first one warms
+the page cache and does not count for the best. Wall time depends on the machine too, so its load is printed.
 """
 
 from __future__ import annotations
@@ -29,48 +28,48 @@ from benchmarks.machine_load import Load, watched
 
 WAIT_SECONDS = 300.0
 PARTS = {
-    "imports": "from the process's start until Ray is about to be imported: Python, Hydra, the plan",
+    "imports": "from the start of the process to the import of Ray: Python, Hydra, the plan",
     "Ray": "import of Ray, and its start on this machine",
-    "preflight": "what is measured of the node",
+    "preflight": "measurements of the node",
     "plan": "the workers' shape, the plan, the journal's first line",
     "worker": "actor, ranks with torch, data set, joining, warm-up, largest batch, measured peak",
     "first trial": "proposal, network, weights, until it is prepared",
-    "first word": "from there until a step has been told of",
+    "first word": "from then until the first step is reported",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a run. Seconds of wall time by part, in their order."""
+    """One start of a run, with wall-clock seconds by part, in order."""
 
     parts: dict[str, float]
     processor_seconds: float
-    """Of all of the run's processes, until it had ended."""
+    """Processor time of all processes of the run until its end."""
     load: Load
 
     @property
     def seconds(self) -> float:
-        """Until the first step was prepared to be taken: the first word comes later, and says when it began."""
+        """Seconds until the first step was ready. The first message comes later and contains the start time."""
         return sum(seconds for name, seconds in self.parts.items() if name != "first word")
 
 
 def _child(words: Sequence[str], marks: Path) -> int:
-    """The run itself, in a process of its own; says when its parts were over."""
+    """Run the command in this process and record the times of its parts."""
     from aiperf.cli import run
     from aiperf.drive import machines
 
-    said: dict[str, float] = {}
+    times: dict[str, float] = {}
 
     def marked(owner: Any, name: str, before: str, after: str) -> None:
         called: Callable[..., Any] = getattr(owner, name)
 
         def calling(*arguments: Any, **options: Any) -> Any:
-            said.setdefault(before, time.time())
+            times.setdefault(before, time.time())
             try:
                 return called(*arguments, **options)
             finally:
-                said.setdefault(after, time.time())
-                marks.write_text(json.dumps(said))
+                times.setdefault(after, time.time())
+                marks.write_text(json.dumps(times))
 
         setattr(owner, name, calling)
 
@@ -80,7 +79,7 @@ def _child(words: Sequence[str], marks: Path) -> int:
 
 
 def start(folder: Path, words: Sequence[str]) -> Start:
-    """One start. Raises RuntimeError where the run does not train."""
+    """Measure one start. Raise RuntimeError if the run does not train."""
     folder.mkdir(parents=True)
     marks = folder / "marks.json"
     runs = folder / "runs"
@@ -91,17 +90,17 @@ def start(folder: Path, words: Sequence[str]) -> Start:
             trained = _first_work(runs, process)
             process.wait()
         load = watch.load()
-    said: dict[str, float] = json.loads(marks.read_text())
+    times: dict[str, float] = json.loads(marks.read_text())
     began_run, events = trained
     joined, prepared, worked = (events[name] for name in ("WorkerJoined", "TrialPrepared", "Progress"))
-    ends = [said["imported"], said["up"], said["checked"], began_run, began_run + joined, began_run + prepared]
+    ends = [times["imported"], times["up"], times["checked"], began_run, began_run + joined, began_run + prepared]
     ends.append(began_run + worked)
     parts = dict(zip(PARTS, (b - a for a, b in zip([began, *ends], ends, strict=False)), strict=True))
     return Start(parts, watch.own_seconds(), load)
 
 
 def _first_work(runs: Path, process: subprocess.Popen[bytes]) -> tuple[float, dict[str, float]]:
-    """When the run began, and when each kind of event came first after that; the run is asked to end once it has trained."""
+    """Return the run's start time, and the first time of each kind of event. End the run after its first training."""
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         for journal in runs.glob(f"*/{NAME}"):
@@ -118,7 +117,7 @@ def _first_work(runs: Path, process: subprocess.Popen[bytes]) -> tuple[float, di
         if process.poll() is not None:
             break
         time.sleep(0.05)
-    raise RuntimeError(f"the run has trained nothing; its output lies in {runs.parent / 'output'}")
+    raise RuntimeError(f"the run trained nothing; its output is in {runs.parent / 'output'}")
 
 
 def main() -> int:
@@ -138,7 +137,7 @@ def main() -> int:
         parts = " · ".join(f"{name} {seconds:.2f}" for name, seconds in one.parts.items())
         print(f"{one.seconds:6.2f} s  {parts}  | processor {one.processor_seconds:.1f} s | {one.load}", flush=True)
     best = min(starts[1:], key=lambda each: each.seconds)
-    print(f"\nbest of {chosen.times}: {best.seconds:.2f} s from the first word to the first training step")
+    print(f"\nbest of {chosen.times}: {best.seconds:.2f} s from the start of the process to the first training step")
     for name, meaning in PARTS.items():
         print(f"  {name:<12} {best.parts[name]:6.2f} s  {meaning}")
     return 0

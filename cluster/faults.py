@@ -1,6 +1,6 @@
-"""What may go wrong in a simulated cluster, as it is configured: a class a fault, with the limits of each of its fields.
+"""Configuration of the faults of a simulated cluster: one class per fault, with the limits of each field.
 
-What a fault then does is no matter of configuration: aiperf/simulate/faults/ builds one of each of these.
+aiperf/simulate/faults/ implements the faults.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def _one_of(default: str, *others: str) -> str:
 
 @dataclass
 class FaultConf:
-    """What all faults have in common."""
+    """Base class of all faults."""
 
     kind: str = "???"
-    """Which fault; it decides which other fields there are."""
+    """Name of the fault. It determines the other fields."""
 
     def __str__(self) -> str:
-        """As it is written on a command line, with what differs from the defaults."""
+        """Return the fault as written on a command line, without default values."""
         chosen = {each.name: getattr(self, each.name) for each in fields(self)}
         usual = {each.name: each.default for each in fields(self)}
         named = [f"{name}: {value}" for name, value in chosen.items() if name == "kind" or value != usual[name]]
@@ -44,42 +44,42 @@ class FaultConf:
 
 @dataclass
 class WorkerLostConf(FaultConf):
-    """A worker ends before, during or after a trial; another comes up in its place."""
+    """A worker ends before, during or after a trial. Another worker replaces it."""
 
     kind: str = "worker_lost"
     rate: float = _share(0.15)
-    """Of all attempts."""
+    """Share of attempts."""
     when: str = _one_of("any", "before", "during", "after")
-    """Before its module stands, during its epochs, after the last of them, or at any of these times."""
+    """Time of the loss: before the network is built, during the epochs, after the last epoch, or any of these."""
 
 
 @dataclass
 class WorkerHungConf(FaultConf):
-    """A worker falls silent, without a word of it from anybody."""
+    """A worker stops sending messages without being reported as lost."""
 
     kind: str = "worker_hung"
     rate: float = _share(0.05)
-    """Of all attempts."""
+    """Share of attempts."""
 
 
 @dataclass
 class IdleWorkerHungConf(FaultConf):
-    """A worker comes up and never says another word."""
+    """A worker comes up and sends no message afterwards."""
 
     kind: str = "idle_worker_hung"
     rate: float = _share(0.1)
-    """Of all workers."""
+    """Share of workers."""
 
 
 @dataclass
 class NodeLostConf(FaultConf):
-    """A host goes down with all its workers, and comes back."""
+    """A host fails with all its workers, and returns."""
 
     kind: str = "node_lost"
     every_seconds: float = _seconds(200.0)
-    """On average, somewhere in the cluster."""
+    """Mean interval between failures in the whole cluster."""
     back_seconds: float = _seconds(60.0)
-    """Until its workers come up again."""
+    """Time until its workers are up again."""
 
 
 @dataclass
@@ -88,33 +88,33 @@ class LateJoinConf(FaultConf):
 
     kind: str = "late_join"
     rate: float = _share(0.3)
-    """Of all slots for workers."""
+    """Share of places for workers."""
     seconds: float = _seconds(120.0)
-    """At most."""
+    """Maximum delay."""
 
 
 @dataclass
 class FlapConf(FaultConf):
-    """Some workers keep going and coming back."""
+    """Some workers are lost and return repeatedly."""
 
     kind: str = "flap"
     rate: float = _share(0.2)
-    """Of all workers."""
+    """Share of workers."""
     up_seconds: float = _seconds(60.0)
-    """On average."""
+    """Mean time up."""
     away_seconds: float = _seconds(15.0)
-    """Until another comes up in its place."""
+    """Time until another worker replaces it."""
 
 
 @dataclass
 class AllGoneConf(FaultConf):
-    """All workers go at once, and nobody comes up for a while."""
+    """All workers are lost at once, and none comes up for a time."""
 
     kind: str = "all_gone"
     at_seconds: float = _seconds(150.0)
-    """Since the run began."""
+    """Time since the run began."""
     seconds: float = _seconds(90.0)
-    """Until workers come up again."""
+    """Time until workers are up again."""
 
 
 @dataclass
@@ -123,9 +123,9 @@ class StragglerConf(FaultConf):
 
     kind: str = "straggler"
     rate: float = _share(0.25)
-    """Of all workers."""
+    """Share of workers."""
     factor: float = _factor(4.0)
-    """How much longer everything takes them."""
+    """Factor on all their durations."""
 
 
 @dataclass
@@ -134,129 +134,130 @@ class WrongClockConf(FaultConf):
 
     kind: str = "wrong_clock"
     rate: float = _share(0.4)
-    """Of all workers."""
+    """Share of workers."""
     factor: float = _factor(3.0)
-    """At most so many times too fast, or too slow."""
+    """Maximum factor, faster or slower."""
 
 
 @dataclass
 class CrashConf(FaultConf):
-    """An attempt crashes, and its worker lives on."""
+    """An attempt crashes, but its worker continues."""
 
     kind: str = "crash"
     rate: float = _share(0.1)
-    """Of all attempts."""
+    """Share of attempts."""
     final: float = _share(0.2)
-    """Share of crashes after which another attempt must end the same way: the trial diverged."""
+    """Share of crashes after which the next attempt must end the same way, since the trial diverged."""
 
 
 @dataclass
 class MemoryRunsOutConf(FaultConf):
-    """Memory runs out in the midst of an epoch: it begins again with the next smaller batch, or fails where there is none."""
+    """Memory runs out during an epoch. The epoch is repeated with the next smaller batch, or fails at the smallest
+    one."""
 
     kind: str = "memory_runs_out"
     rate: float = _share(0.2)
-    """Of all attempts."""
+    """Share of attempts."""
 
 
 @dataclass
 class CheckpointsVanishConf(FaultConf):
-    """Checkpoints of a trial disappear from the folder when somebody is about to need them."""
+    """Checkpoints of a trial disappear just before a worker reads them."""
 
     kind: str = "checkpoints_vanish"
     rate: float = _share(0.1)
-    """Of all orders to train."""
+    """Share of train orders."""
 
 
 @dataclass
 class CheckpointsUnwrittenConf(FaultConf):
-    """The disk takes none of an attempt's checkpoints."""
+    """The disk accepts no checkpoint of an attempt."""
 
     kind: str = "checkpoints_unwritten"
     rate: float = _share(0.2)
-    """Of all attempts."""
+    """Share of attempts."""
 
 
 @dataclass
 class LateConf(FaultConf):
-    """Words are held up, each for itself: those sent later may overtake them."""
+    """Messages are delayed independently, so later messages may overtake them."""
 
     kind: str = "late"
     rate: float = _share(0.2)
-    """Of all words."""
+    """Share of messages."""
     seconds: float = _seconds(20.0)
-    """At most."""
+    """Maximum delay."""
 
 
 @dataclass
 class TwiceConf(FaultConf):
-    """Words arrive twice."""
+    """Messages arrive twice."""
 
     kind: str = "twice"
     rate: float = _share(0.2)
-    """Of all words."""
+    """Share of messages."""
     apart_seconds: float = _seconds(10.0)
-    """At most."""
+    """Maximum time between the two."""
 
 
 @dataclass
 class OutOfOrderConf(FaultConf):
-    """Words swap places with those sent shortly after them."""
+    """Messages swap places with those sent shortly after them."""
 
     kind: str = "out_of_order"
     rate: float = _share(0.3)
-    """Of all words."""
+    """Share of messages."""
     seconds: float = _seconds(0.5)
-    """At most."""
+    """Maximum time between the two."""
 
 
 @dataclass
 class NeverConf(FaultConf):
-    """Words are lost; but for those with which the executor itself tells that a worker is up or gone."""
+    """Messages are lost, except the executor's own messages that a worker is up or lost."""
 
     kind: str = "never"
     rate: float = _share(0.03)
-    """Of all words."""
+    """Share of messages."""
 
 
 @dataclass
 class GeneratorDeadConf(FaultConf):
-    """Some workers' generators of proposals never answer."""
+    """The generators of some workers never answer."""
 
     kind: str = "generator_dead"
     rate: float = _share(0.15)
-    """Of all workers."""
+    """Share of workers."""
 
 
 @dataclass
 class BadProposalConf(FaultConf):
-    """A generator answers with what cannot be built, or says that it has nothing to propose."""
+    """A generator proposes a network that cannot be built, or reports that it has no proposal."""
 
     kind: str = "bad_proposal"
     rate: float = _share(0.1)
-    """Of all answers."""
+    """Share of answers."""
 
 
 @dataclass
 class DriverDiesConf(FaultConf):
-    """The driver is killed as it writes or sends; the last line may be torn. The run is resumed after a while."""
+    """The driver is killed while it writes or sends. The last line may be torn. The run is resumed later."""
 
     kind: str = "driver_dies"
     rate: float = _share(0.01)
-    """Of all appends, and of all orders."""
+    """Share of writes to the journal, and of orders."""
     seconds: float = _seconds(20.0)
-    """On average, until the run is resumed."""
+    """Mean time until the run is resumed."""
 
 
 @dataclass
 class DiskFullConf(FaultConf):
-    """The disk takes only a part of what is to be written; somebody makes room, and the run is resumed."""
+    """The disk accepts only a part of a write to the journal. Space is freed later, and the run is resumed."""
 
     kind: str = "disk_full"
     rate: float = _share(0.005)
-    """Of all appends."""
+    """Share of writes to the journal."""
     seconds: float = _seconds(30.0)
-    """On average, until there is room again."""
+    """Mean time until space is free."""
 
 
 AnyFault = (
@@ -282,6 +283,6 @@ AnyFault = (
     | DriverDiesConf
     | DiskFullConf
 )
-"""One of them."""
+"""Any fault."""
 FAULTS: tuple[type[AnyFault], ...] = get_args(AnyFault)
-"""All that can be injected, under their kinds."""
+"""All faults, by their kinds."""

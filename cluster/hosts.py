@@ -1,8 +1,9 @@
-"""Hosts that ssh reaches: `+cluster=hosts 'cluster.hosts=[n1,n2]'`. No scheduler brings them, and nothing is installed on them.
+"""Hosts reached by ssh: `+cluster=hosts 'cluster.hosts=[n1,n2]'`. No scheduler is needed, and nothing is installed on
+them.
 
-The machine where it is typed is the head: Ray's head and the driver run there, and it trains only where the list names it. Each
-other host is reached by an ssh of the user's own, with the user's keys, and joins through the run's folder. What is to be run
-there is a value made here; `aiperf.drive.ray.invited_hosts` runs it.
+The machine where the command is typed is the head. It runs Ray's head and the driver, and trains only if it is in the
+list. The driver connects to each other host by one ssh process with the user's keys, and the host joins through the
+run's folder. The commands are values made here. `aiperf.drive.ray.cluster.invited_hosts` runs them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from cluster.place import LINE, LONGEST_SECONDS, MOST_NODES, WORD, Head, Invited, NodesAsked, NodesConf, Place, form
 
 REACHED = "aiperf: this host is ready"
-"""What a host says when all that it needs is there."""
+"""Line that a host prints if it can join."""
 HOST = r"(?P<name>(?:[\w.-]+@)?[A-Za-z0-9_\[][\w.:%\]-]*?)(?::(?P<slots>[1-9]\d*))?"
 HOST_IN_WORDS = "[USER@]HOST, or [USER@]HOST:SLOTS, as ssh takes it"
 FAULTS = {
@@ -26,7 +27,7 @@ FAULTS = {
     44: "has a Python that cannot load the benchmark: is it set up there (cluster.directory, cluster.python, cluster.setup)?",
     45: "does not see the run's folder: runs= must lie on a file system that all hosts share",
 }
-"""Exit statuses of the look at a host, and what they mean."""
+"""Meaning of the exit statuses of a host's check."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,47 +35,47 @@ class RemoteHost:
     """One host of the run."""
 
     name: str
-    """As ssh takes it: [USER@]HOST, or a name of ssh_config(5)."""
+    """[USER@]HOST as ssh takes it, or a name of ssh_config(5)."""
     slots: int | None = None
-    """What a hostfile says besides; see `HostsConf.hostfile`."""
+    """Slots from a hostfile. See `HostsConf.hostfile`."""
 
     @property
     def host(self) -> str:
-        """Without the user."""
+        """Name without the user."""
         return self.name.rpartition("@")[2]
 
 
 @dataclass
 class HostsConf(NodesConf):
-    """Hosts that are reached by ssh, without a password. The machine where it is typed holds Ray's head and the driver, and
-    trains only where it is in the list too. All share the run's folder."""
+    """Hosts reached by ssh without a password. The machine where the command is typed runs Ray's head and the driver.
+    It trains only if it is in the list. All hosts share the run's folder."""
 
     kind: str = "hosts"
     hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
-    """[USER@]HOST each, as ssh takes it; HOST:SLOTS as in horovodrun -H (see hostfile)."""
+    """[USER@]HOST for each host, as ssh takes it. HOST:SLOTS as in horovodrun -H (see hostfile)."""
     hostfile: str | None = None
-    """A file of mpirun or horovodrun instead: HOST slots=N in each line. Slots are said not to be honoured: a worker has all
-    accelerators of a node, or accelerators_per_worker."""
+    """File of mpirun or horovodrun instead, with one line HOST slots=N per host. Slots are not used, and a warning is
+    printed: a worker has all accelerators of a node, or accelerators_per_worker."""
     fewest_hosts: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
-    """The run begins with so many of them where others cannot be reached or have not joined; none: it needs them all."""
+    """Minimum number of hosts, if others cannot be reached or do not join in time. Default: all hosts."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """How long the hosts may take to join."""
+    """Maximum time for the hosts to join."""
     address: str | None = field(default=None, metadata=form(WORD, "a name or an address, 10.0.0.1"))
-    """Of this machine, as the hosts reach it; none: what its host name stands for."""
+    """Address of this machine for the hosts. Default: the address of its host name."""
     ssh: list[str] = field(default_factory=list, metadata=form(LINE, "an argument of ssh, -p"))
     """More arguments of ssh, as they are: -p, 2222, -i, KEY, -F, FILE. Host keys are checked as your ssh checks them."""
     connect_seconds: int = field(default=10, metadata={"least": 1, "most": LONGEST_SECONDS})
-    """How long ssh may take to reach a host."""
+    """Maximum time for ssh to connect to a host."""
     python: str | None = field(default=None, metadata=form(LINE, "the path of a program, /opt/venv/bin/python"))
-    """The interpreter on the hosts; none: the path of this one."""
+    """Python interpreter on the hosts. Default: the path of this one."""
     directory: str | None = field(default=None, metadata=form(LINE, "the path of a folder, /home/me/aiperf"))
-    """Where it is started there; none: the working directory here."""
+    """Working directory on the hosts. Default: the working directory here."""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of sh, module load cuda"))
-    """Lines of sh that come first on each host: module load cuda."""
+    """Lines of sh that run first on each host: module load cuda."""
     again_seconds: float = field(default=600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """A host that was lost is reached for again for so long, at growing intervals; 0: it is not."""
+    """Maximum time for reconnections to a lost host, at growing intervals. 0: no reconnection."""
     submit: bool = True
-    """false: print what is run on each host, and nothing else."""
+    """false: only print the commands for each host."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
@@ -86,7 +87,7 @@ class HostsConf(NodesConf):
             )
 
     def listed(self) -> tuple[RemoteHost, ...]:
-        """All hosts, in their order. Raises ValueError for lists that name none, or one twice, or what is no host."""
+        """Return all hosts in order. Raises ValueError for an empty list, a repeated host or an invalid name."""
         if bool(self.hosts) == (self.hostfile is not None):
             raise ValueError(
                 "+cluster=hosts names its hosts once, by cluster.hosts=[n1,n2] or by cluster.hostfile=PATH; found "
@@ -112,7 +113,7 @@ class HostsConf(NodesConf):
         return tuple(found)
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """A head of our own, and the hosts that are told to join it."""
+        """Return a head of our own, with the hosts that join it."""
         listed = self.listed()
         return Invited(
             hosts=tuple(one.name for one in listed),
@@ -132,7 +133,7 @@ class HostsConf(NodesConf):
         return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
 
     def words(self, host: str, script: str) -> list[str]:
-        """The command line that has a host carry out a script of sh(1)."""
+        """Return the command line that runs a script of sh(1) on a host."""
         return [
             "ssh",
             *self.ssh,  # first: ssh keeps the first value that it is given
@@ -148,21 +149,21 @@ class HostsConf(NodesConf):
         ]
 
     def looking(self, folder: Path, python: str, directory: Path) -> str:
-        """What a host carries out before the run begins: whether it could join."""
+        """Return the script that checks before the run begins whether a host can join."""
         run, interpreter, there = self._quoted(folder, python, directory)
         return "\n".join(
             [
                 f"cd {there} || exit 41",
                 *(f"{line} || exit 42" for line in self.setup),
                 f"command -v {interpreter} > /dev/null || exit 43",
-                f"{interpreter} -c 'import aiperf.drive.ray.join_node, aiperf.train.ranks.group' || exit 44",
+                f"{interpreter} -c 'import aiperf.drive.ray.cluster.join_node, aiperf.train.ranks.group' || exit 44",
                 f"test -d {run} || exit 45",
                 f"echo {shlex.quote(REACHED)}",
             ]
         )
 
     def joining(self, folder: Path, python: str, directory: Path) -> str:
-        """What a host carries out for the length of the run."""
+        """Return the script that a host runs for the length of the run."""
         run, interpreter, there = self._quoted(folder, python, directory)
         setup = "".join(f"{line} || exit\n" for line in self.setup)
         return f"cd {there} || exit\n{setup}exec {interpreter} -m aiperf join {run} --tied --patience {self.join_seconds:g}"
@@ -176,7 +177,7 @@ class HostsConf(NodesConf):
 
     @property
     def is_joined(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @property
@@ -185,7 +186,7 @@ class HostsConf(NodesConf):
         return self.submit
 
     def shown(self, folder: Path, python: str, directory: Path) -> str:
-        """See `ClusterConf.shown`: as one could type it."""
+        """See `ClusterConf.shown`. The commands can be typed as printed."""
         lines = [
             "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",
             *(shlex.join(self.words(one.name, self.looking(folder, python, directory))) for one in self.listed()),
@@ -208,7 +209,8 @@ class HostsConf(NodesConf):
 
 
 def of_hostfile(text: str, path: str) -> list[RemoteHost]:
-    """The hosts of a file as mpirun(1) and horovodrun read it: HOST [slots=N] [max_slots=N] a line, # begins a comment."""
+    """Return the hosts of a file as mpirun(1) and horovodrun read it: one line HOST [slots=N] [max_slots=N] per host,
+    with # before a comment."""
     found: list[RemoteHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -234,7 +236,7 @@ def _of_list(word: str, where: str = "cluster.hosts") -> RemoteHost:
 
 
 def fault_of(status: int, said: Sequence[str]) -> str:
-    """What is wrong with a host whose look has ended so; `said`: the lines of its standard error."""
+    """Return the fault of a host whose check ended with `status`. `said`: standard error, line by line."""
     own = [line.strip() for line in said if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own

@@ -1,4 +1,4 @@
-"""All kinds of cluster that can be added: +cluster=KIND."""
+"""All kinds of cluster: +cluster=KIND."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
 
 CLUSTERS: tuple[type[ClusterConf], ...] = (SimulatedConf, SlurmConf, KubernetesConf, HostsConf, RayConf)
-"""Each under its kind; conf/cluster/KIND.yaml holds what a choice sets besides."""
+"""Configuration classes by kind. conf/cluster/KIND.yaml contains other options that the choice sets."""

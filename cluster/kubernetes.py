@@ -1,5 +1,5 @@
-"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`. Its manifests are values made in `cluster.manifests`; applying and
-following them is thin (`cluster.kubernetes_job`)."""
+"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`. `cluster.manifests` makes the manifests as values, and
+`cluster.kubernetes_job` applies and follows them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
-from cluster.manifests.asked import Asked
+from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, Asked
 from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,
@@ -37,6 +37,11 @@ _PATH = r"(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)+"
 _DNS_NAME = "a name of lower case letters, digits, '-' and '.'"
 _DNS_LABEL = "a name of lower case letters, digits and '-'"
 _NODE_LABEL = (rf"{_KEY}=({_NAME})?", "a label of nodes, LABEL=VALUE")
+_REQUIREMENT = (
+    rf"!?{_KEY}|{_KEY}!?={_NAME}(,{_NAME})*",
+    "a requirement as kubectl writes it: LABEL, !LABEL, LABEL=VALUE[,VALUE…] or LABEL!=VALUE[,VALUE…]",
+)
+_OWN_LABELS = (RUN_LABEL, ROLE_LABEL, "app.kubernetes.io/part-of", "ray.io/")
 _PATH_IN_PODS = "an absolute path of letters, digits, '.', '_' and '-', /runs"
 _OF_THE_SYSTEM = ("dev", "etc", "proc", "sys", "tmp", "usr")
 _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", "KUBERAY_")
@@ -44,92 +49,115 @@ _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", 
 
 @dataclass
 class KubernetesConf(BatchConf):
-    """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed; Ctrl-C leaves it
-    running. Its folder lies on a claim that all its pods share; journal and report are fetched from there."""
+    """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed. Ctrl-C
+    leaves it running. Its folder is on a claim that all its pods share. Journal and report are fetched from it."""
 
     kind: str = "kubernetes"
     image: str = field(default="", metadata=form(r"[\w./:@-]*", "an image's name, registry.example.org/aiperf:1"))
-    """The image that all pods run, with this package in it: see Dockerfile."""
+    """Image of all pods. It must contain this package: see Dockerfile."""
     operator: str = field(default="kuberay", metadata={"among": OPERATORS})
-    """kuberay: a RayJob, whose workers come and go by Ray's autoscaler; none: a Job for the head, and an indexed
-    one for the workers."""
+    """kuberay: a RayJob, whose workers are scaled by Ray's autoscaler. none: a Job for the head, and an indexed Job for
+    the workers."""
     namespace: str = field(default="default", metadata=form(_LABEL, _DNS_LABEL))
-    """It must be there."""
+    """Namespace. It must exist."""
     max_workers: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
-    """Pods of workers, a node of Ray each; all of them are asked for as the run begins."""
+    """Maximum number of worker pods, one Ray node each. All of them are requested when the run begins."""
     min_workers: int = field(default=0, metadata={"least": 0, "most": MOST_NODES})
-    """So many are kept in any case (kuberay)."""
+    """Minimum number of worker pods that are kept (kuberay)."""
     start_workers: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
-    """The run begins when so many have joined; the others may come at any time."""
+    """Number of worker pods with which the run begins. More may join at any time."""
     join_seconds: float = field(default=1800.0, metadata={"least": 1, "most": LONGEST_SECONDS})
-    """How long they may take: new nodes, and images that are pulled."""
+    """Maximum time for them to join, with new nodes and image pulls."""
     accelerators: int = field(default=0, metadata={"least": 0, "most": MOST_OF_A_NODE})
-    """Of each worker's pod."""
+    """Accelerators of each worker pod."""
     accelerator_resource: str = field(
         default="nvidia.com/gpu",
         metadata=form(rf"{_SUBDOMAIN}/{_NAME}", "a resource's name, DOMAIN/NAME, nvidia.com/gpu"),
     )
-    """As the cluster's device plugin names them."""
+    """Resource name of the accelerators, from the cluster's device plugin."""
     cpus: int = field(default=4, metadata={"least": 1, "most": MOST_OF_A_NODE})
-    """Of each worker's pod: asked for and never exceeded; likewise below."""
+    """Processors of each worker pod, as request and limit. Memory likewise."""
     memory: str = field(default="16Gi", metadata=form(_QUANTITY, "a whole number with a unit, 16Gi"))
     shared_memory: str = field(default="4Gi", metadata=form(_QUANTITY, "a whole number with a unit, 4Gi"))
-    """/dev/shm of each pod; counted as its memory."""
+    """Size of /dev/shm in each pod. It counts as memory of the pod."""
     head_cpus: int = field(default=2, metadata={"least": 1, "most": MOST_OF_A_NODE})
-    """Of the head's pod, which holds Ray's head and the driver, and trains nothing."""
+    """Processors of the head pod, which runs Ray's head and the driver, and does not train."""
     head_memory: str = field(default="8Gi", metadata=form(_QUANTITY, "a whole number with a unit, 8Gi"))
     runs_claim: str = field(default="aiperf-runs", metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """PersistentVolumeClaim that all pods can write to (ReadWriteMany): journals, checkpoints, reports."""
+    """PersistentVolumeClaim for journals, checkpoints and reports. All pods must be able to write to it
+    (ReadWriteMany)."""
     runs_path: str = field(default="/runs", metadata=form(_PATH, _PATH_IN_PODS))
-    """Where it stands in the pods."""
+    """Mount path of the claim in the pods."""
     runs_size: str | None = field(default=None, metadata=form(_QUANTITY, "a whole number with a unit, 500Gi"))
-    """Make the claim, of this size, where it is not there; none: it is."""
+    """Create the claim with this size if it does not exist. Default: it must exist."""
     storage_class: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """Of a claim that is made; none: the cluster's default."""
+    """Storage class of a new claim. Default: that of the cluster."""
     data_claim: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """Claim that holds the data set, read only; none: the data set is in the image, or made up."""
+    """Claim with the data set, mounted read-only. Default: the data set is in the image, or synthetic."""
     data_path: str = field(default="/data", metadata=form(_PATH, _PATH_IN_PODS))
-    """Where it stands in the pods: dataset.root=/data/imagenet."""
+    """Mount path of the data claim in the pods: dataset.root=/data/imagenet."""
     node_selector: list[str] = field(default_factory=list, metadata=form(*_NODE_LABEL))
-    """LABEL=VALUE each, of nodes for workers."""
+    """LABEL=VALUE of nodes for workers."""
     head_node_selector: list[str] = field(default_factory=list, metadata=form(*_NODE_LABEL))
-    """The same for the head."""
+    """LABEL=VALUE of nodes for the head."""
+    node_affinity: list[str] = field(default_factory=list, metadata=form(*_REQUIREMENT))
+    """Requirements that nodes for workers must all meet: gpu.vendor/model=h100,h200 or !spot."""
+    apart: bool = False
+    """Place at most one worker pod of the run on a node."""
+    priority_class: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
+    """PriorityClass of all pods. Default: that of the cluster."""
+    host_network: bool = False
+    """Head and workers use the network of their nodes, as some RDMA fabrics need. Then network policies do not apply to
+    them, and pod security `restricted` rejects them."""
+    extra_resources: list[str] = field(
+        default_factory=list,
+        metadata=form(rf"{_SUBDOMAIN}/{_NAME}={_QUANTITY}", "DOMAIN/NAME=AMOUNT, rdma/hca_shared_devices=1"),
+    )
+    """Additional resources of each worker pod: rdma/hca_shared_devices=1."""
+    labels: list[str] = field(default_factory=list, metadata=form(rf"{_KEY}=({_NAME})?", "a label, KEY=VALUE"))
+    """KEY=VALUE labels of the run's objects and of the pods of head and workers: kueue.x-k8s.io/queue-name=bench."""
+    annotations: list[str] = field(
+        default_factory=list, metadata=form(rf"{_KEY}=[^\x00\r\n]*", "an annotation, KEY=VALUE in one line")
+    )
+    """KEY=VALUE annotations of the same objects: k8s.v1.cni.cncf.io/networks=rdma."""
     tolerations: list[str] = field(
         default_factory=list,
         metadata=form(
             rf"{_KEY}(=({_NAME})?)?(:({'|'.join(EFFECTS)}))?", "KEY[=VALUE][:EFFECT], nvidia.com/gpu:NoSchedule"
         ),
     )
-    """KEY[=VALUE][:EFFECT] each, of all pods: nvidia.com/gpu:NoSchedule."""
+    """KEY[=VALUE][:EFFECT] tolerations of all pods: nvidia.com/gpu:NoSchedule."""
     pull_policy: str = field(default="IfNotPresent", metadata={"among": PULL_POLICIES})
     """IfNotPresent, Always or Never."""
     pull_secrets: list[str] = field(default_factory=list, metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """Secrets with which the image is pulled."""
+    """Secrets for pulling the image."""
     service_account: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """Of the head, whose autoscaler asks for pods (kuberay); none: one is made with no more rights than that takes."""
+    """Service account of the head, whose autoscaler requests pods (kuberay). Default: a new one with the minimum of
+    rights."""
     token_secret: str | None = field(default=None, metadata=form(_SUBDOMAIN, _DNS_NAME))
-    """Secret whose key auth_token holds Ray's token; none: KubeRay makes one; without KubeRay the driver does."""
+    """Secret with Ray's token under the key auth_token. Default: KubeRay makes a token. Without KubeRay the driver
+    makes it."""
     user: int = field(default=1000, metadata={"least": 1, "most": 2**32 - 2})
-    """Number of the user and group that all containers run as, and that the claims' files belong to. Never root."""
+    """Numeric user and group of all containers, and of the claims' files. Never root."""
     env: list[str] = field(
         default_factory=list,
         metadata=form(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00\r\n]*", "NAME=VALUE in one line, NCCL_SOCKET_IFNAME=eth0"),
     )
-    """NAME=VALUE each, of all pods: NCCL_SOCKET_IFNAME=eth0. No secrets: whoever may read the job reads them."""
+    """NAME=VALUE variables of all pods: NCCL_SOCKET_IFNAME=eth0. Do not pass secrets: they are visible in the job."""
     restarts: int = field(default=3, metadata={"least": 0, "most": 1000})
-    """So often the job is begun anew after a loss of its head: the run goes on from its journal."""
+    """Maximum number of restarts after a loss of the head. The run is resumed from its journal."""
     keep_seconds: int = field(default=600, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """The pods stay so long after the end."""
+    """Time for which the pods are kept after the end."""
     idle_seconds: int = field(default=120, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """A worker that the run does not ask for any more is ended after so long."""
+    """Time after which a worker that the run no longer needs is ended."""
     autoscaler: str = field(default="v2", metadata={"among": ("v1", "v2")})
     """Version of Ray's autoscaler: v2 or v1."""
     ray_version: str | None = field(default=None, metadata=form(r"[0-9]+\.[0-9]+\.[0-9]+", "three numbers, 2.60.0"))
-    """Of the Ray in the image; none: that which is installed here."""
+    """Version of Ray in the image. Default: the version installed here."""
     operator_namespace: str | None = field(default=None, metadata=form(_LABEL, _DNS_LABEL))
-    """Where KubeRay's operator runs, which the network policy lets in; none: wherever."""
+    """Namespace of KubeRay's operator, which the network policy admits. Default: any namespace."""
     metrics_namespace: str | None = field(default=None, metadata=form(_LABEL, _DNS_LABEL))
-    """Where a Prometheus runs that may read the pods' metrics; none: nobody may."""
+    """Namespace of a Prometheus that may read the pods' metrics. Default: no access."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
@@ -138,7 +166,7 @@ class KubernetesConf(BatchConf):
             raise ValueError(law)
 
     def nodes_asked(self) -> NodesAsked:
-        """The workers' pods."""
+        """Return the number and the resources of the worker pods."""
         return replace(
             super().nodes_asked(),
             nodes=self.start_workers,
@@ -149,7 +177,7 @@ class KubernetesConf(BatchConf):
         )
 
     def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """The pods, and what shows their manifests."""
+        """Return the requested pods, and the option that prints the manifests."""
         each = f"{self.cpus} processors, {self.memory} of memory"
         if self.accelerators:
             each = f"{self.accelerators} {self.accelerator_resource}, {each}"
@@ -158,7 +186,7 @@ class KubernetesConf(BatchConf):
         return [("asked for", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """KubeRay's Ray, which this process runs on the head of; else a head of our own, which the workers' pods join."""
+        """Return KubeRay's Ray, whose head runs this process, or else an own head that the worker pods join."""
         begins = 1 + self.start_workers
         if self.operator == "none":
             return Head(begins, begins, self.join_seconds)
@@ -166,7 +194,7 @@ class KubernetesConf(BatchConf):
         return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
 
     def job(self, submission: Submission) -> KubernetesJob:
-        """The run as objects of the API."""
+        """Return the run as objects of the API."""
         from importlib import metadata  # takes longer than all else that is imported here
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
@@ -176,9 +204,9 @@ class KubernetesConf(BatchConf):
         return KubernetesJob(as_yaml(objects), (submission.folder,), asked, tuple(objects))
 
     def _broken(self) -> Iterator[str]:
-        """Every law that a value breaks."""
+        """Yield a message for each invalid value."""
         if not self.image:
-            yield f"cluster.image is the image that all pods run (docs/kubernetes.md builds one); found {self.image!r}"
+            yield f"cluster.image is the image that all pods run (docs/clusters.md builds one); found {self.image!r}"
         if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
             yield (
                 "cluster.min_workers and cluster.start_workers are at most cluster.max_workers; found "
@@ -196,6 +224,17 @@ class KubernetesConf(BatchConf):
         for word in self.env:
             if word.startswith(_OWN_VARIABLES):
                 yield f"cluster.env leaves out what the run or KubeRay sets: {', '.join(_OWN_VARIABLES)}; found {word!r}"
+        for word in self.labels:
+            if word.startswith(_OWN_LABELS):
+                yield f"cluster.labels leaves out what the run or KubeRay sets: {', '.join(_OWN_LABELS)}; found {word!r}"
+        for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
+            keys = [word.partition("=")[0] for word in getattr(self, name)]
+            if twice := next((key for key in keys if keys.count(key) > 1), None):
+                yield f"cluster.{name} gives each key once; found {twice!r} more than once: leave one of them"
+        own = {"nvidia.com/gpu", self.accelerator_resource}
+        for word in self.extra_resources:
+            if word.partition("=")[0] in own:
+                yield f"cluster.extra_resources holds no accelerators, which cluster.accelerators asks for; found {word!r}"
         if self.runs_size is None and self.storage_class is not None:
             yield f"cluster.storage_class is of a claim that is made, by cluster.runs_size; found {self.storage_class!r} alone"
         if self.operator == "none":
@@ -209,7 +248,7 @@ class KubernetesConf(BatchConf):
 
 
 def quantity(word: str) -> int:
-    """What a quantity of Kubernetes means: Ki, Mi, … of 1024, k, M, … of 1000 each.
+    """Return the value of a Kubernetes quantity. Units are Ki, Mi, … (powers of 1024) and k, M, … (powers of 1000).
 
     >>> quantity("16Gi"), quantity("2k")
     (17179869184, 2000)

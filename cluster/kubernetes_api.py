@@ -1,4 +1,5 @@
-"""The API of a Kubernetes cluster, as far as a run needs it: by its official Python client, an extra of this package."""
+"""Client of the Kubernetes API, for the calls that a run needs. Based on the official Python client, an extra of this
+package."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.manifests.asked import RUN_LABEL, Manifest
+from cluster.manifests.manifest_input import RUN_LABEL, Manifest
 from cluster.place import ClusterError
 
 RAY = ("ray.io", "v1")
@@ -29,14 +30,14 @@ _KINDS = {
     "NetworkPolicy": ("NetworkingV1Api", "network_policy"),
     "Job": ("BatchV1Api", "job"),
 }
-"""Kinds of objects: by which class of the client, and under which name there."""
+"""Class and method name of the client, by kind of object."""
 
 
 class Api:
-    """One namespace, as the user's kubeconfig opens it; within a pod, as its service account does."""
+    """API of one namespace, as the user's kubeconfig defines it. In a pod, as its service account."""
 
     def __init__(self, namespace: str) -> None:
-        """Raises ClusterError where the client is not installed, or no configuration is found."""
+        """Raises ClusterError if the client is not installed, or if there is no configuration."""
         try:
             import kubernetes
             import yaml
@@ -47,7 +48,15 @@ class Api:
             ) from error
         try:
             kubernetes.config.load_config()  # type: ignore[no-untyped-call]
-        except (kubernetes.config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError) as error:
+        except (
+            kubernetes.config.ConfigException,
+            yaml.YAMLError,
+            OSError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            LookupError,
+        ) as error:
             raise ClusterError(
                 f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config); none can be used: {error}"
             ) from error
@@ -55,7 +64,7 @@ class Api:
         self._client: Any = kubernetes.client
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Makes an object; unknown fields are refused by the server. Raises ClusterError in the server's words."""
+        """Create an object. The server rejects unknown fields. Raises ClusterError with the server's message."""
         if manifest["kind"] == "RayJob":
             return self._asked(
                 f"making RayJob {manifest['metadata']['name']}",
@@ -76,7 +85,7 @@ class Api:
         )
 
     def read(self, kind: str, name: str) -> Manifest | None:
-        """An object as the server has it; None where there is none of that name."""
+        """Return an object, or None if it does not exist."""
         try:
             if kind == "RayJob":
                 read = self._client.CustomObjectsApi().get_namespaced_custom_object
@@ -90,7 +99,7 @@ class Api:
         return {"kind": kind, **found}
 
     def delete(self, kind: str, name: str) -> None:
-        """Removes an object with all that it owns; one that is gone already is no error."""
+        """Delete an object with all objects that it owns. A missing object is no error."""
         with suppress(_NotFound):
             if kind == "RayJob":
                 delete = self._client.CustomObjectsApi().delete_namespaced_custom_object
@@ -109,7 +118,7 @@ class Api:
             self._asked(f"deleting {kind} {name}", delete, name, self._namespace, propagation_policy="Foreground")
 
     def await_gone(self, kind: str, name: str) -> None:
-        """Raises ClusterError when it is still there after two minutes."""
+        """Wait until the object does not exist. Raises ClusterError after two minutes."""
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
             if time.monotonic() > deadline:
@@ -117,7 +126,7 @@ class Api:
             time.sleep(LOOK_SECONDS)
 
     def own(self, manifests: Sequence[Manifest], owner: Manifest) -> None:
-        """Has the server remove these objects with their owner."""
+        """Set the owner of these objects, with which the server deletes them."""
         reference = {
             "apiVersion": owner["apiVersion"],
             "kind": owner["kind"],
@@ -135,22 +144,32 @@ class Api:
             )
 
     def pods(self, run: str) -> list[Manifest]:
-        """Of a run, by its label."""
+        """Return the pods of a run, selected by its label."""
         core = self._client.CoreV1Api()
         selector = f"{RUN_LABEL}={run}"
         found = self._asked("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
         return list(found["items"])
 
     def warnings(self, run: str) -> list[Manifest]:
-        """Events that warn of something about the run's objects, all of which begin with its name."""
+        """Return the warning events of the run's objects. Their names begin with the run's name."""
         core = self._client.CoreV1Api()
         found = self._asked(
             "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
         )
         return [event for event in found["items"] if event["involvedObject"].get("name", "").startswith(run)]
 
+    def last_lines(self, pod: str, container: str, count: int) -> list[str]:
+        """Return the last lines of a container's log. Empty if the server has no log of it."""
+        read = self._client.CoreV1Api().read_namespaced_pod_log
+        with suppress(ClusterError):
+            body = self._answer(
+                f"reading the log of {pod}", read, pod, self._namespace, container=container, tail_lines=count
+            )
+            return body.decode(errors="replace").splitlines()
+        return []
+
     def carried_out(self, pod: str, container: str, command: Sequence[str]) -> str:
-        """What a command says on its standard output in a pod's container. Raises ClusterError where it fails."""
+        """Run a command in a pod's container and return its standard output. Raises ClusterError if it fails."""
         from kubernetes.stream import stream
 
         core = self._client.CoreV1Api()
@@ -168,7 +187,8 @@ class Api:
                 _preload_content=False,
             )
             call.run_forever(timeout=READER_SECONDS)
-            said, wrong, status = call.read_stdout(timeout=0), call.read_stderr(timeout=0), call.returncode
+            said, wrong = call.read_stdout(timeout=0), call.read_stderr(timeout=0)
+            status = _status(call, pod)
         except self._client.exceptions.ApiException as error:
             raise ClusterError(
                 f"'{command[0]}' was to be carried out in pod {pod}; {_told(error.status, error.body)}"
@@ -178,7 +198,7 @@ class Api:
         return str(said or "")
 
     def copied(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
-        """Copies a folder of a pod here, but for what is left out. Raises ClusterError."""
+        """Copy a folder of a pod to this machine, without the entries in `left_out`. Raises ClusterError."""
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
         try:
@@ -189,7 +209,7 @@ class Api:
             raise ClusterError(f"{folder} of pod {pod} came damaged: {error}; the original is whole") from error
 
     def await_running(self, pod: str) -> None:
-        """Raises ClusterError when it does not run after five minutes."""
+        """Wait until the pod runs. Raises ClusterError after five minutes."""
         deadline = time.monotonic() + READER_SECONDS
         while True:
             found = self.read("Pod", pod)
@@ -205,10 +225,14 @@ class Api:
         return getattr(self._client, api)(), name
 
     def _asked(self, what: str, call: Any, *arguments: Any, **options: Any) -> Manifest:
+        plain: Manifest = json.loads(self._answer(what, call, *arguments, **options))
+        return plain
+
+    def _answer(self, what: str, call: Any, *arguments: Any, **options: Any) -> bytes:
         from urllib3.exceptions import HTTPError
 
         try:
-            # the answer is taken as it is: a server of another version may say more than the client's classes know
+            # the raw answer: a server of another version may return more fields than the client's classes have
             answer = call(*arguments, **options, _request_timeout=ANSWER_SECONDS, _preload_content=False)
             status, body = answer.status, answer.data
         except self._client.exceptions.ApiException as error:
@@ -216,23 +240,44 @@ class Api:
         except HTTPError as error:
             raise ClusterError(f"{what}: the API server did not answer: {error}") from error
         if 200 <= status < 300:
-            plain: Manifest = json.loads(body)
-            return plain
+            return bytes(body)
         if status == 404 and not what.startswith("making"):
             raise _NotFound(what)
+        if status == 404 and what.startswith("making RayJob") and not _is_json(body):
+            raise ClusterError(
+                f"{what}: the cluster knows no RayJob of ray.io/v1. Install KubeRay, or run without it: cluster.operator=none"
+            )
         raise (AlreadyThere if status == 409 else ClusterError)(f"{what}: {_told(status, body)}")
 
 
 class AlreadyThere(ClusterError):
-    """There is one of that name."""
+    """The object already exists."""
 
 
 class _NotFound(ClusterError):
-    """There is none of that name."""
+    """The object does not exist."""
+
+
+def _status(call: Any, pod: str) -> int | None:
+    """Return the exit status of a command. The server's last message has no number if it found no container to run the
+    command in."""
+    try:
+        status: int | None = call.returncode
+    except (ValueError, TypeError, LookupError) as error:
+        raise ClusterError(f"pod {pod} has no container that runs now: {error}") from error
+    return status
+
+
+def _is_json(body: str | bytes | None) -> bool:
+    try:
+        json.loads(body or "")
+    except ValueError:
+        return False
+    return True
 
 
 def _told(status: int, body: str | bytes | None) -> str:
-    """The server's own words."""
+    """Return the server's own message."""
     try:
         said: Mapping[str, Any] = json.loads(body or "")
         return f"{status} {said['reason']}: {said['message']}"

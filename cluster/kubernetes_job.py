@@ -1,29 +1,32 @@
-"""A run as a job of Kubernetes: its manifests applied, followed, taken back; its journal and report fetched."""
+"""Run as a job of Kubernetes: apply, follow and delete its manifests, and fetch its journal and report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cluster.kubernetes_api import AlreadyThere, Api
-from cluster.kubernetes_state import job_state
-from cluster.manifests.asked import ROLE_LABEL, Asked, Manifest
+from cluster.kubernetes_state import failed_containers, job_state
+from cluster.manifests.manifest_input import ROLE_LABEL, Asked, Manifest
 from cluster.manifests.pods import container, environment, mounts, small_resources, template
-from cluster.place import ClusterError, JobState
+from cluster.place import HEAD_FILE, ClusterError, JobState, NoReport
 
 SCRIPT = "kubernetes.yaml"
-"""The manifests' name in the run's folder."""
-LEFT_BEHIND = ("checkpoints", "ceilings", "ray-head.json")
-"""What of a run's folder is not fetched: large, or of no use after its end."""
+"""Name of the manifests' file in the run's folder."""
+LEFT_BEHIND = ("checkpoints", "ceilings", HEAD_FILE)
+"""Entries of a run's folder that are not fetched: large, or useless after the end."""
+NAME = "journal.jsonl"
+EVENTS, LOG_LINES = 8, 20
+"""Maximum number of warnings, and of lines of each log, in the message about a run that never began."""
 READER_LIVES = 900
-"""Seconds after which a pod that reads a run's folder ends by itself, should nobody end it."""
+"""Seconds after which a pod that reads a run's folder ends, if it was not deleted."""
 
 
 def as_yaml(objects: Sequence[Manifest]) -> str:
-    """The objects as one text of several documents."""
+    """Return the objects as one YAML text of several documents."""
     import yaml
 
     return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=120) for each in objects)
@@ -59,39 +62,51 @@ class KubernetesJob:
         )
 
     def submit(self, script: Path) -> str:
-        """Makes the objects; those that are there from an earlier start of the run are replaced once they are over."""
+        """Create the objects. Finished jobs from an earlier start of the run are replaced."""
         api = self._api()
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
         for job in jobs:
             self._clear(api, job)
-        made = [self._made(api, each) for each in self.objects]
+        made: list[Manifest | None] = []
+        try:
+            for each in self.objects:
+                made.append(self._made(api, each))
+        except ClusterError:
+            for each in [each for each in made if each is not None]:  # nothing half finished is left
+                with suppress(ClusterError):
+                    api.delete(each["kind"], each["metadata"]["name"])
+            raise
         owner = next(each for each in made if each is not None and each["kind"] == jobs[0]["kind"])
         kinds = ("ServiceAccount", "Role", "RoleBinding", "NetworkPolicy")
         api.own([each for each in self.objects if each["kind"] in kinds], owner)
         return self.asked.object_name
 
     def run_here(self, script: Path) -> int:
-        """Never: no process of a user's is within an allocation of Kubernetes."""
+        """Raise an error: no user's process runs in an allocation of Kubernetes."""
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 
     def state(self, job: str) -> JobState:
-        """Of the RayJob, or of the head's Job."""
+        """Return the state of the RayJob, or of the head's Job."""
         api = self._api()
         kind, name = self._main
         found = api.read(kind, name)
         if found is None:
             return JobState("Deleted", "somebody has deleted it", "", is_over=True)
-        return job_state({**found, "kind": kind}, api.pods(job), api.warnings(job))
+        state = job_state({**found, "kind": kind}, api.pods(job), api.warnings(job))
+        if state.is_over or state.is_hopeless or not state.reason or state.nodes:
+            return state
+        ends = f"{self._kubectl} delete {kind.lower()} {name}"
+        return replace(state, reason=f"{state.reason}; it waits without a limit, and `{ends}` ends it")
 
     def cancel(self, job: str) -> None:
-        """Deletes the jobs; what stands around them goes with them."""
+        """Delete the jobs, with the objects that they own."""
         api = self._api()
         for each in self.objects:
             if each["kind"] in ("RayJob", "Job"):
                 api.delete(each["kind"], each["metadata"]["name"])
 
     def lines(self, job: str) -> Sequence[str]:
-        """What `aiperf status` says in the head's pod."""
+        """Return the output of `aiperf status` in the head's pod."""
         api = self._api()
         for pod in api.pods(job):
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
@@ -103,7 +118,8 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copies the run's folder here, but for the checkpoints: by a pod that only reads it, since the head's may be gone."""
+        """Copy the run's folder to this machine, without the checkpoints. A separate pod reads it, since the head's pod
+        may have ended."""
         api = self._api()
         pod = self._reader()
         name: str = pod["metadata"]["name"]
@@ -112,9 +128,28 @@ class KubernetesJob:
         api.create(pod)
         try:
             api.await_running(name)
+            journal = f"{self.asked.folder}/{NAME}"
+            if (
+                api.carried_out(name, "reader", ["sh", "-c", '[ -f "$0" ] && echo yes || echo no', journal]).strip()
+                == "no"
+            ):
+                raise NoReport("\n".join([f"'{journal}' does not exist", *self._reasons(api, job)]))
             api.copied(name, "reader", self.asked.folder, LEFT_BEHIND, self.folders[0])
         finally:
             api.delete("Pod", name)
+
+    def _reasons(self, api: Api, job: str) -> list[str]:
+        """Return lines about the run's pods: warnings, and the end of the log of each failed container."""
+        lines = [
+            f"{event['involvedObject']['name']}: {event['reason']}: {event.get('message', '')}"
+            for event in api.warnings(job)[-EVENTS:]
+        ]
+        for pod in api.pods(job):
+            for one in failed_containers(pod):
+                name: str = pod["metadata"]["name"]
+                lines.append(f"log of {name}, container {one}:")
+                lines += [f"  {line}" for line in api.last_lines(name, one, LOG_LINES)] or ["  it is empty"]
+        return lines
 
     def _reader(self) -> Manifest:
         reader = container(
@@ -147,7 +182,7 @@ class KubernetesJob:
         except AlreadyThere:
             if each["kind"] in ("RayJob", "Job"):
                 raise
-            return None  # the runs' claim; or, of a start before this one, what stands around the jobs
+            return None  # the runs' claim, or objects of an earlier start
 
     @property
     def _main(self) -> tuple[str, str]:

@@ -1,26 +1,27 @@
-"""How a run on Kubernetes stands, read from what the API says of its job, its pods and their events: functions of values."""
+"""State of a run on Kubernetes, computed from the API's objects: its job, its pods and their events."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cluster.manifests.asked import ROLE_LABEL
+from cluster.manifests.manifest_input import ROLE_LABEL
 from cluster.place import JobState
 
 Said = Mapping[str, Any]
 """An object of the API, as JSON."""
 NEVER = frozenset(["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"])
-"""Reasons for which a container waits until somebody changes something: an image or a Secret that is not there."""
+"""Reasons for which a container waits until a user changes something, for example a missing image or Secret."""
 TELLING = frozenset(
     ["FailedCreate", "FailedScheduling", "FailedMount", "FailedAttachVolume", "FailedToCreateRoleBinding"]
 )
-"""Reasons of events that say why there is no pod, or none that runs: a quota, no room, a claim that is not there."""
+"""Reasons of events that explain a missing or pending pod: a quota, no free node, a missing claim."""
 LONGEST_REASON = 300
 
 
 def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobState:
-    """`job`: the RayJob, or the Job of the head; `pods`: all of the run; `events`: warnings of the run's objects."""
+    """Return the state of a run. `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings
+    about its objects."""
     name, is_over, told = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job)
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
@@ -36,6 +37,17 @@ def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobSta
         is_over=is_over,
         is_hopeless=not is_over and not is_up and any(_never(pod) for pod in heads),
     )
+
+
+def failed_containers(pod: Said) -> list[str]:
+    """Return the names of a pod's containers that ended with a status other than 0, now or before their last start."""
+    return [
+        one["name"]
+        for one in _containers(pod.get("status") or {})
+        if any(
+            ((one.get(when) or {}).get("terminated") or {}).get("exitCode", 0) != 0 for when in ("state", "lastState")
+        )
+    ]
 
 
 def _ray_job(job: Said) -> tuple[str, bool, str]:
@@ -57,7 +69,7 @@ def _plain_job(job: Said) -> tuple[str, bool, str]:
 
 
 def _waiting(pods: Sequence[Said]) -> str:
-    """Why the first of the pods that says so waits."""
+    """Return the first reason that a waiting pod reports, or ''."""
     for pod in pods:
         status = pod.get("status") or {}
         for one in _containers(status):

@@ -1,8 +1,8 @@
-"""Where a run takes place: what every kind of cluster is asked, and what it may answer.
+"""Interface of all kinds of cluster.
 
-A kind is a class of configuration in a file of its own here, listed in `kinds.py`. It answers with values: what Ray the driver
-is to use (`Place`), and, where a scheduler brings the machines, the job that is to be submitted (`BatchJob`). Carrying them out
-is the business of `aiperf.drive`; nothing else in the benchmark knows where a run takes place.
+A kind is a configuration class in its own file here, and is listed in `kinds.py`. It returns values: the Ray that the
+driver must use (`Place`), and the job to submit if a scheduler starts the machines (`BatchJob`). `aiperf.drive` carries
+them out. No other code depends on the kind.
 """
 
 from __future__ import annotations
@@ -14,99 +14,103 @@ from pathlib import Path
 from typing import Protocol
 
 LONGEST_SECONDS = 366 * 86400
-"""Of whatever is waited for."""
+"""Maximum of any waiting time."""
 MOST_NODES = 1_000_000
-"""Of any number of hosts, nodes or pods: six times the 158,976 nodes of Fugaku."""
+"""Maximum number of hosts, nodes or pods: six times the 158,976 nodes of Fugaku."""
 MOST_OF_A_NODE = 65_536
-"""Processors, or accelerators, of one node."""
+"""Maximum number of processors, or of accelerators, of one node."""
 LINE = r"[^\x00\r\n]+"
-"""A regular expression of a text that is one line, and not empty."""
+"""Regular expression of a text of one line that is not empty."""
 BYTES = r"(?i:[1-9][0-9]{0,15}[KMGT](i?B)?)"
-"""Likewise of what `bytes_of` reads."""
+"""Regular expression of the texts that `bytes_of` reads."""
 BYTES_IN_WORDS = "a number with K, M, G or T, of 1024 each: 80G"
 WORD = r"[^\s\x00]+"
-"""Likewise of one word."""
+"""Regular expression of one word."""
+HEAD_FILE = "ray-head.json"
+"""File in the run's folder with address and token of the run's own Ray. Each driver replaces it."""
 HEAD_LOST = 3
-"""The exit status of `python -m aiperf join` where the run's head has gone without ending its run."""
+"""Exit status of `python -m aiperf join` if the run's head has ended without ending its run."""
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """The metadata of a field whose text, or each text of whose list, a pattern matches as a whole; `words` say the same."""
+    """Return the metadata of a text field, or of a list of texts, that must match a pattern. `words`: the pattern in
+    words."""
     return {"form": (pattern, words)}
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """On this machine alone."""
+    """Place on this machine alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """On no machine: under a virtual clock."""
+    """Place without a machine, under a virtual clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Ray's head is started beside the driver; each other node joins it by `python -m aiperf join RUN`."""
+    """Place with Ray's head next to the driver. Each other node joins it by `python -m aiperf join RUN`."""
 
     nodes: int
-    """All of them, the head's among them. None begins before they have joined."""
+    """Number of nodes, with the head's. None begins before all have joined."""
     fewest_nodes: int
-    """With so many the run begins when `patience_seconds` are over."""
+    """Minimum number of nodes after `patience_seconds`."""
     patience_seconds: float
     address: str | None = None
-    """Of the head's host, as the others reach it; none: what its name stands for."""
+    """Address of the head's host for the others. None if it is that of its host name."""
     trains: bool = True
-    """Whether workers may be on the head's node too."""
+    """True if workers may be on the head's node."""
 
 
 class Reached(Protocol):
-    """How hosts are reached: command lines and scripts, as values."""
+    """Connection to hosts: command lines and scripts, as values."""
 
     def words(self, host: str, script: str) -> list[str]:
-        """The command line that has a host carry out a script of sh(1)."""
+        """Return the command line that runs a script of sh(1) on a host."""
         ...
 
     def looking(self, folder: Path, python: str, directory: Path) -> str:
-        """The script that says whether a host could join the run in `folder`: status 0, or one that `fault_of` explains."""
+        """Return the script that checks whether a host can join the run in `folder`. It ends with status 0, or with one
+        that `fault_of` explains."""
         ...
 
     def joining(self, folder: Path, python: str, directory: Path) -> str:
-        """The script with which it does, for the length of the run."""
+        """Return the script with which a host joins for the length of the run."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Invited:
-    """Ray's head is started beside the driver, which has each of these hosts join it."""
+    """Place with Ray's head next to the driver, which connects to each of these hosts."""
 
     hosts: tuple[str, ...]
     head: Head
     again_seconds: float
-    """A host that was lost is reached for again for so long."""
+    """Maximum time for reconnections to a lost host."""
     reached: Reached
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Nodes that a Ray with an autoscaler is to have, whether work waits for them yet or not."""
+    """Nodes that Ray's autoscaler must provide, independent of waiting work."""
 
     nodes: int
     each: Mapping[str, float]
-    """Ray's resources of a node, all of which one worker takes: {"CPU": 32, "GPU": 8}."""
+    """Ray resources of a node, all used by one worker: {"CPU": 32, "GPU": 8}."""
 
 
 @dataclass(frozen=True, slots=True)
 class Existing:
-    """A Ray that others have started, and will end."""
+    """Existing Ray cluster, which the run does not end."""
 
     address: str
-    """As `ray.init` takes it: "HOST:PORT", or "auto" on one of its nodes."""
+    """Address for `ray.init`: "HOST:PORT", or "auto" on one of its nodes."""
     nodes: int
     fewest_nodes: int
     patience_seconds: float
     demand: Demand | None = None
-    """What its autoscaler is asked for as long as the run goes on; None: nothing, the nodes are those that others bring."""
+    """Request to the autoscaler during the run. None if nodes are not requested."""
 
 
 Place = Here | Simulated | Head | Invited | Existing
@@ -114,197 +118,204 @@ Place = Here | Simulated | Head | Invited | Existing
 
 @dataclass(frozen=True, slots=True)
 class NodesAsked:
-    """What a place can say of its nodes before they are there: what they are asked for with. None: it is learnt from them."""
+    """Requested nodes of a place, before they exist. None if a value is known only from the nodes."""
 
     nodes: int | None = None
-    """With which a run begins."""
+    """Number of nodes with which a run begins."""
     most_nodes: int | None = None
-    """Up to which it may grow; None: no more than `nodes`."""
+    """Maximum number of nodes. None if it equals `nodes`."""
     accelerators: int | None = None
-    """Of each node."""
+    """Accelerators of each node."""
     accelerator: str | None = None
-    """Their model, or a part of its name."""
+    """Model of the accelerators, or a part of its name."""
     accelerator_bytes: int | None = None
-    """Memory of one."""
+    """Memory of one accelerator."""
     cores: int | None = None
-    """Of each node."""
+    """Processors of each node."""
     memory_bytes: int | None = None
-    """Of each node."""
+    """Memory of each node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A run that is to be handed to a scheduler."""
+    """Run to submit to a scheduler."""
 
     name: str
     folder: Path
-    """The run's, absolute, on a file system that all nodes share. One that is repeated has folders beside it."""
+    """Absolute path of the run's folder, on a file system that all nodes share. Repeated runs use folders next to
+    it."""
     words: Sequence[str]
-    """Its options, as they were typed; none for a run that goes on, whose options stand in its journal."""
+    """Options as typed. Empty if the run is resumed, since its journal contains the options."""
     seconds: float
-    """Its declared time."""
+    """Declared time of the run."""
     python: str
-    """The interpreter, as the nodes find it."""
+    """Path of the Python interpreter on the nodes."""
     directory: Path
-    """The working directory, against which relative paths among the options are read."""
+    """Working directory, for relative paths among the options."""
     verb: Sequence[str] = ("drive",)
-    """What `python -m aiperf` is to do on the first node, before the folder and the options."""
+    """Verb of `python -m aiperf` on the first node, before the folder and the options."""
     program: str = "python -m aiperf"
-    """What was typed here before the options: how commands that are told to people begin."""
+    """Program as typed, for commands in messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """A job as its scheduler sees it."""
+    """State of a job in its scheduler."""
 
     name: str
-    """In the scheduler's word: PENDING, RUNNING, …"""
+    """State in the scheduler's terms: PENDING, RUNNING, …"""
     reason: str
-    """Why it waits, or why it ended; '' where there is nothing to say."""
+    """Reason for waiting or for the end. '' if there is none."""
     nodes: str
     is_over: bool
     is_hopeless: bool = False
-    """It waits for what it will never be given: for more nodes or time than anybody may have there."""
+    """True if it waits for resources that it can never get, for example more nodes or time than the limits allow."""
 
 
 class BatchJob(Protocol):
-    """A run as a job of a scheduler."""
+    """Run as a job of a scheduler."""
 
     @property
     def script(self) -> str:
-        """What is submitted, whole."""
+        """Complete text that is submitted."""
         ...
 
     @property
     def script_name(self) -> str:
-        """Under which it is kept in the run's folder."""
+        """Name of its file in the run's folder."""
         ...
 
     @property
     def folders(self) -> Sequence[Path]:
-        """One for each run: more than one where it is repeated."""
+        """Folders of the runs, more than one if the run is repeated."""
         ...
 
     def submit(self, script: Path) -> str:
-        """Hands the kept script in; gives the job's id. Raises ClusterError in the scheduler's own words."""
+        """Submit the stored script. Return the job's id. Raises ClusterError with the scheduler's message."""
         ...
 
     def run_here(self, script: Path) -> int:
-        """Carries the script out within the allocation that this process is in; gives its exit status."""
+        """Run the script in the allocation of this process. Return its exit status."""
         ...
 
     def state(self, job: str) -> JobState:
-        """How the job stands."""
+        """Return the state of the job."""
         ...
 
     def cancel(self, job: str) -> None:
-        """Takes it back."""
+        """Cancel the job."""
         ...
 
     def lines(self, job: str) -> Sequence[str] | None:
-        """What the run says of itself where it goes on; None: its folder is this machine's too, and tells."""
+        """Return the lines of `aiperf status` from the place of the run. None if its folder is shared with this
+        machine."""
         ...
 
     def fetch(self, job: str) -> None:
-        """Brings what is to be read of a run that has ended into its folder here, where that is another than the run's own."""
+        """Copy the readable files of a finished run into its local folder, if that differs from the run's own folder.
+        Raises ClusterError, and NoReport for a run that never began."""
         ...
 
     @property
     def advice(self) -> str:
-        """What to change where a job would wait for ever."""
+        """Option to change if a job would wait without end."""
         ...
 
     @property
     def last_words(self) -> str:
-        """Where it stands why a job ended before its run began."""
+        """Place of the messages about a job that ended before its run began."""
         ...
 
     @property
     def how_to_look(self) -> str:
-        """The command that shows how the run stands while it goes on."""
+        """Command that shows the state of the run while it runs."""
         ...
 
 
 class ClusterError(Exception):
-    """The scheduler refused, or is not there; its words, and what can be done."""
+    """The scheduler failed or is missing. Contains its message and a remedy."""
+
+
+class NoReport(ClusterError):
+    """A job ended before its run began, so there is nothing to fetch. Contains the scheduler's reasons."""
 
 
 @dataclass
 class ClusterConf:
-    """What all places have in common."""
+    """Base class of all kinds of cluster."""
 
     kind: str = "???"
-    """Which kind of place; set by the choice of the group."""
+    """Kind of cluster, set by the choice of the group."""
 
     def check(self) -> None:
-        """Raises ValueError, saying law, offence and remedy, for values that make no sense together."""
+        """Raise ValueError with rule, value and fix if values contradict each other."""
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """What the driver is to use, which runs in this environment."""
+        """Return the place that the driver must use in this environment."""
         raise NotImplementedError
 
     def job(self, submission: Submission) -> BatchJob:
-        """The job that brings the machines, where a scheduler does (`has_jobs`)."""
+        """Return the job that starts the machines. Only with `has_jobs`."""
         raise NotImplementedError
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Whether this environment is within an allocation of the scheduler, so that nothing need be submitted."""
+        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
         return False
 
     def nodes_asked(self) -> NodesAsked:
-        """What is known of the nodes before they are there."""
+        """Return the known properties of the nodes before they exist."""
         return NodesAsked()
 
     def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """What will be asked for, or waited for, in words: a name and a value each. `seconds`: the run's declared time."""
+        """Return names and values of the resources to request or to wait for. `seconds`: declared time of the run."""
         return [("place", f"+cluster={self.kind}")]
 
     def workers_in_words(self) -> str:
-        """How many workers there will be, as far as that is known."""
+        """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
     @property
     def is_joined(self) -> bool:
-        """Whether hosts join this machine through the run's folder, and no job of a scheduler has made that."""
+        """True if hosts join this machine through the run's folder without a scheduler's job."""
         return False
 
     def shown(self, folder: Path, python: str, directory: Path) -> str:
-        """What `submit=false` prints where there is no job (`is_joined`)."""
+        """Return the output of `submit=false` without a job. Only with `is_joined`."""
         raise NotImplementedError
 
     def notes(self) -> list[str]:
-        """What is said before a run begins: what was asked for and has no effect there, or what others decide."""
+        """Return notes before a run begins: options without effect, and settings that are not the run's own."""
         return []
 
     @property
     def has_jobs(self) -> bool:
-        """Whether a scheduler brings the machines: the driver then runs within a job, by `python -m aiperf drive`."""
+        """True if a scheduler starts the machines. The driver then runs in a job, by `python -m aiperf drive`."""
         return False
 
     @property
     def wants_submission(self) -> bool:
-        """Whether the job is to be submitted, rather than shown alone."""
+        """True if the job is submitted. False if it is only printed."""
         return True
 
     @property
     def wants_following(self) -> bool:
-        """Whether it is shown how the job goes until it ends."""
+        """True if the state of the job is shown until its end."""
         return True
 
 
 @dataclass
 class NodesConf(ClusterConf):
-    """What all places with machines have in common."""
+    """Base class of all kinds of cluster with machines."""
 
     accelerator: str | None = field(default=None, metadata=form(LINE, "a model or a part of its name, H100"))
-    """Model of the nodes' accelerators, or a part of its name, H100: a dry run says it, and a run on others ends before it
-    begins. None: learnt from the nodes."""
+    """Model of the nodes' accelerators, or a part of its name: H100. A dry run uses it. A run on another model ends
+    before it begins. Default: detected on the nodes."""
     accelerator_memory: str | None = field(default=None, metadata=form(BYTES, BYTES_IN_WORDS))
-    """Of one accelerator, 80G: a dry run plans with it, and a run on others ends before it begins. None: learnt from the
-    nodes."""
+    """Memory of one accelerator: 80G. A dry run plans with it. A run on accelerators with another memory ends before it
+    begins. Default: detected on the nodes."""
 
     def nodes_asked(self) -> NodesAsked:
-        """What is declared of the accelerators."""
+        """Return the declared accelerators."""
         memory = self.accelerator_memory
         known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
         return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
@@ -312,16 +323,16 @@ class NodesConf(ClusterConf):
 
 @dataclass
 class BatchConf(NodesConf):
-    """What all places have in common whose machines a scheduler brings."""
+    """Base class of all kinds of cluster with a scheduler."""
 
     submit: bool = True
-    """false: print what would be submitted on standard output, and nothing else."""
+    """false: only print what would be submitted."""
     follow: bool = True
-    """Show how the run goes until it ends; Ctrl-C leaves it running."""
+    """Show the progress of the run until its end. Ctrl-C leaves it running."""
 
     @property
     def has_jobs(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     @property
@@ -336,17 +347,17 @@ class BatchConf(NodesConf):
 
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
-    """Where a run takes place; without a cluster on this machine."""
+    """Return the place of a run. Without a cluster it is this machine."""
     return Here() if cluster is None else cluster.place(environment)
 
 
 def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
-    """Bytes that a word like 80G means, in powers of 1024. `default_unit`: of a number that has none.
+    """Return the bytes of a text like 80G, in powers of 1024. `default_unit`: unit of a number without one.
 
     >>> bytes_of("cluster.accelerator_memory", "80G"), bytes_of("cluster.memory_per_node", "512", "M")
     (85899345920, 536870912)
 
-    Raises ValueError for any other word.
+    Raises ValueError for any other text.
     """
     found = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
     unit = (found and found[2].upper()) or default_unit

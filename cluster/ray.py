@@ -1,4 +1,4 @@
-"""A Ray cluster that is there already: `+cluster=ray cluster.address=…`."""
+"""Existing Ray cluster: `+cluster=ray cluster.address=…`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cluster.place import (
 
 @dataclass
 class RayConf(NodesConf):
-    """A Ray that others have started: the run joins it, and leaves it as it was. Its token is taken from the environment
+    """Existing Ray cluster. The run joins it, and leaves it unchanged. Its token is read from the environment
     (RAY_AUTH_TOKEN, or the file that RAY_AUTH_TOKEN_PATH names). The driver must run on the head."""
 
     kind: str = "ray"
@@ -31,27 +31,28 @@ class RayConf(NodesConf):
             "HOST:PORT of Ray's head, or auto on that host",
         ),
     )
-    """HOST:PORT of its head; auto: the Ray of this host."""
+    """HOST:PORT of Ray's head. auto: the Ray of this host."""
     nodes: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
-    """So many nodes are waited for before the run begins; more may come at any time."""
+    """Number of nodes with which the run begins. More may join at any time."""
     patience_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """How long."""
+    """Maximum time to wait for these nodes."""
     ask_nodes: int = field(default=0, metadata={"least": 0, "most": MOST_NODES})
-    """So many nodes are asked of its autoscaler for as long as the run goes on, each with what a worker takes; 0: none."""
+    """Number of nodes to request from Ray's autoscaler during the run, each with one worker's resources. 0: no
+    request."""
     ask_cpus: int = field(default=1, metadata={"least": 1, "most": MOST_OF_A_NODE})
-    """Processors of each node that is asked for, all of them."""
+    """Processors of each requested node, all of them."""
     ask_accelerators: int = field(default=0, metadata={"least": 0, "most": MOST_OF_A_NODE})
-    """Accelerators of each node that is asked for, all of them."""
+    """Accelerators of each requested node, all of them."""
 
     def nodes_asked(self) -> NodesAsked:
-        """How many are waited for, and what is asked of the autoscaler; more may come."""
+        """Return the number of nodes to wait for and to request. More may join."""
         most = max(self.nodes, self.ask_nodes)
         asked = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
         of_all = super().nodes_asked()
         return replace(asked, accelerator=of_all.accelerator, accelerator_bytes=of_all.accelerator_bytes)
 
     def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """Nothing is asked for: what is there is joined."""
+        """Return the address, and the nodes to wait for. Nothing is requested from a scheduler."""
         return [
             (
                 "place",
@@ -70,7 +71,7 @@ class RayConf(NodesConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """That Ray."""
+        """Return the existing Ray cluster."""
         each = {"CPU": float(self.ask_cpus)} | ({"GPU": float(self.ask_accelerators)} if self.ask_accelerators else {})
         demand = Demand(self.ask_nodes, each) if self.ask_nodes else None
         return Existing(self.address, self.nodes, self.nodes, self.patience_seconds, demand)

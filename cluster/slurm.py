@@ -1,8 +1,8 @@
-"""Nodes that Slurm grants: `+cluster=slurm`. What its batch script says is a function of values; submitting is thin.
+"""Nodes of Slurm: `+cluster=slurm`. Functions of values make the batch script, and a thin layer submits it.
 
-The script is the one way in which a run takes place under Slurm. Outside an allocation it is handed to sbatch, within one
-(salloc) it is carried out by bash. It starts one step on the first node, with Ray's head and the driver in it, and one on all
-others, whose nodes join that head through a file in the run's folder (docs/slurm.md).
+Every run under Slurm uses the script. Outside an allocation sbatch submits it. Inside one (salloc) bash runs it. The
+script starts one step on the first node, with Ray's head and the driver, and one step on all other nodes, which join
+the head.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +35,7 @@ from cluster.place import (
 )
 
 SCRIPT = "slurm.sh"
-"""The script's name in the run's folder."""
+"""Name of the script in the run's folder."""
 RUNNING = frozenset(
     [
         "PENDING",
@@ -49,7 +50,7 @@ RUNNING = frozenset(
         "STAGE_OUT",
     ]
 )
-"""States of squeue(1) in which a job may still go on."""
+"""States of squeue(1) in which a job may still continue."""
 HOPELESS = frozenset(
     [
         "AccountNotAllowed",
@@ -66,7 +67,7 @@ HOPELESS = frozenset(
         "QOSNotAllowed",
     ]
 )
-"""Reasons of squeue(1) for which a job would wait until an administrator changes the site's limits."""
+"""Reasons of squeue(1) for which a job waits until an administrator changes the site's limits."""
 
 
 _GPUS = r"(\w[\w.-]*:)?[1-9]\d{0,5}(,(\w[\w.-]*:)[1-9]\d{0,5})*"
@@ -90,72 +91,72 @@ _OWN = (
     "wrap",
     "parsable",
 )
-"""Options of sbatch that the script sets by itself, or that would break it."""
+"""Options of sbatch that the script sets itself, or that would break it."""
 
 
 @dataclass
 class SlurmConf(BatchConf):
-    """Nodes that Slurm grants. Outside an allocation the run is submitted as a batch job and followed; Ctrl-C leaves it
-    running. Within one (salloc) it takes place there."""
+    """Nodes of Slurm. Outside an allocation the run is submitted as a batch job and followed. Ctrl-C leaves it running.
+    Inside an allocation (salloc) it runs there."""
 
     kind: str = "slurm"
-    nodes: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
-    """Nodes of the job."""
+    nodes: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
+    """Number of nodes. Default: 1, or all nodes of the allocation (salloc)."""
     fewest_nodes: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
-    """The run begins with so many where the others have not joined in time; none: it needs them all."""
+    """Minimum number of nodes, if others do not join in time. Default: all nodes."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """How long the nodes may take to join."""
+    """Maximum time for the nodes to join."""
     partition: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it, gpu, or gpu,long"))
-    """None: the site's default; likewise below."""
+    """Partition. Default: that of the site. Likewise for account, qos and constraint."""
     account: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it"))
     qos: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it"))
     """Quality of service."""
     constraint: str | None = field(default=None, metadata=form(WORD, "one word as sbatch takes it, a100&nvlink"))
     """Features that the nodes must have."""
     exclusive: bool = True
-    """Whole nodes: what others compute on them would be measured too."""
+    """Reserve whole nodes, since other jobs on them would change the measurement."""
     gpus_per_node: str | None = field(default=None, metadata=form(_GPUS, "as sbatch takes it, 8, or a100:8"))
-    """As sbatch takes it: 8, or a100:8. None: what the site gives with its nodes."""
+    """GPUs of each node as sbatch takes them: 8, or a100:8. Default: those of the site."""
     cpus_per_node: int | None = field(default=None, metadata={"least": 1, "most": MOST_OF_A_NODE})
-    """None: with whole nodes all of them, else the site's default."""
+    """Processors of each node. Default: all with whole nodes, else those of the site."""
     memory_per_node: str | None = field(
         default=None,
         metadata=form(_MEMORY, "a number with K, M, G or T, of 1024 each: 480G; megabytes without one; 0: all"),
     )
-    """As sbatch takes it, 480G; none: with whole nodes all of it, else the site's default."""
+    """Memory of each node as sbatch takes it: 480G. Default: all with whole nodes, else that of the site."""
     margin_seconds: float = field(default=1800.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """The job's time limit is the run's declared time and so much for start-up and report."""
+    """Time for start-up and report. The job's time limit is the run's declared time plus this."""
     time: str | None = field(default=None, metadata=form(_TIME, "as sbatch takes it, 12:30:00, or 1-12:00"))
-    """The time limit itself, as sbatch takes it; none: by margin_seconds."""
+    """Time limit as sbatch takes it. Default: by margin_seconds."""
     signal_seconds: int = field(default=180, metadata={"least": 1, "most": 65535})
-    """So long before the time limit the run is ended cleanly: its journal is closed, its report written."""
+    """Time before the time limit at which the run is ended cleanly: its journal is closed and its report written."""
     requeue: bool = False
-    """After the time limit or the loss of the first node the job is queued again, and the run goes on from its journal."""
+    """Queue the job again after the time limit or the loss of the first node. The run is resumed from its journal."""
     modules: list[str] = field(default_factory=list, metadata=form(WORD, "a module's name, cuda/12.4"))
-    """Loaded on the nodes before anything else: module load …"""
+    """Modules to load on the nodes first: module load …"""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of bash, source /opt/venv/bin/activate"))
-    """Lines of bash that come next."""
+    """Lines of bash that run after the modules."""
     container: str | None = field(
         default=None, metadata=form(LINE, "an image as its runtime takes it, /images/aiperf.sqsh")
     )
-    """An image within which all of it runs."""
+    """Container image for all processes."""
     container_runtime: str = field(default="pyxis", metadata={"among": ("pyxis", "apptainer")})
-    """pyxis (srun --container-image), or apptainer."""
+    """pyxis (srun --container-image) or apptainer."""
     container_mounts: list[str] = field(
         default_factory=list, metadata=form(_MOUNT, "SOURCE:TARGET[:OPTIONS], /data:/data")
     )
-    """SOURCE:TARGET[:OPTIONS] each; the run's folder and the working directory are always there."""
+    """SOURCE:TARGET[:OPTIONS] of each mount. The run's folder and the working directory are always mounted."""
     extra: list[str] = field(
         default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
     )
-    """More arguments of sbatch, as they are: --mail-type=END."""
+    """Additional options of sbatch: --mail-type=END."""
     repeat: int = field(default=1, metadata={"least": 1, "most": 1000})
-    """So many equal runs, one after the other, as an array of jobs: how repeatable is the score?"""
+    """Number of equal runs, one after the other, as a job array. Shows how repeatable the score is."""
 
     def check(self) -> None:
         """See `ClusterConf.check`."""
         super().check()
-        if self.fewest_nodes is not None and self.fewest_nodes > self.nodes:
+        if self.fewest_nodes is not None and self.nodes is not None and self.fewest_nodes > self.nodes:
             raise ValueError(
                 f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
             )
@@ -169,18 +170,18 @@ class SlurmConf(BatchConf):
                 )
 
     def nodes_asked(self) -> NodesAsked:
-        """What the job asks for. What the site gives by default is not known."""
+        """Return the nodes that the job requests. The site's defaults are unknown."""
         memory = self.memory_per_node
         return replace(
             super().nodes_asked(),
-            nodes=self.nodes,
+            nodes=self.nodes or 1,
             accelerators=accelerators_of(self.gpus_per_node),
             cores=self.cpus_per_node,
             memory_bytes=None if memory in (None, "0") else bytes_of("cluster.memory_per_node", memory, "M"),
         )
 
     def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """The options of sbatch, and where the script will lie."""
+        """Return the options of sbatch, and the place of the script."""
         said = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
         options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in said), *self.extra])
         how = "cluster.submit=false prints it"
@@ -190,23 +191,32 @@ class SlurmConf(BatchConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """A head of our own, which the job's other nodes join."""
-        granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes))
+        """Head that the job's other nodes join. Raises ClusterError if the allocation has another number of nodes."""
+        granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
+        if self.nodes not in (None, granted):
+            raise ClusterError(
+                f"within an allocation the run takes all of its nodes: SLURM_JOB_NUM_NODES is {granted}; found "
+                f"cluster.nodes={self.nodes}. Leave cluster.nodes out, or ask Slurm for {self.nodes} nodes"
+            )
         fewest = granted if self.fewest_nodes is None else min(self.fewest_nodes, granted)
         return Head(granted, fewest, self.join_seconds)
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Whether this environment is within an allocation of Slurm."""
-        return "SLURM_JOB_ID" in environment
+        """Return whether this environment is inside an allocation of Slurm.
+
+        A shell outside of Slurm may have SLURM_JOB_ID alone. An allocation also names its nodes and has scontrol.
+        """
+        has_job = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
+        return has_job and shutil.which("scontrol", path=environment.get("PATH")) is not None
 
     def job(self, submission: Submission) -> SlurmJob:
-        """The run as a batch job."""
+        """Return the run as a batch job."""
         return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission), submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
-        """Options of sbatch(1) and their values; '' for one that has none."""
+        """Yield options of sbatch(1) with their values. The value is '' for an option without one."""
         yield "job-name", name
-        yield "nodes", str(self.nodes)
+        yield "nodes", str(self.nodes or 1)
         yield "ntasks-per-node", "1"
         for option in ("partition", "account", "qos", "constraint"):
             if (value := getattr(self, option)) is not None:
@@ -227,15 +237,42 @@ class SlurmConf(BatchConf):
         yield "open-mode", "append"
         if self.repeat > 1:
             yield "array", f"1-{self.repeat}%1"
-        yield "output", f"{folder}{'-%a' if self.repeat > 1 else ''}/slurm.log"
+        yield "output", f"{str(folder).replace('%', '%%')}{'-%a' if self.repeat > 1 else ''}/slurm.log"
 
 
+DOWN_SECONDS = 30
+"""Interval at which nodes query Slurm for the state of the first node, after their part has ended and until their step
+is ended."""
+LEAVE_SECONDS = 15
+"""Time for the nodes to leave by themselves when the driver has ended."""
+GPUS_OF_STEPS = """# A job of whole nodes owns their GPUs, but a step gets only GPUs that were requested by name.
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+details=$(scontrol --oneliner --details show job "${job:-$SLURM_JOB_ID}")
+gres=
+case $details in
+  *TresPer*) ;;  # requested by cluster.gpus_per_node or by the allocation: steps get the same
+  *)
+    gres=$(tr ' ' '\\n' <<< "$details" | awk '
+      sub(/^GRES=/, "") {
+        gsub(/\\([^)]*\\)/, "")
+        count = split($0, kinds, ","); gpus = ""
+        for (at = 1; at <= count; at++) if (kinds[at] ~ /^gpu/) gpus = gpus (gpus == "" ? "" : ",") kinds[at]
+        print gpus
+      }' | sort -u)
+    if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
+      echo "aiperf: all nodes of a run need the same GPUs; found:" ${gres//$'\\n'/ and }". Set cluster.gpus_per_node" >&2
+      exit 2
+    fi ;;
+esac
+"""
+"""Part of the script that sets `gres`, the GPUs of each step."""
 _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-per-node")
-"""Options of sbatch by which nothing is asked for."""
+"""Options of sbatch that request no resources."""
 
 
 def accelerators_of(word: str | None) -> int | None:
-    """How many --gpus-per-node means, of one model; None where it does not say.
+    """Return the number of GPUs in a value of --gpus-per-node with one model. None if it has several models or no
+    number.
 
     >>> accelerators_of("8"), accelerators_of("a100:4"), accelerators_of("a100:4,v100:2"), accelerators_of(None)
     (8, 4, None, None)
@@ -244,8 +281,19 @@ def accelerators_of(word: str | None) -> int | None:
     return int(number) if number.isdigit() and "," not in (word or "") else None
 
 
+def quoted(value: str) -> str:
+    """Value of a line #SBATCH, in quotes if sbatch would split or change it.
+
+    >>> quoted("gpu"), quoted("/runs/my run/slurm.log")
+    ('gpu', '"/runs/my run/slurm.log"')
+    """
+    if re.fullmatch(r"[\w@%+=:,./&|*!\[\]-]*", value, flags=re.ASCII):
+        return value
+    return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
+
+
 def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:
-    """The runs' folders."""
+    """Return the folders of the runs."""
     if conf.repeat == 1:
         return (submission.folder,)
     return tuple(
@@ -254,10 +302,12 @@ def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:
 
 
 def batch_script(conf: SlurmConf, submission: Submission) -> str:
-    """The whole script, for sbatch or for bash within an allocation."""
+    """Return the script for sbatch, or for bash inside an allocation."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
-    lines = [f"#SBATCH --{name}{f'={value}' if value else ''}" for name, value in directives]
-    lines += [f"#SBATCH {word}" for word in conf.extra]
+    lines = [f"#SBATCH --{name}{f'={quoted(value)}' if value else ''}" for name, value in directives]
+    for word in conf.extra:
+        name, equals, value = word.partition("=")
+        lines.append(f"#SBATCH {name}{equals}{quoted(value)}")
     run = shlex.quote(str(submission.folder)) + ("-$SLURM_ARRAY_TASK_ID" if conf.repeat > 1 else "")
     step, prefix = _container(conf, submission)
     before = "".join(
@@ -277,15 +327,29 @@ def batch_script(conf: SlurmConf, submission: Submission) -> str:
 cd {shlex.quote(str(submission.directory))} || exit
 {before}run={run}
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+[ -n "$first" ] || {{ echo "aiperf: job $SLURM_JOB_ID has no nodes; outside of Slurm unset SLURM_JOB_ID" >&2; exit 2; }}
+export first
 others=$((SLURM_JOB_NUM_NODES - 1))
 
-# A step on some of the nodes: one process on each, which may use all that the job was granted there.
+{GPUS_OF_STEPS}
+# A step on some of the nodes: one process on each, with this script's environment and all that the job was granted there.
+# It replaces its shell, so that signals reach srun, which forwards them.
 step() {{
-  srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0{step} "$@"
+  exec srun --overlap --ntasks-per-node=1 --cpu-bind=none --mem=0 --no-kill --kill-on-bad-exit=0 --export=ALL \
+    ${{gres:+--gres="$gres"}}{step} "$@"
 }}
 
-# A job that may lose nodes goes on without its first node too, and without this script (Slurm 22.05): the others end it then.
-joined='"$@"; status=$?; [ "$status" -ne {HEAD_LOST} ] || {_without_head(conf)} "$SLURM_JOB_ID"; exit "$status"'
+# A job that may lose nodes continues without its first node and without this script (Slurm 22.05). The other nodes end it if
+# the run has ended there or its head does not answer, and Slurm reports that the first node is down or does not respond.
+# A node that is cut off itself ends nothing. USR1 ends the wait.
+joined='trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
+case $status in 0 | {HEAD_LOST}) ;; *) exit "$status" ;; esac
+while sleep {DOWN_SECONDS} & wait "$!"; do
+  case "$status $(sinfo --noheader --nodes="$first" --format=%t)" in
+    *" down"* | "{HEAD_LOST} "*\\*) {_without_head(conf)} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
+  esac
+done
+exit "$status"'
 nodes=
 if [ "$others" -gt 0 ]; then
   step --nodes="$others" --ntasks="$others" --exclude="$first" bash -c "$joined" join {aiperf} join "$run" &
@@ -295,21 +359,28 @@ step --nodes=1 --ntasks=1 --nodelist="$first" {aiperf} {shlex.join(submission.ve
 driver=$!
 
 # Before the time limit Slurm sends USR1: the driver is asked to close the journal and to write the report.
+# A script that lost its job while its node was cut off must not end the run of the next one.
 limit=
-trap 'limit=reached; touch "$run/end-requested"' USR1
-trap 'touch "$run/end-requested"' TERM INT
+own="$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}"
+echo "$own" > "$run/slurm.own"
+end() {{ [ "$(cat "$run/slurm.own")" != "$own" ] || touch "$run/end-requested"; }}
+trap 'limit=reached; end' USR1
+trap end TERM INT
 while kill -0 "$driver" 2>/dev/null; do
   wait "$driver"  # returns early for a signal
 done
 wait "$driver"
 status=$?
-[ -z "$nodes" ] || {{ kill "$nodes"; wait "$nodes"; }} 2>/dev/null
+[ -z "$nodes" ] || {{
+  for _ in {{1..{LEAVE_SECONDS}}}; do kill -USR1 "$nodes" && sleep 1; done
+  kill "$nodes"; wait "$nodes"
+}} 2>/dev/null
 {_after(conf)}exit "$status"
 """
 
 
 def _container(conf: SlurmConf, submission: Submission) -> tuple[str, str]:
-    """What srun is given besides, and what stands before the program."""
+    """Return the additional options of srun, and the words before the program."""
     if conf.container is None:
         return "", ""
     own = [f"{submission.folder.parent}:{submission.folder.parent}", f"{submission.directory}:{submission.directory}"]
@@ -337,7 +408,7 @@ fi
 
 
 def time_limit(seconds: float) -> str:
-    """As sbatch takes it: days-hours:minutes:seconds, in whole minutes, since Slurm looks no closer.
+    """Format a duration for sbatch: days-hours:minutes:seconds. It is rounded up to minutes, the precision of Slurm.
 
     >>> time_limit(12 * 3600 + 1800), time_limit(90)
     ('0-12:30:00', '0-00:02:00')
@@ -356,15 +427,15 @@ class SlurmJob:
     program: str
 
     def submit(self, script: Path) -> str:
-        """Gives the job's id."""
+        """Submit the script. Return the job's id."""
         return _asked("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def run_here(self, script: Path) -> int:
-        """By bash, in this allocation."""
+        """Run the script by bash in this allocation."""
         return subprocess.run(["bash", str(script)], check=False).returncode
 
     def state(self, job: str) -> JobState:
-        """By squeue; a job that it has forgotten is over."""
+        """Return the state by squeue. A job that squeue does not know is over."""
         try:
             lines = _asked("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
         except ClusterError as error:
@@ -374,7 +445,7 @@ class SlurmJob:
         if not lines:
             return JobState("COMPLETED", "", "", is_over=True)
         found = [line.split("|") for line in lines]
-        # of an array: over when all of them are; shown is the one that is furthest from its end
+        # an array is over when all its jobs are over. The job that is furthest from its end is shown
         name, reason, nodes = next((each for each in found if each[0] == "RUNNING"), None) or min(
             found, key=lambda each: each[0] not in RUNNING
         )
@@ -383,14 +454,14 @@ class SlurmJob:
         return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
 
     def cancel(self, job: str) -> None:
-        """By scancel."""
+        """Cancel the job by scancel."""
         _asked("scancel", job)
 
     def lines(self, job: str) -> None:
-        """The folder is shared."""
+        """Return None, since the folder is shared."""
 
     def fetch(self, job: str) -> None:
-        """Nothing: the folder is shared."""
+        """Do nothing, since the folder is shared."""
 
     @property
     def advice(self) -> str:
@@ -411,7 +482,8 @@ class SlurmJob:
 
 
 def _asked(*words: str) -> str:
-    """A program's answer. Raises ClusterError, with its own words, where it is not there or refuses."""
+    """Run a program of Slurm and return its output. Raises ClusterError if it is missing or fails, with its own
+    message."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:

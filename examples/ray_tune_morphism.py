@@ -1,8 +1,8 @@
-"""The morphism search under Ray Tune: real training on the digits, each child beginning with its parent's trained weights.
+"""Morphism search with Ray Tune: real training on the digits, with each child starting from its parent's trained weights.
 
     python examples/ray_tune_morphism.py [--trials 6] [--epochs 2] [--concurrent 2]
 
-Tune schedules the trials; `MorphismSearch` says which network each of them is. A trainable finds its parent's weights in a
+Tune schedules the trials. `MorphismSearch` proposes the network of each trial. A trainable reads its parent's weights from a
 folder that all trials share, under the id that the search gives. Takes about half a minute on two cores.
 """
 
@@ -30,7 +30,7 @@ TRAINING_IMAGES = 1437  # of 1797
 
 
 def train(config: dict[str, Any]) -> None:
-    """One trial: the network of `config["graph"]`, trained from its parent's weights; reports the accuracy."""
+    """Train the network of `config["graph"]` from its parent's weights and report the accuracy."""
     torch.set_num_threads(1)
     torch.manual_seed(config["number"])
     folder, here = Path(config["folder"]), tune.get_context().get_trial_id()
@@ -51,13 +51,13 @@ def train(config: dict[str, Any]) -> None:
         with torch.no_grad():
             right = module(images[TRAINING_IMAGES:]).argmax(dim=1) == labels[TRAINING_IMAGES:]
         accuracy = float(right.float().mean())
-        # before the last report: Tune may start a child as soon as it has heard of it
+        # before the last report: Tune may start a child as soon as it receives the report
         torch.save(module.state_dict(), folder / f"{here}.pt")
         tune.report({"accuracy": accuracy})
 
 
 def inherited(config: dict[str, Any], folder: Path) -> dict[str, torch.Tensor]:
-    """The child's weights, made of its parent's morph by morph; of a fresh starting graph's where it has no parent."""
+    """Return the child's weights, computed morph by morph from its parent's, or from a new starting graph without a parent."""
     graph: Graph = start("digits_small")
     if config["parent"] is None:
         module = build(graph)
@@ -73,14 +73,14 @@ def inherited(config: dict[str, Any], folder: Path) -> dict[str, torch.Tensor]:
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images (1797, 1, 8, 8), 0..1, and labels (1797,), shuffled firmly."""
+    """Return images (1797, 1, 8, 8) with values 0 to 1, and labels (1797,), in a fixed random order."""
     images, labels = load_digits(return_X_y=True)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     return torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8)[order] / 16, torch.tensor(labels)[order]
 
 
 def search(trials: int, epochs: int, concurrent: int, folder: Path) -> tune.ResultGrid:
-    """Runs so many trials on the Ray that is connected."""
+    """Run `trials` trials on the connected Ray."""
     graph = start("digits_small")
     space = Space(
         start=graph,
@@ -105,7 +105,7 @@ def search(trials: int, epochs: int, concurrent: int, folder: Path) -> tune.Resu
 
 
 def main() -> None:
-    """Starts a Ray of its own, searches, and prints each trial."""
+    """Start a local Ray, search, and print each trial."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--epochs", type=int, default=2)

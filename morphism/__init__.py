@@ -1,6 +1,6 @@
 """Architectures, function-preserving morphs with their weights, and the operation count.
 
-Standard library only: importing it takes milliseconds. Drawings are in `morphism.draw`, which is not imported here.
+It needs only the standard library and imports in milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """
 
 from morphism.apply import apply

@@ -1,7 +1,7 @@
-"""Applying a morph: the grown graph, and what becomes of the weights.
+"""Application of a morph: the grown graph and the plan for its weights.
 
-In evaluation mode the grown network computes what its parent did. What the graph becomes is in `grow.py`; where no weights
-are wanted, that alone is a good deal cheaper.
+In evaluation mode the grown network computes the same function as its parent. `grow.py` computes the graph alone, which is
+much cheaper.
 """
 
 import random
@@ -17,9 +17,9 @@ from morphism.weight_plan import Divide, Enlarge, Fill, Fresh, Gather, Identity,
 
 
 def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
-    """The graph after the morph, and the plan that makes its weights of the parent's.
+    """Return the graph after the morph, and the plan that derives its weights from the parent's.
 
-    Raises IllegalMorph. Structure alone decides: what a budget allows is `legal`'s to say.
+    Raises IllegalMorph for an illegal structure. Budgets are checked in `legal`, not here.
     """
     grown = grow(graph, morph)
     match morph:
@@ -41,7 +41,7 @@ def _deepening(graph: Graph, morph: Deepen) -> WeightPlan:
     return WeightPlan(
         (
             Identity(f"{conv}.weight", (channels, channels, 3, 3)),
-            # in evaluation the layer divides by √(running_var + ε): this γ takes just that back
+            # in evaluation the layer divides by √(running_var + ε), and this γ multiplies by it
             Fill(f"{norm}.weight", (channels,), (1.0 + BATCH_NORMALISATION_EPSILON) ** 0.5),
             Zero(f"{norm}.bias", (channels,)),
             Zero(f"{norm}.running_mean", (channels,)),
@@ -60,7 +60,7 @@ def _branching(graph: Graph, morph: Skip) -> WeightPlan:
     return WeightPlan(
         (
             Fresh(f"{conv}.weight", (joined, entering, 1, 1), fan_in=entering, ordinal=0),
-            # γ alone is zero behind a convolution that is not, so that γ learns at once, and then the convolution
+            # only γ is zero, not the convolution, so that both receive gradients
             Zero(f"{norm}.weight", (joined,)),
             Zero(f"{norm}.bias", (joined,)),
             Zero(f"{norm}.running_mean", (joined,)),
@@ -80,7 +80,7 @@ def _widening(graph: Graph, morph: Widen) -> WeightPlan:
     indices: dict[tuple[int, ...], tuple[int, ...]] = {}
     counts: dict[tuple[int, ...], tuple[int, ...]] = {}
     for segments in {found.segments[carrier] for carrier in axis.carriers}:
-        # several axes may stand side by side here, after a Concat: this one grows wherever it stands
+        # after a Concat an output has several axes: this axis grows at each of its positions
         gathered: list[int] = []
         divided: list[int] = []
         begin = 0
@@ -112,17 +112,17 @@ def _widening(graph: Graph, morph: Widen) -> WeightPlan:
         node = graph.nodes[reader]
         entering = found.segments[node.inputs[0]]
         plan.append(Gather(f"{node.name}.weight", 1, indices[entering]))
-        # divided by how often a channel was copied, so that the copies sum to the channel we began with
+        # divided by the number of copies, so that they sum to the original channel
         plan.append(Divide(f"{node.name}.weight", 1, counts[entering]))
     return WeightPlan(tuple(plan))
 
 
 def copied_channels(channels: int, wider: int, seed: int) -> tuple[int, ...]:
-    """For each of `wider` channels the one of `channels` that it copies: first all in order, then drawn from `seed`.
+    """Return for each of `wider` channels the index of the channel that it copies: first all in order, then drawn from `seed`.
 
-    Every channel is drawn once before any is drawn again, so that no weight is divided by more than it need be.
+    Every channel is drawn once before any is drawn twice, which keeps the divisors of the weights small.
     """
-    # only random() is used, whose values for a seed Python promises never to change
+    # only random(): Python guarantees its values for a seed
     draw = random.Random(seed).random
     copied = list(range(channels))
     while len(copied) < wider:

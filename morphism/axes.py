@@ -1,7 +1,6 @@
-"""Which nodes share a channel axis.
+"""Channel axes: groups of nodes whose numbers of channels must be equal.
 
-Widening one convolution widens everything its channels flow into; this module says what that is, and why some channels
-cannot grow. It knows nothing of weights.
+Widening one convolution widens all nodes of its axis. An axis can be pinned, so that it cannot grow.
 """
 
 from dataclasses import dataclass
@@ -29,36 +28,36 @@ Segments: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A number of channels that several nodes have in common, so that it grows in all of them or in none."""
+    """Channels that several nodes share. They grow in all of these nodes or in none."""
 
     channels: int
     producers: tuple[int, ...]
-    """The ungrouped convolutions whose output channels these are, in order."""
+    """Indices of the ungrouped convolutions with these output channels, sorted."""
     carriers: tuple[int, ...]
-    """Every node in whose output the axis stands, producers included, in order."""
+    """Indices of all nodes with this axis in their output, producers included, sorted."""
     readers: tuple[int, ...]
-    """Every ungrouped convolution and dense layer whose incoming weights run along the axis, in order."""
+    """Indices of the ungrouped convolutions and dense layers with this axis in their input, sorted."""
     pinned: str | None
-    """Why the axis cannot grow; None when it can."""
+    """Reason why the axis cannot grow. None if it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """All channel axes of a graph, and of which of them each node's output is made."""
+    """All channel axes of a graph, and the axes of each node's output."""
 
     axes: tuple[Axis, ...]
     segments: tuple[Segments, ...]
-    """For each node the axes that stand one after the other along its output channels: one, or several after Concat."""
+    """Axes of each node's output channels, in order: one, or several after a Concat."""
 
 
 def is_depthwise(op: Convolution, entering: Shape) -> bool:
-    """Whether each output channel is made of the input channel of the same number alone."""
+    """Return True if each output channel depends only on the input channel of the same number."""
     return isinstance(entering, Map) and 1 < op.groups == op.out_channels == entering.channels
 
 
 @once_per_graph
 def axes(graph: Graph) -> Axes:
-    """The channel axes of a graph, found once and remembered."""
+    """Return the channel axes of a graph."""
     shared = _Shared()
     segments: list[Segments] = []
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):
@@ -96,7 +95,7 @@ def axes(graph: Graph) -> Axes:
 
 
 class _Shared:
-    """Axes as they turn out to be the same: a union-find whose roots carry the reason why an axis cannot grow."""
+    """Union-find over axes. A root stores the reason why its axis cannot grow."""
 
     def __init__(self) -> None:
         self.channels: list[int] = []

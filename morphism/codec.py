@@ -1,7 +1,7 @@
-"""Graphs as JSON text: written, and read back with suspicion. Nothing in a file is ever executed.
+"""Graphs as JSON text. Files may be damaged or hostile, and nothing in them is executed.
 
-docs/graph-format.md describes the format and its history. A file that is damaged, hostile or from the future is refused
-with DamagedGraphFile before it can cost much: its size is bounded first, its shape next, the graph's own laws last.
+docs/graph-format.md describes the format and its history. The reader checks first the size, then the structure, then the rules
+of a graph, and raises DamagedGraphFile.
 """
 
 import json
@@ -53,11 +53,11 @@ _WORDS = {op: word for word, op in _OPS.items()}
 
 
 class DamagedGraphFile(ValueError):
-    """A graph file that cannot be read; the message says where, what was found and what is expected."""
+    """Graph file that cannot be read. The message names the place, the value and the rule."""
 
 
 def encode(graph: Graph) -> str:
-    """The graph as JSON text in the current version, one node a line, every field written out."""
+    """Return the graph as JSON text of the current version, one node per line, with every field."""
     lines = []
     for node in graph.nodes:
         line: dict[str, JSON] = {"name": node.name, "op": _WORDS[type(node.op)]}
@@ -69,7 +69,7 @@ def encode(graph: Graph) -> str:
 
 
 def decode(text: str) -> Graph:
-    """The graph that a text holds, of any version there has been; raises DamagedGraphFile."""
+    """Return the graph in a text of any version. Raises DamagedGraphFile."""
     if len(text) > LARGEST_FILE:
         raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
     found = _parsed(text)
@@ -86,7 +86,7 @@ def decode(text: str) -> Graph:
 
 
 def load(path: Path | str) -> Graph:
-    """The graph in a file, read no further than LARGEST_FILE; raises DamagedGraphFile naming the file, and OSError."""
+    """Return the graph in a file of at most LARGEST_FILE bytes. Raises DamagedGraphFile, which names the file, and OSError."""
     with Path(path).open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
@@ -137,13 +137,13 @@ def _op(line: dict[str, JSON], where: str) -> Op:
     for field in known:
         if field.name in line:
             value = line[field.name]
-            # someone who writes a file by hand writes 0; Dropout itself refuses anything but a float
+            # a file written by hand may have 0; Dropout accepts only a float
             if not isinstance(value, int | float):
                 raise DamagedGraphFile(f"node {where}: {field.name} is a number, not {_shown(value)}")
             given[field.name] = float(value) if field.type is float and type(value) is int else value
         elif field.default is MISSING:
             raise DamagedGraphFile(f"node {where}: a {word} has a {field.name}; add it")
-    return op(**given)  # which checks every value: whole numbers within bounds, no bool, no NaN
+    return op(**given)  # the constructor checks every value: whole numbers within bounds, no bool, no NaN
 
 
 def _inputs(line: dict[str, JSON], where: str, indices: dict[str, int]) -> tuple[int, ...]:
@@ -204,7 +204,7 @@ def _twice(pairs: list[tuple[str, JSON]]) -> str:
 
 
 def _shown(found: object) -> str:
-    """A value for a message, cut short: what is in a hostile file may be large, and deep enough to break repr."""
+    """Return a shortened value for a message. A hostile file may be large, and deep enough to break repr."""
     match found:
         case dict():
             return f"an object of {len(found)} fields"

@@ -1,8 +1,10 @@
-"""Floating-point operations, parameters and training memory of a graph, counted from the formulas of the AIPerf paper.
+"""Floating-point operations, parameters and training memory of a graph, by the formulas of Ren et al. 2021 (AIPerf).
 
-Weights (Table I): multiply-accumulate 2; add, subtract, multiply, compare 1; divide and square root 4; exponential 8.
-Counted as executed: true kernels and strides, and no input gradient for a layer that reads nothing but the image
-(the exception that Table III needs and Table II omits). An operation that this file does not know cannot be counted.
+Unit: operations (FLOP) per image. Weights of elementary operations (Table I of the paper): multiply-accumulate 2; add,
+subtract, multiply, compare 1; divide, square root 4; exponential 8. Formulas of layers: Table II, see
+`layer_cost` and docs/benchmark.md.
+The real kernels and strides are counted. A layer that reads only the image has no input gradient, as in Table III. Table II
+omits this exception. tests/morphism/test_tables.py reproduces Tables III and VII. An unknown operation raises an error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -40,11 +42,10 @@ KINDS = (
     "dropout",
     "softmax",
 )
-"""The rows of a count, in the order of Table III; global average pooling belongs to average_pooling."""
+"""Rows of a count, in the order of Table III. Global average pooling belongs to average_pooling."""
 
-# FP32 each: the master weight, its gradient, its momentum
-_BYTES_PER_PARAMETER = 12
-_BYTES_PER_INDEX = 8  # torch remembers which element of a window was the largest as int64
+_BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 bytes
+_BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
 
 
 _READ_BACKWARD: dict[type[Op], tuple[bool, bool]] = {
@@ -61,32 +62,32 @@ _READ_BACKWARD: dict[type[Op], tuple[bool, bool]] = {
     Dropout: (False, False),
     Softmax: (False, True),
 }
-"""Whether the backward pass of each operation reads what entered it, and what left it. One that stands not here is an error
-when it is counted, and no operation that holds nothing."""
+"""Tensors that the backward pass of each operation reads: (input, output). A missing operation raises KeyError."""
 
 
 class LayerCost(NamedTuple):
-    """What one layer, or all layers of one kind, cost per image."""
+    """Cost of one layer, or of all layers of one kind. Operations are per image."""
 
     forward_flops: int = 0
-    """In training."""
+    """Forward pass in training."""
     forward_validation_flops: int = 0
+    """Forward pass in evaluation."""
     backward_flops: int = 0
-    """Gradients of input and weights, and the update of the weights (charged per image, as Table II does)."""
+    """Gradients of input and weights, and the update of the weights, which Table II counts per image."""
     tensor_forward_flops: int = 0
-    """Convolutions and matrix products only: the count that utilisation is measured by."""
+    """Convolutions and matrix products only, for model FLOPS utilization (MFU)."""
     tensor_backward_flops: int = 0
     parameters: int = 0
 
 
 def total(layers: "list[LayerCost]") -> LayerCost:
-    """The sum, field by field."""
+    """Return the sum of each field."""
     return LayerCost(*map(sum, zip(*layers, strict=True))) if layers else LayerCost()
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a graph costs: operations per image, parameters, and what training holds in memory."""
+    """Cost of a graph: operations per image, parameters, and elements in memory during training."""
 
     forward_flops: int
     """Per image, in training."""
@@ -95,35 +96,35 @@ class Cost:
     backward_flops: int
     """Per image: gradients and update."""
     tensor_forward_flops: int
-    """Per image, convolutions and matrix products only; equals torch's flop counter."""
+    """Per image, convolutions and matrix products only. Equals the result of torch.utils.flop_counter."""
     tensor_backward_flops: int
-    """Per image; equals torch's flop counter where groups = 1 (it multiplies the weight gradient by the groups)."""
+    """Per image. Equals torch.utils.flop_counter for groups = 1. Torch multiplies the weight gradient by the groups."""
     parameters: int
-    """Learnt values; running statistics are not among them."""
+    """Trained values, without running statistics."""
     held_elements: int
-    """Elements per image that the forward pass keeps for the backward pass."""
+    """Elements per image that the forward pass stores for the backward pass."""
     index_elements: int
-    """Indices per image that max-pooling keeps for the backward pass."""
+    """Indices per image that max-pooling stores for the backward pass."""
     largest_elements: int
     """Elements per image of the largest single layer output."""
     by_kind: Mapping[str, LayerCost]
-    """One entry for each of KINDS, zeros where the graph has no such layer."""
+    """Cost of each of KINDS, zero if the graph has no such layer."""
 
     @property
     def training_flops(self) -> int:
-        """Forward and backward per training image."""
+        """Forward and backward operations per training image."""
         return self.forward_flops + self.backward_flops
 
     def epoch_flops(self, training_images: int, validation_images: int) -> int:
-        """One pass over the training set with its updates, then one forward pass over the validation set."""
+        """Return the operations of an epoch: training on the training set, forward pass over the validation set."""
         return training_images * self.training_flops + validation_images * self.forward_validation_flops
 
     def training_memory(self, batch: int, bytes_per_element: int = 4) -> int:
-        """Bytes that a training step needs at the least, on one accelerator.
+        """Return the least memory of a training step on one accelerator, in bytes.
 
-        FP32 weights, gradients and momentum; with activations below four bytes also a copy of the weights in that
-        precision; what the forward pass holds; and, as the backward pass goes, the gradients on both sides of the
-        largest layer. Workspaces, fragmentation and the framework itself come on top: leave them room.
+        The sum of: FP32 weights, gradients and momentum; a copy of the weights for activations below four bytes; the stored
+        elements of the forward pass; the input and output gradients of the largest layer. Workspaces, fragmentation and the
+        memory of the framework are not included.
         """
         return training_memory(
             batch, bytes_per_element, self.parameters, self.held_elements, self.index_elements, self.largest_elements
@@ -133,22 +134,39 @@ class Cost:
 def training_memory(
     batch: int, bytes_per_element: int, parameters: int, held: int, indices: int = 0, largest: int = 0
 ) -> int:
-    """Bytes, as `Cost.training_memory` explains: linear in the last four, so that it serves for differences too."""
+    """Return bytes as in `Cost.training_memory`. Linear in the last four arguments, so that these can be differences."""
     copies = bytes_per_element if bytes_per_element < 4 else 0
     activations = bytes_per_element * (held + 2 * largest) + _BYTES_PER_INDEX * indices
     return (_BYTES_PER_PARAMETER + copies) * parameters + batch * activations
 
 
 def layer_cost(op: Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image: bool = False) -> LayerCost:
-    """What one layer costs per image, in Table I's and II's formulas.
+    """Return the cost of one layer per image, by Table II of Ren et al. 2021.
 
-    `reads_image`: nothing that could learn stands before it, so that no gradient towards its input is computed.
-    A 7×7 convolution of stride 2 with 64 channels on 3×224×224: 236,027,904 forward, 236,046,720 backward.
+    [D]: not in the paper, defined in docs/benchmark.md.
+    With K kernel, C channels, H×W the output map, N elements of the output and F features:
+
+    | layer                   | forward                      | backward                     |
+    | convolution             | 2·K²·(C_in/groups)·C_out·H·W | 2 · forward + 2 · parameters |
+    | dense                   | 2·F_in·F_out                 | 2 · forward + 2 · parameters |
+    | batch normalisation     | 7·N                          | 36                           |
+    | ReLU, add               | N                            | 0                            |
+    | max-pooling             | K²·N                         | 0                            |
+    | average pooling [D]     | (K² + 4)·N                   | 0                            |
+    | global average pooling  | elements of the input + 4·N  | 0                            |
+    | dropout in training [D] | 2·N                          | 0                            |
+    | softmax                 | 13·N                         | 0                            |
+    | concat [D], image       | 0                            | 0                            |
+
+    Args:
+        reads_image: no layer before it has parameters. It has no input gradient: backward is forward + 2 · parameters.
+
+    Example: a 7×7 convolution of stride 2 from 3×224×224 to 64×112×112 has 236,027,904 forward and 236,046,720 backward.
     """
     match op:
         case BatchNormalisation():
             assert isinstance(output, Map)
-            # multiply-accumulate 2, add 1, divide 4 an element; 36 a layer backward, however large
+            # per element: multiply-accumulate 2, add 1, divide 4; backward 36 per layer, independent of its size (Table II)
             forward = 7 * output.elements
             return LayerCost(forward, forward, 36, 0, 0, 2 * output.channels)
         case Relu() | Add():
@@ -180,7 +198,7 @@ def layer_cost(op: Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image:
         case Dropout():
             return LayerCost(2 * output.elements, 0)
         case Softmax():
-            # exponential 8, add 1, divide 4
+            # per element: exponential 8, add 1, divide 4
             forward = 13 * output.elements
             return LayerCost(forward, forward)
         case Concat() | Input():
@@ -190,7 +208,7 @@ def layer_cost(op: Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image:
 
 
 def kind(op: Op) -> str | None:
-    """Which of KINDS an operation is counted under; None for the image, which does no work."""
+    """Return the kind of an operation, one of KINDS. None for the image, which has no operations."""
     match op:
         case Convolution():
             return "convolution"
@@ -220,7 +238,7 @@ def kind(op: Op) -> str | None:
 
 @once_per_graph
 def held(graph: Graph) -> tuple[bool, ...]:
-    """Whether the backward pass reads each node's output, be it the node's own or that of a node that reads it."""
+    """Return for each node True if the backward pass of the node or of one of its readers reads its output."""
     is_held = [_READ_BACKWARD[type(node.op)][1] for node in graph.nodes]
     for node in graph.nodes:
         if _READ_BACKWARD[type(node.op)][0]:
@@ -230,7 +248,7 @@ def held(graph: Graph) -> tuple[bool, ...]:
 
 @once_per_graph
 def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
-    """What each node costs, in the order of the nodes."""
+    """Return the cost of each node, in order."""
     shapes = graph.shapes
     return tuple(
         [
@@ -241,13 +259,15 @@ def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
 
 
 def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, at: int = 0, added: int = 0) -> None:
-    """Gives a grown graph what its layers cost, where that of the graph it grew from is known: only what changed is counted.
+    """Store the layer costs of a grown graph, if those of its parent are known. Only changed layers are counted.
 
-    `changed`: the nodes of `grown` whose operation, or a shape that enters or leaves it, is another. `at`, `added`: so many
-    nodes were put in there, of which the first alone reads what stood before them, through a layer without parameters.
+    Args:
+        changed: indices of the nodes of `grown` with another operation, input shape or output shape.
+        at: index of the first added node.
+        added: number of added nodes. Only the first one reads an earlier node, through a layer without parameters.
     """
     layers = known(graph, layer_costs)
-    # where nothing learnt before, what was added does, and layers behind it pass gradients on that they did not
+    # nodes added after the image have parameters, so that later layers need input gradients that the parent did not need
     if layers is None or (added and graph.reads_image[at - 1]):
         return
     costs = [*layers[:at], *(LayerCost(),) * added, *layers[at:]]
@@ -264,7 +284,7 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 
 @once_per_graph
 def cost(graph: Graph) -> Cost:
-    """What the graph costs; counted once and remembered."""
+    """Return the cost of a graph."""
     layers: dict[type[Op], list[LayerCost]] = {}
     kinds: dict[type[Op], str | None] = {}
     held_elements = index_elements = largest_elements = 0

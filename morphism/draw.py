@@ -1,4 +1,4 @@
-"""A network as a drawing that a person can read: SVG text, from top to bottom, one box for each fused unit."""
+"""Drawing of a network as SVG, from top to bottom, with one box for each fused unit."""
 
 from collections.abc import Collection
 from html import escape
@@ -44,9 +44,9 @@ rect.new { fill: #ffe3cc; stroke: #d9480f; stroke-width: 2; }
 
 
 def svg(graph: Graph, *, title: str = "", highlight: Collection[str] = ()) -> str:
-    """An SVG document of the graph, white behind, with node names in `highlight` (what morphs added, say) in orange.
+    """Return an SVG document of the graph on white, with the nodes named in `highlight` (for example added ones) in orange.
 
-    Boxes tell kernel, stride, channels and the maps that leave them; bands tell where the maps' size changes.
+    Boxes show kernel, stride, channels and output maps. Bands show the size of the maps.
     """
     placed = layout(graph)
     tracks = 1 + max((track.track for track in placed.tracks), default=-1)
@@ -72,12 +72,12 @@ def _head(graph: Graph, title: str, *, is_highlighted: bool) -> list[str]:
     counted = cost(graph)
     figures = (
         f"{len(graph.nodes)} nodes · {counted.parameters:,} parameters · "
-        f"{counted.forward_flops:,} operations forward an image"
+        f"{counted.forward_flops:,} forward operations per image"
     )
     head = [
         f'<text class="title" x="16" y="30">{escape(title or "network")}</text>',
         f'<text class="small" x="16" y="48">{figures}</text>',
-        '<text class="small" x="16" y="64">conv kernel /stride · channels; below: first node, maps that leave</text>',
+        '<text class="small" x="16" y="64">conv kernel /stride · channels; below: first node, output maps</text>',
     ]
     if is_highlighted:
         head.append(
@@ -88,7 +88,7 @@ def _head(graph: Graph, title: str, *, is_highlighted: bool) -> list[str]:
 
 
 def _bands(graph: Graph, placed: Layout, width: int) -> list[str]:
-    """Stripes behind the layers, one for each stretch in which lane 0 has maps of one size."""
+    """Return background bands, one for each sequence of layers of lane 0 with maps of one size."""
     stretches: list[tuple[str, int, int]] = []
     for unit in sorted((unit for unit in placed.units if unit.lane == 0), key=lambda unit: unit.layer):
         shape = graph.shapes[unit.nodes[-1]]
@@ -111,7 +111,7 @@ def _edges(placed: Layout, left: int, new: list[bool]) -> list[str]:
     edges = []
     for target, unit in enumerate(placed.units):
         for source in dict.fromkeys(unit.inputs):
-            # an edge is new when a branch that is new begins or ends with it, not where it merely meets one
+            # an edge is new if it begins or ends a new branch, not if it only meets one
             is_new = (new[source] and placed.units[source].lane > 0) or (new[target] and unit.lane > 0)
             if (source, target) in on_track:
                 edges.append(_beside(placed, source, target, left, on_track[source, target]))
@@ -136,7 +136,7 @@ def _direct(source: Unit, target: Unit, left: int, *, is_new: bool) -> str:
     if source.lane == target.lane:
         path = f"M {from_x} {begin} V {end - 6}"
     else:
-        # off to the outer lane, down along it, and back in the gap above the target
+        # to the outer lane, down, and back in the gap above the target
         outer = max(from_x, to_x)
         if to_x == outer:
             from_x += 30

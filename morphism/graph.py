@@ -1,6 +1,6 @@
-"""A network as an immutable graph in topological order, legal by construction.
+"""Network as an immutable graph in topological order. Its constructor checks all rules.
 
-It owns wiring, names, shapes and the fingerprint; it knows nothing of weights, cost or morphs.
+A graph has nodes, names, shapes and a fingerprint, but no weights.
 """
 
 import hashlib
@@ -41,9 +41,9 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One operation, its name, and the indices of the earlier nodes that it reads.
+    """One operation, its name, and the indices of its input nodes, all earlier.
 
-    A name is lower case, its segments parted by dots: 'stage2.block1.conv1'. Its weights are '<name>.weight' and so on.
+    A name has lower-case segments separated by dots: 'stage2.block1.conv1'. Its weights are '<name>.weight' and so on.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Node:
             )
 
     def moved(self, inputs: tuple[int, ...]) -> "Node":
-        """The same node reading from other places; its name, checked before, is not checked again."""
+        """Return the node with other inputs. Its name is not checked again."""
         node = _new(Node)
         _set(node, "name", self.name)
         _set(node, "op", self.op)
@@ -69,16 +69,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in topological order: the image first, the softmax of a dense classifier last, none unread in between.
+    """Nodes in topological order: first the image, last the softmax of a dense classifier. Every other node has a reader.
 
-    Raises IllegalGraph, naming the node, the law and the remedy. Graphs are equal when their nodes are, names included;
-    `fingerprint` compares without names. No name may be a leading part of another ('a' and 'a.b'), so that names form
-    a tree whose leaves are the nodes.
+    Raises IllegalGraph with the node, the rule and the fix. Equal graphs have equal nodes, including names. `fingerprint`
+    compares without names. No name is a prefix of another ('a' and 'a.b'), so that names form a tree with nodes as leaves.
     """
 
     nodes: tuple[Node, ...]
     shapes: tuple[Shape, ...] = field(init=False, repr=False, compare=False)
-    """The shape that leaves each node, for one image."""
+    """Output shape of each node, for one image."""
 
     def __post_init__(self) -> None:
         _check_ends(self.nodes)
@@ -87,9 +86,9 @@ class Graph:
 
     @classmethod
     def of_lawful(cls, nodes: tuple[Node, ...], shapes: tuple[Shape, ...]) -> "Graph":
-        """A graph of nodes that are known to keep every law, with the shapes that leave them: nothing is checked.
+        """Return a graph of nodes that are known to be legal, with their output shapes. Nothing is checked.
 
-        For `morphism.grow` alone, which makes one lawful graph of another; tests hold the two ways to one result.
+        Only for `morphism.grow`, which derives a legal graph from another. Tests compare both constructors.
         """
         graph = _new(cls)
         _set(graph, "nodes", nodes)
@@ -100,21 +99,21 @@ class Graph:
         return hash(self.fingerprint)
 
     def __reduce__(self) -> tuple[type["Graph"], tuple[tuple[Node, ...]]]:
-        # what is derived is derived again where it arrives
+        # derived values are computed again after unpickling
         return Graph, (self.nodes,)
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """The index of each node by its name."""
+        """Index of each node by name."""
         return {node.name: index for index, node in enumerate(self.nodes)}
 
     def index(self, name: str) -> int:
-        """The index of the node of that name; KeyError where there is none."""
+        """Return the index of a node. Raises KeyError for an unknown name."""
         return self.indices[name]
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:
-        """For each node the indices of the nodes that read it, in order; one that reads it twice stands twice."""
+        """Indices of the readers of each node, sorted. A node that reads it twice is listed twice."""
         readers: list[list[int]] = [[] for _ in self.nodes]
         for index, node in enumerate(self.nodes):
             for entering in node.inputs:
@@ -123,11 +122,8 @@ class Graph:
 
     @cached_property
     def reads_image(self) -> tuple[bool, ...]:
-        """Whether each node reads nothing but the image, through layers that have no parameters or none at all.
-
-        Such a layer needs no gradient towards its input, for there is nothing behind it to learn.
-        """
-        learns_behind: list[bool] = []  # whether the node or anything it stands on has parameters
+        """True for each node without an earlier layer with parameters. Such a node needs no input gradient."""
+        learns_behind: list[bool] = []  # True if the node or an ancestor has parameters
         reads_image: list[bool] = []
         for node in self.nodes:
             behind = False
@@ -139,15 +135,15 @@ class Graph:
 
     @cached_property
     def heads(self) -> frozenset[str]:
-        """The first segment of every name; a morph's own nodes are named outside them."""
+        """First segments of all names. Nodes added by a morph have another first segment."""
         return frozenset([node.name.partition(".")[0] for node in self.nodes])
 
     @cached_property
     def fingerprint(self) -> str:
-        """32 hexadecimal digits that two graphs share exactly when they are node for node the same but for names.
+        """32 hexadecimal digits that are equal for two graphs if their nodes are equal except for names.
 
-        Operations with all their numbers, the image's size, order and wiring count; the same network with its nodes
-        in another topological order has another fingerprint.
+        The fingerprint depends on operations with all their numbers, the image's size, and the order and inputs of the nodes.
+        The same network in another topological order has another fingerprint.
         """
         return hashlib.blake2b(
             ";".join(
@@ -158,7 +154,7 @@ class Graph:
 
 
 def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Result]:
-    """Remembers on the graph itself what a function derives from it: graphs never change."""
+    """Cache the result of a function of one graph in that graph, which never changes."""
     key = _key(derive)
 
     @wraps(derive)
@@ -173,13 +169,13 @@ def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Resul
 
 
 def known(graph: Graph, derive: Callable[[Graph], Result]) -> Result | None:
-    """What a function that is called once per graph derived from this one; None where it was not asked yet."""
+    """Return the cached result of a `once_per_graph` function. None if it was not called yet."""
     found: Result | None = graph.__dict__.get(_key(derive))
     return found
 
 
 def remember(graph: Graph, derive: Callable[[Graph], Result], result: Result) -> None:
-    """Spares a function that is called once per graph the work: `result` is what it would derive from this one."""
+    """Store the result of a `once_per_graph` function without calling it."""
     graph.__dict__[_key(derive)] = result
 
 
@@ -210,7 +206,7 @@ def _check_names(nodes: tuple[Node, ...]) -> None:
                     f"node {node.name!r}: names are unique, this one stands twice; rename one of the two"
                 )
             seen.add(node.name)
-    # each folder once, not each leading part of each name: blocks hold many nodes
+    # each folder once, since a block has many nodes
     folders = {name.rpartition(".")[0] for name in names}
     for folder in folders:
         while folder:
@@ -258,7 +254,7 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
 
 
 def _code(op: Op) -> str:
-    """The operation with all its numbers; no two different operations share one."""
+    """Return an operation with all its numbers as text, different for every operation."""
     match op:
         case BatchNormalisation():
             return "n"

@@ -1,8 +1,7 @@
-"""The graph that a morph makes of another, and where a morph is refused.
+"""Graph after a morph, and errors for illegal morphs.
 
-Nodes that a morph adds are named after it and a number that is free ('deepen3.conv'), so that the same morphs on the same
-graph give the same names. Only the site is checked: what a morph leaves legal need not be found legal again, and the tests
-hold every grown graph to a full check.
+Added nodes are named after the kind of morph and the first free number ('deepen3.conv'), so that equal morphs on equal graphs
+give equal names. Only the site is checked, since a legal morph keeps a graph legal. The tests check grown graphs in full.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,13 +30,13 @@ from morphism.sites import (
 
 
 class IllegalMorph(ValueError):
-    """A morph that cannot be applied to this graph; the message names the offence and what is legal here."""
+    """Morph that cannot be applied to this graph. The message names the reason and the legal sites."""
 
 
 def grow(graph: Graph, morph: Morph) -> Graph:
-    """The graph after the morph, without a thought for weights; a Widen's seed changes nothing here.
+    """Return the graph after the morph, without weights. The seed of a Widen has no effect.
 
-    Raises IllegalMorph. Structure alone decides: what a budget allows is `legal`'s to say.
+    Raises IllegalMorph for an illegal structure. Budgets are checked in `legal`, not here.
     """
     match morph:
         case Deepen():
@@ -53,10 +52,7 @@ def grow(graph: Graph, morph: Morph) -> Graph:
 
 
 def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
-    """The graph after these morphs, of which no two name the same convolution: in one step, as tuning enlarges many at once.
-
-    Raises IllegalMorph.
-    """
+    """Return the graph after several morphs of different convolutions, in one step. Raises IllegalMorph."""
     ops: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
@@ -68,14 +64,14 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
                 f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}; "
                 f"legal here: {', '.join(map(str, larger_kernels(op.kernel)))}"
             )
-        # padded by as much as it grew, so that the maps that leave it keep their size
+        # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
         ops[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
     return _replaced(graph, ops, {})
 
 
 def free_folder(graph: Graph, kind: str) -> str:
-    """The first segment of the names that a morph of that kind ('deepen', 'skip') gives: it and the first free number."""
+    """Return the first segment of the names that a morph adds: its kind ('deepen', 'skip') and the first free number."""
     number = 1
     while f"{kind}{number}" in graph.heads:
         number += 1
@@ -143,7 +139,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     shapes: dict[int, Shape] = {}
     for carrier in axis.carriers:
         op, shape = graph.nodes[carrier].op, graph.shapes[carrier]
-        # several axes may stand side by side here, after a Concat: this one grows wherever it stands
+        # after a Concat an output has several axes: this axis grows at each of its positions
         more = found.segments[carrier].count(widened) * (morph.channels - axis.channels)
         if isinstance(shape, Vector):
             shapes[carrier] = Vector(shape.features + more)
@@ -157,8 +153,8 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
 
 
 def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
-    """The graph with nodes put right behind `after`, whose readers then read the last of them; `shape` leaves each."""
-    # whatever stood behind `after` moves on, and whoever read `after` reads what takes its place: the same shift
+    """Return the graph with nodes inserted after `after`. Its readers then read the last one. `shape`: output of each."""
+    # later nodes move by `shift`, and so do the inputs of the readers of `after`
     shift = len(added)
     moved = [
         node.moved(tuple([entry + shift if entry >= after else entry for entry in node.inputs]))
@@ -173,7 +169,7 @@ def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
 
 
 def _replaced(graph: Graph, ops: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
-    """The graph with other operations, and other shapes that leave its nodes, at these indices."""
+    """Return the graph with other operations and output shapes at these indices."""
     nodes, leaving = list(graph.nodes), list(graph.shapes)
     for index, op in ops.items():
         nodes[index] = Node(nodes[index].name, op, nodes[index].inputs)

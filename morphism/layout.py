@@ -1,7 +1,7 @@
-"""Where the parts of a network lie on a page: units in layers and lanes, which `draw.py` makes a picture of.
+"""Layout of a network on a page: units in layers and lanes, drawn by `draw.py`.
 
-The longest way through the network runs down lane 0, branches lie beside it on the right, and what passes several
-layers without a unit of its own keeps to a track on the left.
+The longest path is in lane 0, branches are in lanes to its right. An edge over several layers without a unit is on a track to
+its left.
 """
 
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from morphism.ops import Add, BatchNormalisation, Convolution, Relu
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Nodes drawn as one box: a convolution with the normalisation and ReLU that alone read it, or a sum with its ReLU."""
+    """Nodes drawn as one box: a convolution with normalisation and ReLU, or a sum with its ReLU, without other readers."""
 
     nodes: tuple[int, ...]
     inputs: tuple[int, ...]
-    """Units that the first node reads, in its order."""
+    """Input units of the first node, in its order."""
     layer: int
     lane: int
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A long edge between two units of lane 0, drawn beside them."""
+    """Long edge between two units of lane 0, drawn to their left."""
 
     source: int
     target: int
@@ -45,7 +45,7 @@ class Layout:
 
 
 def layout(graph: Graph) -> Layout:
-    """The graph on a page; the same graph always lies the same way."""
+    """Return the layout of a graph. Equal graphs have equal layouts."""
     fused = _fused(graph)
     unit_of = {node: number for number, nodes in enumerate(fused) for node in nodes}
     inputs = [tuple([unit_of[entering] for entering in graph.nodes[nodes[0]].inputs]) for nodes in fused]
@@ -64,7 +64,7 @@ def layout(graph: Graph) -> Layout:
         for source in dict.fromkeys(inputs[target])
         if source in spine and layers[target] - layers[source] > 1
     ]
-    # short ones first, so that they lie nearest to what they pass
+    # short edges first, so that they are nearest to the units
     long.sort(key=lambda edge: (edge[1] - edge[0], edge))
     tracks = _packed([(begin, end) for begin, end, _, _ in long])
     return Layout(
@@ -109,7 +109,7 @@ def _lanes(inputs: list[tuple[int, ...]], layers: list[int], spine: set[int]) ->
         else:
             chain_of[unit] = len(chains)
             chains.append([unit])
-    # a lane is free for a chain from the layer it leaves to the one that it joins
+    # a chain uses its lane from the layer where it branches off to the layer where it joins
     begins = [min(layers[before] for before in inputs[chain[0]]) for chain in chains]
     ends = [layers[chain[-1]] for chain in chains]
     for unit, entering in enumerate(inputs):
@@ -121,7 +121,7 @@ def _lanes(inputs: list[tuple[int, ...]], layers: list[int], spine: set[int]) ->
 
 
 def _packed(intervals: list[tuple[int, int]]) -> list[int]:
-    """For each interval the first row in which it overlaps none before it; ends may touch."""
+    """Return for each interval the first row in which it overlaps no earlier interval. Ends may touch."""
     rows: list[list[tuple[int, int]]] = []
     placed = []
     for begin, end in intervals:

@@ -1,9 +1,9 @@
-"""Which morphs fit a budget, by the change each would make to the cost: no candidate is built.
+"""Morphs within a budget, selected by the change in cost without building a candidate.
 
-A morph that adds weights which no pixel reaches is never among them (`sites.useful_kernels`): it would be work for nothing.
+Morphs that add weights without effect are left out (`sites.useful_kernels`).
 
-The changes rest on one property of `cost.layer_cost`: forward operations and parameters of a layer grow linearly in the
-channels that leave it and linearly in those that enter it. A test holds them to the cost of the graphs really grown.
+The changes use a property of `cost.layer_cost`: forward operations and parameters of a layer are linear in its input channels
+and linear in its output channels. A test compares them with the cost of grown graphs.
 """
 
 import math
@@ -30,23 +30,23 @@ from morphism.sites import (
 )
 
 WIDENINGS = ((5, 4), (3, 2), (2, 1))
-"""How much wider a widen may make an axis: times 1.25, 1.5 and 2."""
+"""Factors of a widening: 1.25, 1.5 and 2."""
 
-_EVEN_CHANNELS = 8  # wider axes are rounded up to a multiple, as tensor cores like them, from twice as many on
+_EVEN_CHANNELS = 8  # from 16 channels on, sizes are rounded up to a multiple, which tensor cores prefer
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a grown network may cost. None is no limit."""
+    """Largest cost of a grown network. None is no limit."""
 
     forward_flops: int | None
     """Per image."""
     parameters: int | None
     memory_bytes: int | None
-    """For training at `batch` images, on one accelerator, by `Cost.training_memory`."""
+    """Training memory on one accelerator at `batch` images, by `Cost.training_memory`."""
     batch: int = 32
     bytes_per_element: int = 4
-    """Of an activation: 4 for FP32, 2 for FP16 and BF16."""
+    """Size of an activation: 4 for FP32, 2 for FP16 and BF16."""
 
     @classmethod
     def of(
@@ -57,14 +57,14 @@ class Budget:
         batch: int = 32,
         bytes_per_element: int = 4,
     ) -> "Budget":
-        """`factor` times the forward operations and the parameters of a starting graph."""
+        """Return a budget of `factor` times the forward operations and the parameters of a starting graph."""
         start = cost(graph)
         return cls(
             int(factor * start.forward_flops), int(factor * start.parameters), memory_bytes, batch, bytes_per_element
         )
 
     def allows(self, cost: Cost) -> bool:
-        """Whether a graph of that cost is within the budget, its limits included."""
+        """Return True if the cost is within the budget, limits included."""
         return (
             (self.forward_flops is None or cost.forward_flops <= self.forward_flops)
             and (self.parameters is None or cost.parameters <= self.parameters)
@@ -76,7 +76,7 @@ class Budget:
 
 
 class Change(NamedTuple):
-    """What a morph adds to the fields of `Cost` of the same names."""
+    """Change of the fields of `Cost` by a morph."""
 
     forward_flops: int
     parameters: int
@@ -86,12 +86,12 @@ class Change(NamedTuple):
 
 
 KINDS_OF_MORPH: Final = (Deepen, Widen, Skip, Kernel)
-"""In the order in which `legal` lists them."""
+"""Kinds in the order of `legal`."""
 
 
 @dataclass(slots=True)
 class _Listed:
-    """What was listed of one graph under one budget. It stands on the graph and does not know it: that would be a cycle."""
+    """Cached lists for one graph and budget. It is stored in the graph and does not refer to it, to avoid a cycle."""
 
     kinds: tuple[type[Morph], ...] | None = None
     of: dict[type[Morph], tuple[Morph, ...]] = field(default_factory=dict)
@@ -99,29 +99,26 @@ class _Listed:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The morphs that leave a graph within a budget, each kind listed when it is first asked for: `choices` makes it.
-
-    Who draws one morph needs to know which kinds there are and to see one of them whole, not all.
-    """
+    """Legal morphs of a graph within a budget. Each kind is listed at its first use, since a draw needs only one kind."""
 
     graph: Graph
     budget: Budget
     _listed: _Listed = field(repr=False)
 
     def kinds(self) -> tuple[type[Morph], ...]:
-        """The kinds of which at least one morph is legal, in the order of KINDS_OF_MORPH."""
+        """Return the kinds with at least one legal morph, in the order of KINDS_OF_MORPH."""
         if self._listed.kinds is None:
             self._listed.kinds = tuple([kind for kind in KINDS_OF_MORPH if any(True for _ in self._fitting(kind))])
         return self._listed.kinds
 
     def is_empty(self) -> bool:
-        """Whether no morph of any kind is legal: the graph cannot grow. Ends at the first that is found."""
+        """Return True if no morph is legal."""
         if self._listed.kinds is not None:
             return not self._listed.kinds
         return not any(True for kind in KINDS_OF_MORPH for _ in self._fitting(kind))
 
     def of(self, kind: type[Morph]) -> tuple[Morph, ...]:
-        """The legal morphs of one kind, in the order of the nodes."""
+        """Return the legal morphs of one kind, in the order of the nodes."""
         listed = self._listed.of
         if kind not in listed:
             listed[kind] = tuple(self._fitting(kind))
@@ -131,13 +128,13 @@ class Choices:
         now, budget = cost(self.graph), self.budget
         if not budget.allows(now):
             return
-        # what is left to spend
+        # remaining budget
         flops = math.inf if budget.forward_flops is None else budget.forward_flops - now.forward_flops
         parameters = math.inf if budget.parameters is None else budget.parameters - now.parameters
         batch, size = budget.batch, budget.bytes_per_element
         memory = math.inf if budget.memory_bytes is None else budget.memory_bytes - now.training_memory(batch, size)
         for morph, change in _CHANGES[kind](self.graph):
-            # memory is linear in what it is made of, so that the change in memory is the memory of the change
+            # training_memory is linear: the change in memory is the memory of the change
             if (
                 change[0] <= flops
                 and change[1] <= parameters
@@ -147,22 +144,22 @@ class Choices:
 
 
 def choices(graph: Graph, budget: Budget) -> Choices:
-    """The morphs to choose from; what is listed of them is remembered on the graph."""
+    """Return the legal morphs of a graph within a budget. Their lists are cached in the graph."""
     memory: dict[Budget, _Listed] = graph.__dict__.setdefault("morphism.legal.choices", {})
     return Choices(graph, budget, memory.setdefault(budget, _Listed()))
 
 
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
-    """Every morph that leaves the graph within the budget: deepen, widen, skip, kernel, each in the order of the nodes.
+    """Return all legal morphs within the budget: deepen, widen, skip, kernel, each in the order of the nodes.
 
-    Widen is offered once for an axis, by its first convolution, in the sizes of WIDENINGS and with seed 0.
+    A Widen is listed once per axis, for its first convolution, with the factors of WIDENINGS and seed 0.
     """
     found = choices(graph, budget)
     return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])
 
 
 def changes(graph: Graph) -> Iterator[tuple[Morph, Change]]:
-    """Every morph that `legal` could offer, whatever the budget, with the change it makes to the cost."""
+    """Yield every legal morph without a budget, with its change of the cost."""
     for kind in KINDS_OF_MORPH:
         yield from _CHANGES[kind](graph)
 
@@ -178,7 +175,7 @@ def _deepenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
 
 @lru_cache(maxsize=1024)
 def _unit(shape: Map) -> Change:
-    """A 3×3 convolution, batch normalisation and ReLU: held are the convolution's output and the ReLU's."""
+    """Return the cost of a 3×3 convolution, batch normalisation and ReLU. Outputs of convolution and ReLU are stored."""
     return _added(
         layer_cost(Convolution(shape.channels, 3, padding=1), (shape,), shape),
         layer_cost(BatchNormalisation(), (shape,), shape),
@@ -198,7 +195,7 @@ def _skips(graph: Graph) -> Iterator[tuple[Morph, Change]]:
             assert isinstance(entering, Map) and isinstance(joined, Map)
             change = _branch(entering, joined)
             if not is_held[source]:
-                # a pooling that only sums read: the new convolution needs it in the backward pass
+                # output of a pooling that only sums read: the backward pass of the new convolution reads it
                 change = change._replace(held_elements=change.held_elements + entering.elements)
             known[key] = change
         yield Skip(nodes[source].name, nodes[target].name), change
@@ -206,9 +203,9 @@ def _skips(graph: Graph) -> Iterator[tuple[Morph, Change]]:
 
 @lru_cache(maxsize=4096)
 def _branch(entering: Map, joined: Map) -> Change:
-    """A 1×1 convolution, batch normalisation and sum: held is the convolution's output.
+    """Return the cost of a 1×1 convolution, batch normalisation and sum. The output of the convolution is stored.
 
-    The sum takes over the readers of what it is added to, and with them whether it is held.
+    The sum replaces its target for all readers, so that its output is stored if the target's output was.
     """
     stride = skip_stride(entering, joined)
     assert stride is not None
@@ -254,7 +251,7 @@ def _widenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
 
 
 def wider(channels: int) -> list[int]:
-    """The sizes that so many channels may grow to, in order."""
+    """Return the numbers of channels that a Widen may choose, sorted."""
     sizes = []
     for multiplier, divisor in WIDENINGS:
         size = -(-channels * multiplier // divisor)
@@ -266,7 +263,7 @@ def wider(channels: int) -> list[int]:
 
 @dataclass(slots=True)
 class _Growth:
-    """How the cost changes with the channels of one axis: quadratically where a layer both reads and makes it."""
+    """Change of the cost per added channel of one axis. It is quadratic if a layer has the axis in input and output."""
 
     forward_flops: tuple[int, int]
     parameters: tuple[int, int]
@@ -274,7 +271,7 @@ class _Growth:
     index_elements: int
     largest_elements: int
     outputs: list[tuple[int, int]]
-    """For each node that carries the axis its elements, and its elements for each channel more."""
+    """For each carrier of the axis: its elements, and its additional elements per channel."""
 
     def change(self, more: int) -> Change:
         largest = self.largest_elements
@@ -297,14 +294,14 @@ def _growth(graph: Graph, found: Axes, number: int, axis: Axis) -> _Growth:
     for index in dict.fromkeys((*axis.carriers, *axis.readers)):
         node, layer, shape = graph.nodes[index], layers[index], graph.shapes[index]
         op = node.op
-        # how often the axis stands in what leaves the layer: more than once only after a Concat of it with itself
+        # occurrences of the axis in the output: more than one only after a Concat with itself
         leaving = segments[index].count(number)
         mixes = isinstance(op, Dense) or (isinstance(op, Convolution) and op.groups == 1)
         entering = segments[node.inputs[0]].count(number) if mixes else 0
         if mixes:
             before, after = _channels(graph.shapes[node.inputs[0]]), _channels(shape)
             slope = entering * after + leaving * before
-            # the cost of one pair of channels, one that enters and one that leaves
+            # cost of one pair of an input channel and an output channel
             pair_flops = layer.forward_flops // (before * after)
             pair_parameters = 1 if isinstance(op, Dense) else layer.parameters // (before * after)
             flops += pair_flops * slope

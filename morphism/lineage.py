@@ -1,4 +1,4 @@
-"""Where a network comes from: a starting graph and the morphs that made it, enough to build it again exactly."""
+"""Lineage of a network: a starting graph and its morphs, from which the network can be rebuilt."""
 
 from collections import OrderedDict
 from dataclasses import dataclass, replace
@@ -8,29 +8,26 @@ from morphism.grow import enlarge, grow
 from morphism.morphs import Kernel, Morph, Widen
 
 GRAPHS_REMEMBERED = 512
-"""The last so many that were rebuilt: who proposes, who checks and who trains needs the same. Of ResNet-50 about 60 kB each."""
+"""Number of cached graphs. Proposals, checks and training use the same graphs. A ResNet-50 takes about 60 kB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """A starting graph and morphs, each naming nodes of the graph that those before it made."""
+    """A starting graph and morphs. Each morph names nodes of the graph after the earlier morphs."""
 
     start: Graph
     morphs: tuple[Morph, ...] = ()
 
     def then(self, morph: Morph) -> "Lineage":
-        """The lineage of the child that `morph` makes."""
+        """Return the lineage with one more morph."""
         return Lineage(self.start, (*self.morphs, morph))
 
 
 def rebuild(lineage: Lineage) -> Graph:
-    """The graph at the end of a lineage, remembered for a while; raises IllegalMorph where a morph does not fit.
-
-    The same lineage gives the same graph wherever it is rebuilt: what is remembered saves the work and decides nothing.
-    """
+    """Return the graph at the end of a lineage. Raises IllegalMorph. The cache does not affect the result."""
     if not lineage.morphs:
         return lineage.start
-    # which channels a widen copies is a matter of weights: to the graph all its seeds are one
+    # the seed of a Widen affects only weights, not the graph
     morphs = tuple([replace(morph, seed=0) if isinstance(morph, Widen) else morph for morph in lineage.morphs])
     key = (lineage.start, morphs)
     if key in _rebuilt:

@@ -1,6 +1,6 @@
-"""Morphs as data: what may be done to a network so that it grows without changing what it computes.
+"""Morphs as data: changes that grow a network and preserve its function.
 
-A morph names nodes of the graph it is applied to. What it does is in `apply.py`, when it is legal in `legal.py`.
+A morph names nodes of the graph that it is applied to. `apply.py` applies it, `legal.py` lists the legal ones.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ JSON: TypeAlias = "str | int | float | bool | list[JSON] | dict[str, JSON] | Non
 
 
 class DamagedMorph(ValueError):
-    """A morph that cannot be read; the message says what was found and what is expected."""
+    """Morph that cannot be read. The message names the value and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deepen:
-    """A 3×3 convolution that is the identity, batch normalisation and ReLU, after the ReLU of that name."""
+    """Adds a 3×3 identity convolution, batch normalisation and ReLU after the ReLU `after`."""
 
     after: str
 
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """More channels for a convolution and for everything that shares them.
+    """Adds channels to a convolution and to all nodes of its axis.
 
-    `channels` is the new number; which are copied is drawn from `seed`, every channel once before any is drawn twice.
+    `channels`: new number. `seed`: draws the copied channels, every channel once before any is drawn twice.
     """
 
     convolution: str
@@ -35,7 +35,7 @@ class Widen:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A branch from `source`, added to `target`: 1×1 convolution (He), batch normalisation with γ = β = 0."""
+    """Adds a branch from `source` to `target`: 1×1 convolution (He initialization), batch normalisation with γ = β = 0."""
 
     source: str
     target: str
@@ -43,7 +43,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A larger kernel for a convolution, zero-padded, its padding grown to match; `kernel` is the new edge."""
+    """Enlarges the kernel of a convolution with zeros, and its padding to match. `kernel`: new edge."""
 
     convolution: str
     kernel: int
@@ -53,7 +53,7 @@ Morph: TypeAlias = Deepen | Widen | Skip | Kernel
 
 
 def encode_morph(morph: Morph) -> dict[str, JSON]:
-    """The morph as JSON: its kind and its fields."""
+    """Return the morph as JSON: its kind and its fields."""
     match morph:
         case Deepen(after):
             return {"kind": "deepen", "after": after}
@@ -68,7 +68,7 @@ def encode_morph(morph: Morph) -> dict[str, JSON]:
 
 
 def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
-    """The morph that `encode_morph` wrote; raises DamagedMorph for anything else."""
+    """Return the morph that `encode_morph` wrote. Raises DamagedMorph."""
     match encoded.get("kind") if isinstance(encoded, Mapping) else None:
         case "deepen":
             _fields(encoded, "after")
@@ -105,7 +105,7 @@ def _name(encoded: Mapping[str, JSON], field: str) -> str:
 
 def _whole(encoded: Mapping[str, JSON], field: str) -> int:
     found = encoded[field]
-    # `type() is int`, for JSON's true is an int to isinstance
+    # `type() is int`: isinstance accepts JSON's true as int
     if type(found) is not int or not 0 <= found < 2**63:
         raise DamagedMorph(f"the {field} of a {encoded['kind']} is a whole number from 0 on, not {_shown(found)}")
     return found

@@ -1,6 +1,6 @@
-"""The operations a network is made of: a closed union of frozen dataclasses, checked where they are made.
+"""Operations of a network: a closed union of frozen dataclasses. Constructors check their values.
 
-An operation knows its own numbers and nothing of its neighbours: shapes are in `shapes.py`, wiring in `graph.py`.
+Shapes are in `shapes.py`, connections in `graph.py`.
 """
 
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from typing import TypeAlias
 BATCH_NORMALISATION_EPSILON = 1e-5
 BATCH_NORMALISATION_MOMENTUM = 0.1
 
-# No network anybody trains comes near these; a file that goes beyond them is damaged or hostile.
+# Far above the sizes of real networks: a file beyond them is damaged or hostile.
 LARGEST_CHANNELS = 65_536
 LARGEST_MAP = 16_384
 LARGEST_KERNEL = 255
 
 
 class IllegalGraph(ValueError):
-    """A network that breaks a law; the message names the node, the law and the remedy."""
+    """Network that breaks a rule. The message names the node, the rule and the fix."""
 
 
 def _whole(op: object, field: str, value: object, least: int, most: int) -> None:
-    # `type() is int`, for a bool is an int to isinstance and True is no number of channels
+    # `type() is int`: isinstance accepts a bool as int
     if type(value) is not int or not least <= value <= most:
         raise IllegalGraph(
             f"{type(op).__name__}: {field} is a whole number from {least} to {most}, not {value!r}; give one of those"
@@ -29,7 +29,7 @@ def _whole(op: object, field: str, value: object, least: int, most: int) -> None
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The image: channels × height × width, always node 0."""
+    """Image, channels × height × width. Always node 0."""
 
     channels: int
     height: int
@@ -43,7 +43,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """A square convolution without bias; weight (out_channels, in_channels / groups, kernel, kernel)."""
+    """Square convolution without bias. Shape of weight: (out_channels, in_channels / groups, kernel, kernel)."""
 
     out_channels: int
     kernel: int
@@ -66,7 +66,7 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class BatchNormalisation:
-    """Normalises each channel over batch and map; weight, bias, running_mean and running_var are (channels,)."""
+    """Normalises each channel over batch and map. Shapes of weight, bias, running_mean, running_var: (channels,)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +76,24 @@ class Relu:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """The sum of two maps of one shape."""
+    """Sum of two maps of equal shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """Two or more maps of one height and width, one after the other along the channels."""
+    """Concatenation of two or more maps of equal height and width along the channels."""
 
 
 def _window(op: "MaxPooling | AveragePooling") -> None:
     _whole(op, "kernel", op.kernel, 1, LARGEST_KERNEL)
     _whole(op, "stride", op.stride, 1, LARGEST_KERNEL)
-    # more padding than half the window would make windows that hold nothing but padding
+    # with more padding than half the window, some windows would contain only padding
     _whole(op, "padding", op.padding, 0, op.kernel // 2)
 
 
 @dataclass(frozen=True, slots=True)
 class MaxPooling:
-    """The largest of each window; padding never wins."""
+    """Maximum of each window. Padding is ignored."""
 
     kernel: int
     stride: int
@@ -105,7 +105,7 @@ class MaxPooling:
 
 @dataclass(frozen=True, slots=True)
 class AveragePooling:
-    """The mean of each window, padding counted as zeros."""
+    """Mean of each window. Padding counts as zeros."""
 
     kernel: int
     stride: int
@@ -117,12 +117,12 @@ class AveragePooling:
 
 @dataclass(frozen=True, slots=True)
 class GlobalAveragePooling:
-    """The mean of each channel over its whole map: a map becomes a vector."""
+    """Mean of each channel over its map: a map becomes a vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """A matrix product with bias; weight (out_features, in_features), bias (out_features,)."""
+    """Matrix product with bias. Shapes: weight (out_features, in_features), bias (out_features,)."""
 
     out_features: int
 
@@ -132,7 +132,7 @@ class Dense:
 
 @dataclass(frozen=True, slots=True)
 class Dropout:
-    """Zeroes each element with the given probability in training and scales the others; nothing in evaluation."""
+    """In training, sets each element to zero with the given probability and scales the others. Identity in evaluation."""
 
     probability: float
 
@@ -147,7 +147,7 @@ class Dropout:
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """Turns the logits of the classifier into probabilities: the last node of every graph, and only there."""
+    """Probabilities from the logits of the classifier. Always the last node, and only the last."""
 
 
 Op: TypeAlias = (

@@ -1,4 +1,4 @@
-"""What leaves an operation, given what enters it: shapes of one image, without the batch."""
+"""Output shapes of operations, for one image, without the batch dimension."""
 
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
@@ -24,7 +24,7 @@ from morphism.ops import (
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """A stack of feature maps: channels × height × width."""
+    """Feature maps, channels × height × width."""
 
     channels: int
     height: int
@@ -40,7 +40,7 @@ class Map:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """A vector of features, as after global average pooling."""
+    """Vector of features, for example after global average pooling."""
 
     features: int
 
@@ -56,7 +56,7 @@ Shape: TypeAlias = Map | Vector
 
 
 def output_shape(op: Op, inputs: tuple[Shape, ...]) -> Shape:
-    """The shape that leaves `op` when `inputs` enter it; raises IllegalGraph where they do not fit."""
+    """Return the output shape of `op`. Raises IllegalGraph if the inputs do not fit."""
     match op:
         case BatchNormalisation():
             return _one_map(op, inputs)

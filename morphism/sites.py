@@ -1,7 +1,7 @@
-"""Where a morph may be applied, whatever it costs: the laws of structure that `grow` enforces and `legal` lists by.
+"""Sites of morphs: structural rules that `grow` enforces and `legal` uses for its lists, independent of the cost.
 
-One law only `legal` lists by: every weight that a morph adds reaches a pixel. A graph that breaks it is a graph all the
-same, and journals from before the law hold some, so that `grow` makes them again; `unreached` names their convolutions.
+`legal` has one more rule: every added weight reaches a pixel. Journals from before this rule have graphs that break it, and
+`grow` rebuilds them. `unreached` lists their convolutions.
 
 Deepen: after a ReLU on maps. Widen: an ungrouped convolution whose channels nothing pins. Skip: from an activation
 (ReLU or pooling) to a pre-activation (what a ReLU reads), over a bounded number of blocks. Kernel: an odd kernel from
@@ -25,14 +25,14 @@ from morphism.ops import (
 from morphism.shapes import Map, Shape
 
 LONGEST_SKIP = 6
-"""The most blocks that a skip may span, where a block ends with a ReLU: two bottleneck blocks of ResNet-50."""
+"""Largest span of a skip in blocks. A block ends with a ReLU. 6 is two bottleneck blocks of ResNet-50."""
 
 LARGEST_GROWN_KERNEL = 7
 
 
 @once_per_graph
 def deepen_sites(graph: Graph) -> tuple[int, ...]:
-    """The ReLUs on maps."""
+    """Return the indices of the ReLUs on maps."""
     return tuple(
         [
             index
@@ -43,7 +43,7 @@ def deepen_sites(graph: Graph) -> tuple[int, ...]:
 
 
 def is_useful_depth(shape: Map) -> bool:
-    """Whether every weight of a 3×3 convolution that keeps a map's size reaches a pixel: not where an edge is 1."""
+    """Return True if every weight of a size-preserving 3×3 convolution reaches a pixel: both edges are above 1."""
     return min(shape.height, shape.width) > 1
 
 
@@ -53,14 +53,14 @@ def _has_room(graph: Graph) -> bool:
 
 @once_per_graph
 def widen_sites(graph: Graph) -> tuple[int, ...]:
-    """The ungrouped convolutions whose channels nothing pins, those that share an axis included."""
+    """Return the indices of the ungrouped convolutions whose axis is not pinned."""
     found = axes(graph)
     return tuple(sorted([producer for axis in found.axes if axis.pinned is None for producer in axis.producers]))
 
 
 @once_per_graph
 def kernel_sites(graph: Graph) -> tuple[int, ...]:
-    """The convolutions whose kernel may grow."""
+    """Return the indices of the convolutions whose kernel may grow."""
     return tuple(
         [
             index
@@ -74,12 +74,12 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
 
 
 def larger_kernels(kernel: int) -> range:
-    """The sizes that an odd kernel may grow to: odd, up to LARGEST_GROWN_KERNEL."""
+    """Return the sizes that an odd kernel may grow to: odd, up to LARGEST_GROWN_KERNEL."""
     return range(kernel + 2, LARGEST_GROWN_KERNEL + 1, 2)
 
 
 def useful_kernels(graph: Graph, index: int) -> range:
-    """Of the larger kernels of a convolution those of which every weight reaches a pixel of the maps that enter it.
+    """Return the larger kernels of a convolution whose weights all reach a pixel of the input maps.
 
     At stride 1 these are kernels up to 2·map − 1, where map is the shorter edge: 3 on maps of 2×2, 7 on maps of 4×4.
     """
@@ -94,7 +94,7 @@ def useful_kernels(graph: Graph, index: int) -> range:
 
 @once_per_graph
 def unreached(graph: Graph) -> dict[str, int]:
-    """The convolutions with weights that reach no pixel at any place of the maps, by name, with their kernels."""
+    """Return the names and kernels of convolutions with weights that reach no pixel at any position."""
     return {
         node.name: node.op.kernel
         for index, node in enumerate(graph.nodes)
@@ -103,12 +103,12 @@ def unreached(graph: Graph) -> dict[str, int]:
 
 
 def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
-    """Whether every row and column of a kernel meets a pixel at some place of the maps."""
+    """Return True if every row and column of a kernel meets a pixel at some position."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
     assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
     for before, after in ((entering.height, leaving.height), (entering.width, leaving.width)):
         for row in range(kernel):
-            # the first place at which the row has left the padding: it lies on a pixel there, or nowhere
+            # the first position at which the row is outside the padding: there or never it is on a pixel
             place = max(0, -(-(padding - row) // op.stride))
             if place >= after or place * op.stride - padding + row >= before:
                 return False
@@ -116,7 +116,7 @@ def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
 
 
 def most_channels(graph: Graph, axis: int) -> int:
-    """How many channels an axis may grow to before a layer that carries it, perhaps several times, has too many."""
+    """Return the largest number of channels of an axis for which no carrier exceeds LARGEST_CHANNELS."""
     found = axes(graph)
     most = LARGEST_CHANNELS
     for carrier in found.axes[axis].carriers:
@@ -128,7 +128,7 @@ def most_channels(graph: Graph, axis: int) -> int:
 
 
 def why_not_widened(graph: Graph, index: int) -> str | None:
-    """Why the channels of a node cannot grow by a widen of it; None when they can."""
+    """Return the reason why a node cannot be widened. None if it can."""
     op = graph.nodes[index].op
     if not isinstance(op, Convolution):
         return f"it is no convolution but {type(op).__name__}"
@@ -139,7 +139,7 @@ def why_not_widened(graph: Graph, index: int) -> str | None:
 
 @once_per_graph
 def depths(graph: Graph) -> tuple[int, ...]:
-    """For each node the most ReLUs on a way from the image to it, its own included: the number of its block."""
+    """Return for each node its block: the largest number of ReLUs on a path from the image to it, itself included."""
     depths: list[int] = []
     for node in graph.nodes:
         depth = 0
@@ -152,7 +152,7 @@ def depths(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_sources(graph: Graph) -> tuple[int, ...]:
-    """The activations: ReLUs and poolings that give maps."""
+    """Return the indices of the activations: ReLUs and poolings with maps as output."""
     return tuple(
         [
             index
@@ -164,7 +164,7 @@ def skip_sources(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def skip_targets(graph: Graph) -> tuple[int, ...]:
-    """The pre-activations: batch normalisations, sums and convolutions that a ReLU reads."""
+    """Return the indices of the pre-activations: batch normalisations, sums and convolutions with a ReLU as reader."""
     read = dict.fromkeys(node.inputs[0] for node in graph.nodes if isinstance(node.op, Relu))
     return tuple(
         sorted(
@@ -179,7 +179,7 @@ def skip_targets(graph: Graph) -> tuple[int, ...]:
 
 @once_per_graph
 def branches(graph: Graph) -> dict[int, frozenset[int]]:
-    """For each Add the nodes from which a 1×1 convolution and batch normalisation lead into it or what it adds."""
+    """Return for each Add the sources of its branches (1×1 convolution, batch normalisation), including those of its inputs."""
     branches: dict[int, frozenset[int]] = {}
     for index, node in enumerate(graph.nodes):
         if not isinstance(node.op, Add):
@@ -197,7 +197,7 @@ def branches(graph: Graph) -> dict[int, frozenset[int]]:
 
 
 def skip_stride(source: Map, target: Map) -> int | None:
-    """The stride with which an unpadded 1×1 convolution brings one map to the other's size; None when none does."""
+    """Return the stride of an unpadded 1×1 convolution from the size of one map to that of another. None if there is none."""
     if target.height > source.height or target.width > source.width:
         return None
     stride = max((source.height - 1) // target.height, (source.width - 1) // target.width) + 1
@@ -207,21 +207,21 @@ def skip_stride(source: Map, target: Map) -> int | None:
 
 @once_per_graph
 def shape_numbers(graph: Graph) -> tuple[int, ...]:
-    """For each node a number that it shares with all whose outputs have its shape: pairs of them are cheap to look up."""
+    """Return for each node the number of its output shape. Pairs of numbers are cheap dictionary keys."""
     numbers: dict[Shape, int] = {}
     return tuple([numbers.setdefault(shape, len(numbers)) for shape in graph.shapes])
 
 
 def skip_sites(graph: Graph) -> Iterator[tuple[int, int]]:
-    """Every (source, target) between which a skip may be added, in the order of the targets."""
+    """Yield every (source, target) of a legal skip, in the order of the targets."""
     depth, shapes, alike = depths(graph), graph.shapes, shape_numbers(graph)
     at_depth: dict[int, list[int]] = {}
     for source in skip_sources(graph):
         at_depth.setdefault(depth[source], []).append(source)
-    there_already = branches(graph)
+    existing = branches(graph)
     fits: dict[tuple[int, int], bool] = {}
     for target in skip_targets(graph):
-        joined = there_already.get(target, frozenset())
+        joined = existing.get(target, frozenset())
         for blocks in range(LONGEST_SKIP):
             for source in at_depth.get(depth[target] - blocks, ()):
                 if source >= target or source in joined:

@@ -1,8 +1,9 @@
 """Starting graphs by name.
 
-resnet50_v1, resnet50_v1_5, resnet18: He et al. 2016 (v1.5 moves a stage's stride from the first 1×1 convolution to the
-3×3); resnet20: the same paper's network for 32×32 images, with projections as shortcuts (its option B) since a morph
-can widen those; digits_small: ours, for 8×8 digits. Every one takes any image size, channels and number of classes.
+resnet50_v1, resnet50_v1_5, resnet18: He et al. 2016. v1.5 moves the stride of a stage from the first 1×1 convolution to the
+3×3 convolution.
+resnet20: network of the same paper for 32×32 images, with projections as shortcuts (option B), since a morph can widen those.
+digits_small: defined here, for 8×8 digits. Every graph accepts any image size, number of channels and number of classes.
 """
 
 from morphism.graph import Graph, Node
@@ -19,7 +20,7 @@ from morphism.ops import (
     Softmax,
 )
 
-# 13.3 MFLOP forward for an 8×8 digit: large enough that a run measures training and not the loop around it
+# 13.3 MFLOP forward for an 8×8 digit: large enough that a run measures training, not the overhead of the loop
 DIGITS_WIDTH = 32
 DIGITS_BLOCKS = (2, 2, 2)
 
@@ -32,18 +33,18 @@ _DEFAULTS = {
     "digits_small": (8, 1, 10),
 }
 STARTS = tuple(_DEFAULTS)
-"""The names that `start` knows."""
+"""Names of the starting graphs."""
 
 
 class UnknownStart(ValueError):
-    """A starting graph that nobody has given a name to."""
+    """Unknown name of a starting graph."""
 
 
 def start(name: str, *, image: int | None = None, channels: int | None = None, classes: int | None = None) -> Graph:
-    """The starting graph of that name, for square images with `image` pixels an edge.
+    """Return a starting graph for square images with an edge of `image` pixels.
 
-    None takes what the network was made for: 224, 3, 1000 for ImageNet's, 32, 3, 10 for resnet20, 8, 1, 10 for
-    digits_small. Raises UnknownStart, and IllegalGraph where the numbers make no network.
+    Default of image, channels and classes: 224, 3, 1000 for the networks of ImageNet; 32, 3, 10 for resnet20; 8, 1, 10 for
+    digits_small. Raises UnknownStart, and IllegalGraph if the sizes do not fit.
     """
     if name not in _DEFAULTS:
         raise UnknownStart(f"no starting graph is called {name!r}; there are {', '.join(STARTS)}, and any graph file")
@@ -70,7 +71,7 @@ def start(name: str, *, image: int | None = None, channels: int | None = None, c
 
 
 class _Builder:
-    """A graph in the making: each method adds nodes after the last one."""
+    """Builder of a graph. Each method adds nodes after the last one."""
 
     def __init__(self, image: Input) -> None:
         self._nodes = [Node("image", image)]

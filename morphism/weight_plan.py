@@ -1,8 +1,8 @@
-"""What becomes of a parent's weights, as instructions that are data: there is no tensor in a plan.
+"""Plan that derives the weights of a child from its parent's, as instructions without tensors.
 
-A tensor is named '<node name>.<weight|bias|running_mean|running_var>'. Instructions are carried out in order; a tensor
-of the child that none mentions is the parent's, unchanged. The count of batches that torch keeps beside the running
-statistics is no tensor of a plan: it goes with them, and begins at 0 where they are new.
+A tensor is named '<node name>.<weight|bias|running_mean|running_var>'. Instructions are executed in order. A tensor without an
+instruction is copied from the parent. torch's count of batches is no tensor of a plan: it is copied with the running
+statistics, and is 0 for new ones.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Along `axis`, entry j of the new tensor is entry `index[j]` of the old."""
+    """Entry j of the new tensor along `axis` is entry `index[j]` of the old one."""
 
     tensor: str
     axis: int
@@ -20,7 +20,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Divide:
-    """Along `axis`, entry j is divided by `counts[j]`, so that copies sum to what they were copied from."""
+    """Divides entry j along `axis` by `counts[j]`, so that copies sum to the original."""
 
     tensor: str
     axis: int
@@ -29,7 +29,7 @@ class Divide:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A new convolution weight (out, in, K, K) that leaves its input as it is: 1 at [c, c, K//2, K//2], else 0."""
+    """New convolution weight (out, in, K, K) of the identity: 1 at [c, c, K//2, K//2], otherwise 0."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -37,7 +37,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Zero:
-    """A new tensor of zeros."""
+    """New tensor of zeros."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Zero:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A new tensor of one value."""
+    """New tensor of one value."""
 
     tensor: str
     shape: tuple[int, ...]
@@ -54,9 +54,9 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Fresh:
-    """A new tensor drawn from a normal distribution, mean 0, variance 2 / `fan_in` (He et al. 2015, equation 10).
+    """New tensor from a normal distribution with mean 0 and variance 2 / `fan_in` (He et al. 2015, equation 10).
 
-    The generator is seeded by (the seed of the transplant, `ordinal`); ordinals are unique within a plan.
+    The generator is seeded by (seed of the transplant, `ordinal`). Ordinals are unique within a plan.
     """
 
     tensor: str
@@ -67,7 +67,7 @@ class Fresh:
 
 @dataclass(frozen=True, slots=True)
 class Enlarge:
-    """A convolution weight (out, in, K, K) padded with zeros, the same on each side, to (out, in, kernel, kernel)."""
+    """Pads a convolution weight (out, in, K, K) with zeros, equally on each side, to (out, in, kernel, kernel)."""
 
     tensor: str
     kernel: int
@@ -78,13 +78,13 @@ Instruction: TypeAlias = Gather | Divide | Identity | Zero | Fill | Fresh | Enla
 
 @dataclass(frozen=True, slots=True)
 class WeightPlan:
-    """Instructions in the order in which they are carried out."""
+    """Instructions in the order of their execution."""
 
     instructions: tuple[Instruction, ...] = ()
 
 
 def shapes_after(plan: WeightPlan, shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The shapes of a child's tensors, given those of its parent: the plan carried out on shapes alone."""
+    """Return the shapes of a child's tensors from those of its parent."""
     grown = dict(shapes)
     for instruction in plan.instructions:
         tensor = instruction.tensor

@@ -1,7 +1,7 @@
-"""What a run tries next: searchers of architectures and tuning of hyperparameters, as functions of the history.
+"""Search of architectures and tuning of hyperparameters, as functions of the history of a run.
 
-`propose(searcher, history, request, tuner)` is the whole of it. Neither Optuna nor Ray is imported before it is needed, and
-neither is numpy: the command line's help knows every option of a searcher without them.
+The entry point is `propose(searcher, history, request, tuner)`. Optuna, Ray and numpy are imported at their first use, since
+the help of the command line needs only the configuration classes.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ _HOMES = {
         "UnusableConf",
     ),
 }
-"""Where the names live that are loaded when they are asked for."""
+"""Modules of the names that are imported at their first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,18 +1,16 @@
-"""How far two architectures of a run are from each other, and how much the one's result says about the other's.
+"""Descriptors of architectures, their distances, and the covariance kernel of the regression.
 
-All architectures of a run grow from one starting graph, so one is described by how far it has grown from there: for each
-stage (each resolution of the starting graph's maps) in depth, width, kernels and skips, in powers of two. The description is
-made along the lineage, morph by morph, and needs no graph: some microseconds where rebuilding a graph takes milliseconds.
+All architectures of a run grow from one starting graph. A descriptor is the growth of an architecture since the start: for
+each stage (a resolution of the starting graph's maps) its growth in depth, width, kernels and skips, in powers of two. It is
+computed from the lineage in microseconds, while rebuilding a graph takes milliseconds.
 
-Regarded as equal: growth of one kind by one amount anywhere within one stage (a convolution after the stage's second or its
-third ReLU), whichever channels were copied, and whatever the training was. Such architectures share a descriptor though their
-fingerprints differ; what their results differ by is noise to the regression.
+Architectures have equal descriptors if they have grown by the same amounts in the same stages. The position within a stage and
+the copied channels do not matter. Differences between their results are noise for the regression.
 
-The kernel is a positive combination of a rational quadratic kernel of the Euclidean distance between descriptors and of their
-scalar product. The first is positive definite on any Euclidean space, being a mixture of Gaussians of all length scales
-(Rasmussen & Williams 2006, equation 4.19), the second is a Gram matrix, and sums of both stay so; descriptors that coincide
-only need the noise on the diagonal. Edit distances between graphs, which the predecessor used, give no such guarantee. Of all
-kernels of that kind this one is the cheapest (a Matérn takes an exponential and a root for each pair), and it forgets slowly.
+The kernel is the sum of a rational quadratic kernel of the Euclidean distance and of a multiple of the scalar product. The
+rational quadratic kernel is positive definite, since it is a mixture of Gaussian kernels (Rasmussen & Williams 2006, equation
+4.19), and scalar products form a Gram matrix. Equal descriptors need the noise on the diagonal. Edit distances between graphs
+give no such guarantee. This kernel is cheaper than a Matérn kernel, which needs an exponential and a root for each pair.
 """
 
 from __future__ import annotations
@@ -30,44 +28,44 @@ from morphism import Convolution, Deepen, Graph, Kernel, Map, Morph, Skip, Widen
 Array: TypeAlias = NDArray[np.float64]
 
 KINDS_OF_GROWTH: Final = 4
-"""Depth, width, kernel, skip: the rows of a descriptor."""
+"""Rows of a descriptor: depth, width, kernel, skip."""
 _DEPTH, _WIDTH, _KERNEL, _SKIP = range(KINDS_OF_GROWTH)
 WITHOUT_KERNELS: Final = [_DEPTH, _WIDTH, _SKIP]
-"""The kinds of growth that tuning has no part in."""
+"""Kinds of growth that tuning does not change."""
 
 _DEEPENED_KERNEL: Final = 3
-"""Edge of the kernel of a convolution that a Deepen adds (docs/benchmark.md)."""
+"""Edge of the kernel that a Deepen adds (docs/benchmark.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """How far an architecture has grown since the starting graph."""
+    """Growth of an architecture since the starting graph."""
 
     growth: tuple[float, ...]
-    """By kind, then by stage: convolutions added; doublings of channels; doublings of kernels; branches added."""
+    """By kind, then by stage: added convolutions, doublings of channels, doublings of kernels, added branches."""
     sizes: Mapping[tuple[int, str], int]
-    """Channels and kernels that are no longer those at the start, by (kind, name of the convolution)."""
+    """Changed channels and kernels, by (kind, name of the convolution)."""
     places: Mapping[str, str]
-    """What was added, by the first segment of its name ('deepen3'), with the node at the start that it belongs to."""
+    """First segment of each added name ('deepen3'), with the node of the starting graph where it was added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where on a starting graph a morph takes effect, and what stood there at the start."""
+    """Stages, channels and kernels of the nodes of a starting graph."""
 
     stages: Mapping[str, int]
-    """Of each node that carries maps, by name."""
+    """Stage of each node with maps, by name."""
     channels: Mapping[str, int]
     kernels: Mapping[str, int]
     convolutions: tuple[int, ...]
-    """How many there are in each stage, at least 1."""
+    """Number of convolutions of each stage, at least 1."""
     taken: frozenset[str]
-    """First segments of names at the start."""
+    """First segments of the names of the starting graph."""
     untouched: Outline
 
     @classmethod
     def of(cls, start: Graph) -> Places:
-        """The places of a starting graph. A stage is a resolution: each height of maps, as they come."""
+        """Return the places of a starting graph. A stage is a height of maps, in order of appearance."""
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}
         channels: dict[str, int] = {}
@@ -91,7 +89,7 @@ class Places:
         )
 
     def grown(self, outline: Outline, morphs: Sequence[Morph]) -> Outline:
-        """The outline after these morphs, in order; KeyError for a morph of a node that is not there."""
+        """Return the outline after these morphs, in order. Raises KeyError for an unknown node."""
         growth, sizes, places = list(outline.growth), outline.sizes, outline.places
         stages, count = self.stages, len(self.convolutions)
         for morph in morphs:
@@ -107,7 +105,7 @@ class Places:
                 case Widen(convolution=name, channels=channels):
                     place = name if name in stages else places[name.partition(".")[0]]
                     former = sizes.get((_WIDTH, name)) or self.channels[place]
-                    # what was added behind a wider place was wider from the beginning: that counts, and never below zero
+                    # nodes added to a widened place may be wider than `former`: the growth is never negative
                     growth[_WIDTH * count + stages[place]] += max(0.0, log2(channels / former))
                     sizes = {**sizes, (_WIDTH, name): channels}
                 case Kernel(convolution=name, kernel=kernel):
@@ -120,17 +118,17 @@ class Places:
         return Outline(tuple(growth), sizes, places)
 
     def _free(self, kind: str, places: Mapping[str, str]) -> str:
-        # as morphism.grow names what it adds: the first number that is free; tests hold the two together
+        # the first free number, as in morphism.grow; a test compares the two
         number = 1
         while (name := f"{kind}{number}") in places or name in self.taken:
             number += 1
         return name
 
     def descriptors(self, outlines: Sequence[Outline]) -> Array:
-        """One row an architecture, KINDS_OF_GROWTH columns a stage.
+        """Return the descriptors, shape (outlines, KINDS_OF_GROWTH · stages).
 
-        Depth and skips: the binary logarithm of 1 + what was added / convolutions at the start; width and kernel: doublings
-        a convolution. A stage of 4 convolutions with one more: log2(5/4) = 0.32; with one of them twice as wide: 0.25.
+        Depth and skips: log2(1 + added / convolutions at the start). Width and kernel: doublings per convolution. Examples for
+        a stage of 4 convolutions: one more is log2(5/4) = 0.32, one of twice the width is 0.25.
         """
         stages = len(self.convolutions)
         growth = np.array([outline.growth for outline in outlines], dtype=np.float64)
@@ -140,25 +138,25 @@ class Places:
 
 
 def products(left: Array, right: Array) -> Array:
-    """The scalar products of descriptors: (n, d), (m, d) → (n, m).
+    """Return the scalar products of descriptors: (n, d), (m, d) → (n, m).
 
-    Columns lie one after the other, as LAPACK wants them, where both are the same array.
+    If both arguments are the same array, the result is in column order, as LAPACK needs it.
     """
-    found: Array = left @ right.T
-    return found.T if left is right else found
+    scalar: Array = left @ right.T
+    return scalar.T if left is right else scalar
 
 
 def squared_distances(left: Array, right: Array, scalar: Array | None = None) -> Array:
-    """The squared Euclidean distances between descriptors, whose `products` may be known: (n, d), (m, d) → (n, m)."""
+    """Return the squared Euclidean distances: (n, d), (m, d) → (n, m). `scalar`: their `products`, if known."""
     squares = (products(left, right) if scalar is None else scalar) * -2.0
     squares += (left * left).sum(axis=1)[:, None]
     squares += (right * right).sum(axis=1)[None, :]
-    # what coincides can come out a rounding below zero
+    # rounding can make the distance of equal descriptors negative
     return np.maximum(squares, 0.0, out=squares)
 
 
 def similarity(squares: Array, length: float) -> Array:
-    """The rational quadratic kernel with α = 1, of squared distances: 1 / (1 + distance² / (2·length²)); 1 at distance 0."""
+    """Return the rational quadratic kernel with α = 1 of squared distances: 1 / (1 + distance² / (2·length²))."""
     similar = squares * (0.5 / (length * length))
     similar += 1.0
     return np.reciprocal(similar, out=similar)

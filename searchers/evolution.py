@@ -1,8 +1,8 @@
-"""(μ + λ) evolution: the best trials are the parents, a tournament among them chooses one, morphs are the mutation.
+"""(μ + λ) evolution. The best trials are the parents, a tournament selects one of them, and morphs are the mutation.
 
-μ is the PARENTS best trials whose weights can be inherited, λ whatever the workers finish: there are no generations, since
-workers never wait for each other (a steady state, as in Real et al. 2019, with selection by rank in place of age, because a
-parent whose weights are gone cannot be inherited from). Equal results keep a firm order, failed trials never become parents.
+μ is the PARENTS best trials with stored weights, λ the trials that the workers finish. There are no generations, since workers
+never wait for each other: a steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be
+available. Ties have a fixed order. Failed trials never become parents.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from searchers.rng import chance
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """Grows the winner of a tournament at random."""
+    """Random growth of the winner of a tournament."""
 
     tournament: int
-    """Trials drawn from the parents, with replacement; the best of them wins. 1 draws a parent blindly."""
+    """Parents drawn with replacement. The best one wins. 1 selects a random parent."""
     morphs: int
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
@@ -31,7 +31,7 @@ class Evolution:
         count = 1 + int(random.random() * self.morphs)
         parents = history.parents()
         if parents:
-            # parents stand best first, so the lowest index drawn is the tournament's winner
+            # parents are sorted, best first: the smallest drawn index wins
             winner = parents[min(int(random.random() * len(parents)) for _ in range(self.tournament))]
             for parent in (winner, *[other for other in parents if other != winner]):
                 morphs = grown_at_random(history, parent, count, random)

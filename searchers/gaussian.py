@@ -1,9 +1,8 @@
-"""Gaussian-process regression over descriptors of architectures, for search under a bounded, messy history.
+"""Gaussian-process regression over descriptors of architectures.
 
-Equal architectures, equal results and results that differ for no reason are ordinary here: noise stands on the diagonal, and
-is never fitted below a floor, so the matrix is never singular. Trials without a result take part with their place alone:
-they make the regression surer of what lies near them and change no mean (Desautels, Krause & Burdick 2014, GP-BUCB).
-Linear algebra runs on one BLAS thread: at these sizes two are slower, and one gives the same bits on every run.
+Equal descriptors with different results are common. The noise on the diagonal has a lower bound, so the matrix is never
+singular. Trials without a result lower the variance near them and do not change the mean (GP-BUCB, Desautels, Krause & Burdick
+2014). Linear algebra uses one BLAS thread: it is faster at these sizes, and its results are reproducible.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from threadpoolctl import ThreadpoolController
 from searchers.distance import Array, products, similarity, squared_distances
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
-"""Length scales that are tried, in median distances between the architectures seen."""
+"""Candidate length scales, in units of the median distance between the observed architectures."""
 NOISES: Final = (0.1, 0.3, 0.8)
-"""Variances of the noise that are tried, in variances of the (normalised) results; the least is the floor."""
+"""Candidate variances of the noise, in units of the variance of the results. The smallest is the lower bound."""
 SLOPES: Final = (0.05, 1.0)
-"""Weights of the linear part that are tried: without it, the mean of anything larger than what was seen would fall back to
-the average, where growth that paid so far is the best guess of what pays."""
+"""Candidate weights of the linear part. It extrapolates growth. Without it, the mean of larger architectures would fall back to
+the average."""
 FITTED_ON: Final = 96
-"""Architectures that these three are chosen by, spread evenly over those seen."""
+"""Largest number of architectures to fit these three hyperparameters, spread evenly over the observed ones."""
 
 _COLUMNS: Final = 32
-_OUTLIERS: Final = 3.0  # robust standard deviations beyond which a result is drawn in
+_OUTLIERS: Final = 3.0  # results are clipped to this many robust standard deviations
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Of the kernel, in the units of descriptors and of normalised results."""
+    """Hyperparameters of the kernel, in the units of descriptors and of normalised results."""
 
     length: float
     noise: float
@@ -45,23 +44,23 @@ class Hyperparameters:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """What is believed of all architectures, given some results."""
+    """Posterior distribution of the result of any architecture."""
 
     seen: Array
-    """(n, d): finished first, then those without a result."""
+    """Shape (n, d): descriptors of finished trials, then of those without a result."""
     factor: Array
-    """(n, n): the lower Cholesky factor of their covariance."""
+    """Shape (n, n): lower Cholesky factor of their covariance."""
     weights: Array
-    """(finished,): the factor's inverse times the normalised results."""
+    """Shape (finished,): inverse of the factor times the normalised results."""
     hyperparameters: Hyperparameters
 
     def upper_bound(self, descriptors: Array, beta: float) -> Array:
-        """Mean + beta · standard deviation (without noise), of normalised results: (m, d) → (m,)."""
+        """Return mean + beta · standard deviation (without noise) of the normalised results: (m, d) → (m,)."""
         if not len(self.seen):
             return np.zeros(len(descriptors))
         with one_blas_thread():
             solved = _solved(self.factor, _kernel(self.seen, descriptors, self.hyperparameters))
-            # the first rows are the finished ones', whose factor is the first block of the factor of all
+            # the first rows are those of finished trials; their factor is the first block of the whole factor
             mean = self.weights @ solved[: len(self.weights)]
             own = 1.0 + self.hyperparameters.slope * (descriptors * descriptors).sum(axis=1)
             variance = np.maximum(own - (solved * solved).sum(axis=0), 0.0)
@@ -69,7 +68,7 @@ class Posterior:
 
 
 def posterior(finished: Array, results: Array, without_result: Array) -> Posterior:
-    """Regression on `finished` (n, d) with `results` (n,); `without_result` (p, d) are places alone."""
+    """Fit the regression. Shapes: finished (n, d), results (n,), without_result (p, d)."""
     with one_blas_thread():
         normal = normalised(results)
         hyperparameters = _fitted(finished, normal)
@@ -81,29 +80,29 @@ def posterior(finished: Array, results: Array, without_result: Array) -> Posteri
 
 
 def normalised(results: Array) -> Array:
-    """Robust standard scores: from the median, in 1.4826 · median absolute deviations, drawn in to ±3 of them.
+    """Return robust standard scores: (result − median) / (1.4826 · median absolute deviation), clipped to ±3.
 
-    Where more than half of the results are equal the standard deviation stands in; where all are, all scores are 0.
+    If more than half of the results are equal, the scale is the standard deviation. If all are equal, all scores are 0.
     """
     if not len(results):
         return results
     centred = results - np.median(results)
     scale = 1.4826 * float(np.median(np.abs(centred))) or float(centred.std())
-    # below a billionth the differences are rounding, and no scale
+    # differences below 1e-9 are rounding errors
     if scale < 1e-9:
         return np.zeros_like(results)
     return np.asarray(np.clip(centred / scale, -_OUTLIERS, _OUTLIERS), dtype=np.float64)
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """A context in which BLAS uses one thread, whatever the process uses elsewhere."""
+    """Return a context in which BLAS uses one thread."""
     limiter: AbstractContextManager[object] = _blas().limit(limits=1, user_api="blas")
     return limiter
 
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
-    # looking through the process's libraries takes a millisecond: once
+    # the search for BLAS libraries takes a millisecond
     return ThreadpoolController()
 
 
@@ -114,7 +113,7 @@ def _kernel(left: Array, right: Array, hyperparameters: Hyperparameters) -> Arra
 
 
 def _make_covariance(scalar: Array, left: Array, right: Array, hyperparameters: Hyperparameters) -> None:
-    """Turns the scalar products of descriptors into their covariance, in place."""
+    """Convert scalar products of descriptors to their covariance, in place."""
     similar = similarity(squared_distances(left, right, scalar), hyperparameters.length)
     scalar *= hyperparameters.slope
     scalar += similar
@@ -122,7 +121,7 @@ def _make_covariance(scalar: Array, left: Array, right: Array, hyperparameters: 
 
 def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
     covariance = products(seen, seen)
-    # only what LAPACK reads, the diagonal and what is below it, some columns at a time so that they stay in the cache
+    # only the lower triangle, which LAPACK reads, in blocks of columns that fit into the cache
     for begin in range(0, len(seen), _COLUMNS):
         end = begin + _COLUMNS
         _make_covariance(covariance[begin:, begin:end], seen[begin:], seen[begin:end], hyperparameters)
@@ -131,10 +130,9 @@ def _factor(seen: Array, hyperparameters: Hyperparameters) -> Array:
 
 
 def _cholesky(covariance: Array) -> Array:
-    """The lower factor, in the place of the covariance where its columns lie one after the other (`products`); what stands
-    above the diagonal is not read.
+    """Return the lower Cholesky factor of a lower triangle. A covariance in column order (`products`) is overwritten.
 
-    LAPACK without scipy's wrapper, which for the small matrices of `_fitted` takes longer than their arithmetic.
+    LAPACK is called without scipy's wrapper, which is slow for the small matrices of `_fitted`.
     """
     if not len(covariance):
         return covariance
@@ -145,7 +143,7 @@ def _cholesky(covariance: Array) -> Array:
 
 
 def _solved(factor: Array, right: Array) -> Array:
-    """The inverse of a lower factor whose columns lie one after the other, times `right`: (n, n), (n, …) → (n, …)."""
+    """Return the inverse of a lower factor in column order times `right`: (n, n), (n, …) → (n, …)."""
     if not right.size:
         return right
     solved, offence = dtrtrs(factor, right, lower=1, overwrite_b=0)
@@ -154,7 +152,7 @@ def _solved(factor: Array, right: Array) -> Array:
 
 
 def _fitted(finished: Array, normal: Array) -> Hyperparameters:
-    """The likeliest of LENGTHS × NOISES × SLOPES given some of the finished ones; of equals the first."""
+    """Return the hyperparameters of LENGTHS × NOISES × SLOPES with the highest likelihood. The first one wins a tie."""
     step = -(-len(finished) // FITTED_ON) or 1
     some, results = finished[::step], normal[::step]
     scalar = products(some, some)
@@ -175,7 +173,7 @@ def _fitted(finished: Array, normal: Array) -> Hyperparameters:
                 covariance.ravel("K")[:: len(some) + 1] += noise
                 factor = _cholesky(covariance)
                 weights = _solved(factor, results)
-                # rounded, so that processors that differ in the last bits choose the same
+                # rounded, so that processors with different last bits make the same choice
                 diagonal = factor.ravel("K")[:: len(some) + 1]
                 likelihood = round(float(-0.5 * weights @ weights - np.log(diagonal).sum()), 6)
                 if likelihood > best_likelihood:

@@ -1,7 +1,7 @@
-"""Growing a child from a parent: what every searcher shares, whatever makes it choose.
+"""Growth of a child from a parent, shared by all searchers.
 
-A child is a parent and morphs; it holds when they fit together, stay within the budget and make an architecture that was
-never a trial. Where a searcher finds no such child among its parents, the search goes on from the starting graph.
+A child is a parent and morphs. It is valid if the morphs are legal, the budget is kept and the architecture is new. If a
+searcher finds no valid child of its parents, it grows the starting graph.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _Thing = TypeVar("_Thing")
 
 
 class NothingToPropose(RuntimeError):
-    """No architecture within the budget is left that was not a trial before, as far as the search could see."""
+    """Raised if the search finds no new architecture within the budget."""
 
 
 def drawn(among: Choices, random: Random) -> Morph:
-    """A morph of a kind drawn first: in ResNet-50 more than half of all morphs are skips, which would crowd out the rest."""
+    """Draw a kind, then a morph of this kind. Otherwise skips would dominate: they are more than half of ResNet-50's morphs."""
     return one_of(among.of(one_of(among.kinds(), random)), random)
 
 
 def one_of(things: Sequence[_Thing], random: Random) -> _Thing:
-    """One of these; uses random() alone, whose values for a seed Python promises never to change."""
+    """Draw one element with random() only: Python guarantees its values for a seed."""
     return things[int(random.random() * len(things))]
 
 
 def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]:
-    """The morphs as they are proposed: each widen draws its copies from a seed of this proposal's."""
+    """Return the morphs with a seed of this proposal for the copied channels of each Widen."""
     return tuple(
         [
             replace(morph, seed=derived("copies", request.seed, request.number, place))
@@ -47,21 +47,21 @@ def copies_drawn(morphs: Sequence[Morph], request: Request) -> tuple[Morph, ...]
 
 
 def child(history: History, parent: int | None, morphs: tuple[Morph, ...]) -> Graph | None:
-    """The child's graph; None where the morphs do not go together, exceed the budget or make a known architecture."""
+    """Return the child's graph. None if the morphs are illegal together, exceed the budget or give a known architecture."""
     try:
         graph = history.grown(parent, morphs)
     except IllegalMorph:
-        return None  # legal on the parent, but no longer after the morphs before it
-    # the cheaper question first; a lone legal morph was held to the budget before, several were not
+        return None  # legal on the parent, but not after the morphs before it
+    # the cheaper check first; a single legal morph is within the budget, several may not be
     if history.is_taken(graph.fingerprint) or not history.space.budget.allows(cost(graph)):
         return None
     return graph
 
 
 def grown_at_random(history: History, parent: int | None, count: int, random: Random) -> tuple[Morph, ...] | None:
-    """`count` morphs (fewer where the budget ends), each drawn from what is legal after the one before.
+    """Return `count` random morphs, or fewer if the budget is exhausted. Each is legal after the ones before it.
 
-    None where the parent allows no morph, or _TRIES times came out as architectures that were trials before.
+    None if the parent has no legal morph, or if _TRIES draws gave only known architectures.
     """
     first = history.choices(parent)
     if not first.kinds():
@@ -82,10 +82,9 @@ def grown_at_random(history: History, parent: int | None, count: int, random: Ra
 
 
 def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[Morph, ...]]:
-    """A parent and what is done to it, where all that was thought of is known: the best of which one morph is found that makes
-    something new; where there is none, the starting graph with fresh weights.
+    """Return the best parent with one morph that gives a new architecture; else the starting graph with fresh weights.
 
-    One morph, since children of one are remembered and need not be built. Raises NothingToPropose.
+    One morph, since known children of one morph are cached. Raises NothingToPropose.
     """
     for parent in history.parents():
         morphs = grown_at_random(history, parent, 1, random)
@@ -95,9 +94,9 @@ def grown_from_any(history: History, random: Random) -> tuple[int | None, tuple[
 
 
 def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
-    """A child of the starting graph, with as many morphs as it takes to be new.
+    """Return morphs of the starting graph that give a new architecture, with as few morphs as possible.
 
-    Raises NothingToPropose where even the longest are known, which takes a budget that allows next to nothing.
+    Raises NothingToPropose if none is found, which happens only with a very small budget.
     """
     count = 1
     while count <= _MOST_MORPHS_FROM_START:

@@ -1,8 +1,8 @@
-"""What a searcher may look at: the run's proposals and their results, as far as the journal told them.
+"""History of a run for searchers: proposals and results in the order of the journal.
 
-A history is grown by news, one at a time, in the journal's order; it is the same wherever the same news was told. A searcher
-is a function of a history, a request and nothing else, so that every proposal can be re-derived from the journal. Its views
-are bounded by the constants below, so that a proposal costs the same after 50,000 trials as after 500.
+Equal observations give an equal history. A searcher is a function of a history and a request only, so that every proposal can
+be recomputed from the journal. The constants below bound the views, so that a proposal costs the same after 50,000 trials as
+after 500.
 """
 
 from __future__ import annotations
@@ -20,52 +20,49 @@ from searchers.distance import Array, Outline, Places
 from searchers.rows import Rows
 
 BEST_SEEN: Final = 150
-"""Finished trials with the highest accuracy that guided search looks at."""
+"""Number of best finished trials in guided search."""
 NEWEST_SEEN: Final = 150
-"""Finished trials that guided search looks at because they are the newest; with BEST_SEEN at most 300 different ones."""
+"""Number of newest finished trials in guided search. With BEST_SEEN at most 300 trials."""
 IN_FLIGHT_SEEN: Final = 200
-"""Trials in flight that guided search and tuning look at: the newest."""
+"""Number of newest trials in flight in guided search and tuning."""
 FAILED_SEEN: Final = 50
-"""Failed trials that guided search looks at: the newest."""
+"""Number of newest failed trials in guided search."""
 TUNING_SEEN: Final = 200
-"""Finished trials that tuning looks at: the newest."""
+"""Number of newest finished trials in tuning."""
 PRUNED_SEEN: Final = 50
-"""Points out of memory that tuning looks at: the newest."""
+"""Number of newest points out of memory in tuning."""
 UNFIT_SEEN: Final = 50
-"""Trials that failed by their own hyperparameters that tuning looks at: the newest."""
+"""Number of newest trials in tuning that failed because of their hyperparameters."""
 PARENTS: Final = 16
-"""Trials that can be parents: the best that can grow and whose weights can be inherited."""
+"""Number of parents: the best trials that can grow and whose weights are stored."""
 
 Cause: TypeAlias = Literal["", "machine", "divergence", "memory", "network"]
-"""Whose failure it was; empty: nobody knows."""
+"""Cause of a failure. Empty if unknown."""
 OF_HYPERPARAMETERS: Final = frozenset({"divergence", "memory"})
-"""Causes of failure that are batch size's and kernel size's own."""
+"""Causes of failure that batch size and kernel size can have."""
 
 _CHILDREN_REMEMBERED: Final = 16384
 _OUTLINES_REMEMBERED: Final = 4096
 
 
 class UnknownTrial(LookupError):
-    """A trial was asked for that no news told of."""
+    """Number of a trial that was not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a run's searchers may propose; it does not change during a run.
-
-    Raises ValueError where the batch sizes make no interval or the first tuned round is none.
-    """
+    """Search space of a run. It does not change during a run. Raises ValueError for contradicting values."""
 
     start: Graph
     budget: Budget
     default_batch_size: int
     """Images per accelerator."""
     smallest_batch_size: int | None
-    """None: a share of the largest that can be chosen, at most the default (searchers.tpe)."""
+    """None for the smaller of the default and half the largest (searchers.tpe)."""
     largest_batch_size: int
-    """Before a ceiling was measured: training images / (20 · ranks), and what the configuration allows."""
+    """Limit of the configuration and of training images / (20 · ranks). A measured ceiling may be lower."""
     tuning_from_round: int
-    """Batch size and kernel size are tuned from this round on; 4 in the paper."""
+    """First round with tuned batch size and kernel size. 4 in the paper."""
 
     def __post_init__(self) -> None:
         smallest = 1 if self.smallest_batch_size is None else self.smallest_batch_size
@@ -82,18 +79,18 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A proposal that is wanted."""
+    """Request of a proposal."""
 
     number: int
     round: int
     seed: int
     starting_network: bool = False
-    """The starting graph itself is wanted, whatever a searcher would choose; number 0 always wants it."""
+    """True to propose the starting graph. Request 0 always proposes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A place in the space of hyperparameters that was tried and found out of memory; before rules 4 also over the budget."""
+    """Hyperparameters that ran out of memory. Before rules 4, also hyperparameters over the budget."""
 
     batch_size: int
     kernel_size: int | None
@@ -101,7 +98,7 @@ class Point:
 
 
 TunedBy: TypeAlias = Literal["", "default", "startup", "tpe"]
-"""How batch size and kernel size came about: not tuned, drawn at random since too little was known, by TPE's model."""
+"""Origin of batch size and kernel size. default: not tuned. startup: random, before TPE starts. tpe: TPE's model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,26 +114,26 @@ class Proposal:
     tuned_by: TunedBy = "default"
 
 
-# --- news, in the journal's order
+# --- observations, in the order of the journal
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A proposal is being made somewhere, and nobody knows yet what it will be."""
+    """A proposal is being computed."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Unproposed:
-    """No trial comes of a request: its proposal was rejected, or its worker is gone."""
+    """A request gives no trial: its proposal was rejected, or its worker was lost."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """A trial is in flight from now on."""
+    """A trial is in flight."""
 
     number: int
     round: int
@@ -147,14 +144,14 @@ class Proposed:
     fingerprint: str
     pruned: tuple[Point, ...] = ()
     own_kernel: int | None = None
-    """The kernel size of its network, tuned or not; None: nobody said it, or there is none."""
+    """Kernel size of its network, tuned or not. None if unknown or not defined."""
     can_grow: bool = True
-    """Whether a morph is legal on it within the budget."""
+    """True if a morph is legal within the budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A trial is trained as one of a later round than it was proposed for: it was a spare."""
+    """A spare trial is trained in a later round than it was proposed for."""
 
     number: int
     round: int
@@ -162,19 +159,19 @@ class Began:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A trial's result, as the search is told it: 0..1."""
+    """A trial has a result. `accuracy`: reported accuracy, 0..1."""
 
     number: int
     accuracy: float
 
     def __post_init__(self) -> None:
         if not 0 <= self.accuracy <= 1:  # refuses NaN as well
-            raise ValueError(f"an accuracy lies between 0 and 1; trial {self.number} was told {self.accuracy!r}")
+            raise ValueError(f"an accuracy is between 0 and 1; trial {self.number} reported {self.accuracy!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A trial that ended without a result."""
+    """A trial ended without a result."""
 
     number: int
     cause: Cause = ""
@@ -182,15 +179,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """A trial that never began, since the worker that it waited for, or its parent's weights, are gone: its architecture may be
-    proposed again."""
+    """A trial never began, since its worker or its parent's weights were lost. Its architecture may be proposed again."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Shrunk:
-    """A trial's batch did not fit into memory; it goes on with a smaller one."""
+    """A trial's batch did not fit into memory. The trial continues with a smaller one."""
 
     number: int
     from_batch_size: int
@@ -199,14 +195,14 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class WeightsDropped:
-    """A trial's weights can no longer be inherited."""
+    """A trial's weights were removed and cannot be inherited."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class CeilingKnown:
-    """No accelerator of the run should be given a larger batch than this."""
+    """Largest batch of the accelerators of the run, as measured."""
 
     batch_size: int
 
@@ -217,38 +213,38 @@ Observation: TypeAlias = (
 
 
 class Searcher(Protocol):
-    """Chooses architectures (and nothing else): see searchers.propose for the whole proposal."""
+    """Search of architectures. `searchers.propose` adds the hyperparameters."""
 
     @property
     def name(self) -> str:
-        """As it stands in the journal."""
+        """Name in the journal."""
         ...
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """The parent (None: the starting graph with fresh weights) and what is to be done to it."""
+        """Return the parent (None for the starting graph with fresh weights) and the morphs."""
         ...
 
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_Rank: TypeAlias = tuple[float, str, int]  # (−accuracy, fingerprint, number): sorts the best first, equals firmly
+_Rank: TypeAlias = tuple[float, str, int]  # (−accuracy, fingerprint, number): sorted best first, without ties
 
 
 @dataclass(slots=True)
 class History:
-    """Grown by `tell`; everything else only reads. What it remembers beyond the news is bounded and changes no answer."""
+    """Proposals and results. `tell` adds observations, all other methods only read. Its caches do not affect any result."""
 
     space: Space
     trials: dict[int, Proposed] = field(default_factory=dict, init=False)
-    """All that were ever proposed, by number."""
+    """All proposed trials, by number."""
     accuracies: dict[int, float] = field(default_factory=dict, init=False)
-    """Of those that finished, in the order in which they did."""
+    """Accuracies of finished trials, in the order of their ends."""
     ceiling: int | None = field(default=None, init=False)
-    """The smallest measured ceiling: images per accelerator."""
+    """Smallest measured ceiling, in images per accelerator."""
     batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
-    """Of those that had to shrink: what they go on with."""
+    """Reduced batch sizes of trials that ran out of memory."""
     places: Places = field(init=False)
-    """Where on the starting graph a morph takes effect."""
+    """Stages of the starting graph."""
     _in_flight: dict[int, Proposed] = field(default_factory=dict, init=False)
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
     _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
@@ -269,12 +265,12 @@ class History:
         self.places = Places.of(self.space.start)
         self._rows = Rows(len(self.places.untouched.growth))
 
-    # --- telling
+    # --- updates
 
     def tell(self, observations: Iterable[Observation]) -> None:
-        """Takes in what happened, in order; each costs the same however long the history is.
+        """Add observations, in order. The cost of one is independent of the length of the history.
 
-        Raises UnknownTrial for news of a trial that was not proposed, ValueError for a number proposed twice.
+        Raises UnknownTrial for a trial that was not proposed, ValueError for a number that was proposed twice.
         """
         for one in observations:
             match one:
@@ -298,7 +294,7 @@ class History:
                         if cause in OF_HYPERPARAMETERS:
                             self._unfit.append(number)
                         if trial.fingerprint == self.space.start.fingerprint:
-                            self._release(trial)  # every network grows from it: a run tries it again
+                            self._release(trial)  # a run repeats the starting graph, since all networks grow from it
                 case Withdrawn(number):
                     trial = self.trial(number)
                     if self._in_flight.pop(number, None) is not None:
@@ -313,7 +309,7 @@ class History:
                     if number in self.accuracies:
                         _remove(self._inheritable, self._rank(number))
                 case CeilingKnown(batch_size):
-                    # that of the smallest accelerator holds for all, since any worker may be given the trial
+                    # the smallest accelerator limits all trials, since any worker may train them
                     self.ceiling = batch_size if self.ceiling is None else min(self.ceiling, batch_size)
                 case _:
                     assert_never(one)
@@ -331,12 +327,12 @@ class History:
     def _release(self, trial: Proposed) -> None:
         if self._holders.get(trial.fingerprint) == trial.number:
             del self._holders[trial.fingerprint]
-            self._known_children.clear()  # one of them may be free again
+            self._known_children.clear()  # one of them may be new again
 
     def _finish(self, number: int, accuracy: float) -> None:
         self.trial(number)
         if self._in_flight.pop(number, None) is None:
-            return  # a trial has one end; the journal's first word of it holds
+            return  # only the first end of a trial counts
         self.accuracies[number] = accuracy
         rank = self._rank(number)
         if len(self._best) < BEST_SEEN or rank < self._best[-1]:
@@ -351,95 +347,91 @@ class History:
     # --- views
 
     def trial(self, number: int) -> Proposed:
-        """The trial of that number; raises UnknownTrial where there is none."""
+        """Return a trial. Raises UnknownTrial."""
         try:
             return self.trials[number]
         except KeyError:
             raise UnknownTrial(
-                f"trial {number!r} was never proposed; news come in the journal's order, {len(self.trials)} are known"
+                f"trial {number!r} was never proposed; observations follow the journal's order, {len(self.trials)} are known"
             ) from None
 
     def in_flight(self) -> Mapping[int, Proposed]:
-        """Proposed, and neither finished nor failed."""
+        """Return the trials that have neither finished nor failed."""
         return MappingProxyType(self._in_flight)
 
     def parents(self) -> tuple[int, ...]:
-        """The best PARENTS finished trials that can grow and whose weights can be inherited, best first.
+        """Return the best PARENTS finished trials that can grow and whose weights are stored, best first.
 
-        Equal accuracies go by fingerprint, then by number.
+        Ties are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
 
     def were_weights_dropped(self, number: int) -> bool:
-        """Whether a trial's weights are known to be gone."""
+        """Return True if the weights of a trial were removed."""
         return number in self._dropped
 
     def inheritable(self) -> int:
-        """How many finished trials can grow and be inherited from."""
+        """Return the number of finished trials that can grow and whose weights are stored."""
         return len(self._inheritable)
 
     def inheritable_at(self, index: int) -> int:
-        """The trial at that place, 0 for the best, among those."""
+        """Return one of these trials by rank. 0 is the best."""
         return self._inheritable[index][2]
 
     def finished_seen(self) -> tuple[int, ...]:
-        """What guided search looks at: the BEST_SEEN best and the NEWEST_SEEN newest finished trials, by number."""
+        """Return the finished trials of guided search: the BEST_SEEN best and the NEWEST_SEEN newest, by number."""
         return tuple(
             sorted({number for _, _, number in self._best}.union(islice(reversed(self.accuracies), NEWEST_SEEN)))
         )
 
     def without_result_seen(self) -> tuple[int, ...]:
-        """The IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
+        """Return the IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
         return tuple(sorted({*islice(reversed(self._in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
-        """The TUNING_SEEN newest finished trials, oldest of them first."""
+        """Return the TUNING_SEEN newest finished trials, oldest first."""
         return tuple(reversed(tuple(islice(reversed(self.accuracies), TUNING_SEEN))))
 
     def in_flight_newest(self) -> tuple[int, ...]:
-        """The IN_FLIGHT_SEEN newest trials in flight, oldest of them first."""
+        """Return the IN_FLIGHT_SEEN newest trials in flight, oldest first."""
         return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
 
     def pruned_newest(self) -> tuple[tuple[int, Point], ...]:
-        """The PRUNED_SEEN newest points that were out of memory, oldest of them first, each with its trial's number."""
+        """Return the PRUNED_SEEN newest points out of memory, oldest first, each with the number of its trial."""
         return tuple(self._pruned)
 
     def unfit_newest(self) -> tuple[int, ...]:
-        """The UNFIT_SEEN newest trials that failed by their own hyperparameters, oldest of them first."""
+        """Return the UNFIT_SEEN newest trials that failed because of their hyperparameters, oldest first."""
         return tuple(self._unfit)
 
     def batch_size(self, number: int) -> int:
-        """The batch size of a trial; where it had to shrink, the one that it goes on with."""
+        """Return the batch size of a trial, reduced if it ran out of memory."""
         return self.batch_sizes.get(number, self.trial(number).batch_size)
 
     def own_kernel(self, number: int) -> int | None:
-        """The kernel size of a trial's network; where that was not said, the tuned one."""
+        """Return the kernel size of a trial's network. If it is unknown, the tuned one."""
         trial = self.trial(number)
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
-        """The trial that an architecture belongs to; None where it may be proposed.
+        """Return the trial with this architecture. None if the architecture may be proposed.
 
-        It belongs to a trial that waits, trains, has finished or has failed. One that was withdrawn gives it back; so does a
-        failed one of the starting graph.
+        A withdrawn trial releases its architecture, and so does a failed trial of the starting graph.
         """
         return self._holders.get(fingerprint)
 
     def is_taken(self, fingerprint: str) -> bool:
-        """Whether a searcher leaves an architecture alone: it belongs to a trial, or is the starting graph.
-
-        Nobody searches for the starting graph: it is asked for.
-        """
+        """Return True if an architecture belongs to a trial or is the starting graph, which is proposed only on request."""
         return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
 
     def open_requests(self, besides: int) -> int:
-        """How many proposals are being made at this moment, as far as was told, not counting that of number `besides`."""
+        """Return the number of proposals in progress, except the one of number `besides`."""
         return len(self._open) - (besides in self._open)
 
-    # --- what is derived from lineages, and remembered
+    # --- values derived from lineages, cached
 
     def graph(self, number: int | None) -> Graph:
-        """The graph of a trial, rebuilt from its lineage (and remembered); of the starting graph for None."""
+        """Return the graph of a trial, rebuilt from its lineage. None for the starting graph."""
         if number is None:
             return self.space.start
         unbuilt: list[int] = []
@@ -456,7 +448,7 @@ class History:
         return graph
 
     def outline(self, number: int | None) -> Outline:
-        """How far a trial's architecture has grown, place by place; made from its lineage, without any graph."""
+        """Return the outline of a trial's architecture, computed from its lineage without a graph."""
         if number is None:
             return self.places.untouched
         unmade: list[int] = []
@@ -473,37 +465,34 @@ class History:
         return outline
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
-        """One row a trial, as searchers.distance describes architectures, made of its lineage once."""
+        """Return the descriptors of trials, one row each (`searchers.distance`)."""
         missing = self._rows.missing(numbers)
         if missing:
             self._rows.keep(missing, self.places.descriptors([self.outline(number) for number in missing]))
         return self._rows.of(numbers)
 
     def fingerprint(self, number: int | None) -> str:
-        """The fingerprint of a trial's architecture; of the starting graph for None."""
+        """Return the fingerprint of a trial's architecture. None for the starting graph."""
         return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
-        """The graph of a child that need not be a trial; raises IllegalMorph."""
+        """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
         return rebuild(Lineage(self.graph(parent), morphs))
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
-        """Whether remember_child was told of it, and it was not forgotten since."""
+        """Return True if the child is in the cache of `remember_child`."""
         return (parent, morph) in self._known_children
 
     def remember_child(self, parent: int | None, morph: Morph) -> None:
-        """That a parent with this morph is an architecture that is taken: it need not be built to be known again.
-
-        After thousands of proposals most of what is drawn next to one parent is.
-        """
+        """Cache that a parent with this morph gives a taken architecture. After thousands of proposals, most draws do."""
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
     def choices(self, number: int | None) -> Choices:
-        """The morphs that are legal on a trial's graph within the budget."""
+        """Return the legal morphs of a trial's graph within the budget."""
         return choices(self.graph(number), self.space.budget)
 
     def _lineage(self, number: int) -> Iterator[int]:
-        """The trial, its parent, and so on up to the one that grew from the starting graph."""
+        """Yield the trial, its parent, and so on to the trial that grew from the starting graph."""
         ancestor: int | None = number
         while ancestor is not None:
             trial = self.trial(ancestor)

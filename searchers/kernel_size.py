@@ -1,8 +1,8 @@
-"""A tuned kernel size as morphs: the network really changes.
+"""Tuned kernel size as morphs of the network.
 
-Every convolution with an odd kernel from 3 on, but the one that reads the image, is enlarged to the tuned size where it is
-smaller, or as far as every weight still reaches a pixel; none ever shrinks. A network whose kernels differ is of the size
-that most of them have or would be enlarged to (`own_size`).
+All convolutions with a smaller odd kernel of at least 3 are enlarged to the tuned size, except the one that reads the image.
+The limit of a convolution is the size up to which every weight reaches a pixel. No kernel shrinks. `own_size` is the kernel
+size of a network with different kernels.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STEP: Final = 2
 
 @once_per_graph
 def tunable(graph: Graph) -> Mapping[int, Convolution]:
-    """The convolutions whose kernels are tuned, by the index of their nodes."""
+    """Return the convolutions with tuned kernels, by node index."""
     return MappingProxyType(
         {
             index: node.op
@@ -32,16 +32,16 @@ def tunable(graph: Graph) -> Mapping[int, Convolution]:
 
 
 def sizes_of(graph: Graph) -> range:
-    """The sizes that there are, odd from 3 to LARGEST; none where no convolution is tunable."""
+    """Return the possible sizes: odd, from 3 to LARGEST. Empty if no convolution is tunable."""
     return range(SMALLEST, LARGEST + 1, STEP) if tunable(graph) else range(0)
 
 
 @once_per_graph
 def own_size(graph: Graph) -> int | None:
-    """The size that a network has: the one to which the least would have to change; None where nothing is tunable.
+    """Return the size with the smallest sum of differences to the kernels. None if nothing is tunable.
 
-    Each convolution is held against the size as far as its maps let it go. 5×5 in 12 of 14 convolutions and 3×3 in two is 5;
-    so is 5×5 wherever maps are large enough, and 3×3 on maps of 2×2. Of two that are as near the smaller is taken.
+    Each convolution is compared with the size, limited by its maps. Examples of size 5: 12 kernels of 5×5 and two of 3×3; 5×5
+    everywhere except 3×3 on maps of 2×2. A tie gives the smaller size.
     """
     kernels = [(kernel, most) for _, kernel, most in _room(graph)]
     return min(
@@ -52,18 +52,18 @@ def own_size(graph: Graph) -> int | None:
 
 
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
-    """The morphs that bring every smaller tunable kernel to that size, or as near as its maps let it, node by node."""
+    """Return the morphs that enlarge every smaller tunable kernel to `size`, or to the limit of its maps."""
     return tuple([Kernel(name, min(size, most)) for name, kernel, most in _room(graph) if kernel < min(size, most)])
 
 
 @once_per_graph
 def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
-    """Of each tunable convolution its name, its kernel, and the largest that it may come to have."""
+    """Return name, kernel and largest kernel of each tunable convolution."""
     return tuple([(graph.nodes[index].name, op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()])
 
 
 def _largest(graph: Graph, index: int) -> int:
-    """The largest kernel that a convolution may come to have; its own where that is larger already."""
+    """Return the largest kernel of a convolution, at least its own."""
     op = graph.nodes[index].op
     assert isinstance(op, Convolution)
     useful = useful_kernels(graph, index)

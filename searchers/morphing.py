@@ -1,9 +1,8 @@
-"""Network morphism guided by Bayesian optimisation: the child with the highest upper confidence bound among many drawn.
+"""Network morphism guided by Bayesian optimisation. It proposes the random child with the highest upper confidence bound.
 
-A regression over what the history shows (searchers.history: at most 300 finished trials, 200 in flight, 50 failed) tells
-what to expect of a child, from its descriptor alone; only the chosen one is built. A failed trial counts as one in flight
-does: it lowers the curiosity about its neighbourhood, so that a failing region is not asked about for ever, and says nothing
-of accuracy, since most failures are a machine's and not the architecture's.
+A regression over at most 300 finished trials, 200 trials in flight and 50 failed trials predicts the accuracy of a child from
+its descriptor. Only the proposed child is built. Failed trials lower the variance near them, so that a failing region is not
+explored for ever, but do not change the mean, since most failures have other causes than the architecture.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ _DECIMALS: Final = 9  # floating point differs in the last bits between processo
 
 @dataclass(frozen=True, slots=True)
 class Morphing:
-    """Draws candidates around some of the best parents and proposes the most promising."""
+    """Draws children of good parents and proposes the one with the highest bound."""
 
     parents: int
-    """How many of the best parents are drawn for a proposal, the better the likelier."""
+    """Number of parents drawn for a proposal. Better parents are drawn more often."""
     candidates: int
     """Children drawn for a proposal, over all parents."""
     morphs: int
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
     beta: float
-    """Standard deviations added to the mean: 0 only exploits."""
+    """Standard deviations added to the mean. 0 is pure exploitation."""
     name: str = "morphism"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
         """See searchers.history.Searcher; raises NothingToPropose."""
         random = chance(self.name, request.seed, request.number)
         candidates = self._candidates(history, random)
-        # those who ask at this moment rank nearly alike, and cannot know of each other: each draws one of as many
+        # concurrent proposals rank nearly alike: each draws one of the first ranks, as many as there are proposals
         place = int(random.random() * min(1 + history.open_requests(besides=request.number), len(candidates)))
         ranked = _ranked(history, candidates, self.beta, request)
         passed = list(islice(ranked, place))
@@ -63,13 +62,13 @@ class Morphing:
         for number in range(self.candidates if growing else 0):
             parent = growing[number % len(growing)]
             count = 1 + int(random.random() * self.morphs)
-            # all are legal on the parent; whether they are in a row shows when the child is built
+            # each morph is legal on the parent; `child` checks their sequence
             morphs = dict.fromkeys([drawn(choices[parent], random) for _ in range(count)])
             found[parent, tuple(morphs)] = None
         return list(found)
 
     def _parents(self, history: History, random: Random) -> list[int | None]:
-        """Drawn without replacement; the weight halves every quarter of the list."""
+        """Draw parents without replacement. The weight halves with every quarter of the sorted list."""
         waiting = list(history.parents())
         if not waiting:
             return [None]
@@ -88,7 +87,7 @@ class Morphing:
 
 
 def belief(history: History) -> Posterior:
-    """The regression on what the history shows to guided search."""
+    """Return the regression on the trials that guided search uses."""
     finished, without_result = history.finished_seen(), history.without_result_seen()
     descriptors = history.descriptors((*finished, *without_result))
     accuracies = np.array([history.accuracies[number] for number in finished], dtype=np.float64)
@@ -98,23 +97,23 @@ def belief(history: History) -> Posterior:
 def _ranked(
     history: History, candidates: list[tuple[int | None, tuple[Morph, ...]]], beta: float, request: Request
 ) -> Iterator[tuple[int | None, tuple[Morph, ...]]]:
-    """The candidates, most promising first; ties by what was done to which architecture, and for each request otherwise."""
+    """Yield the candidates, highest bound first. Ties are broken by a hash of parent, morphs and request."""
     if not candidates:
         return
     outlines = [history.places.grown(history.outline(parent), morphs) for parent, morphs in candidates]
-    # many grow alike, and are expected to do alike
+    # candidates of equal growth have equal bounds
     alike = {outline.growth: outline for outline in outlines}
     bounds = belief(history).upper_bound(history.places.descriptors(list(alike.values())), beta)
     score_of = {growth: -round(float(bound), _DECIMALS) for growth, bound in zip(alike, bounds, strict=True)}
     scores = [score_of[outline.growth] for outline in outlines]
-    # parent's fingerprint and morphs fix the child's fingerprint, and spare building each child to break ties by it; seed and
-    # number let two who ask with one history, an empty one above all, choose differently
-    asked = f"{request.seed} {request.number}"
+    # the parent's fingerprint and the morphs determine the child's fingerprint without building it; seed and number separate
+    # requests with the same history
+    salt = f"{request.seed} {request.number}"
 
     def tie(index: int) -> bytes:
         parent, morphs = candidates[index]
-        return blake2b(f"{asked} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
+        return blake2b(f"{salt} {history.fingerprint(parent)} {morphs!r}".encode(), digest_size=8).digest()
 
-    # no more ties are broken than are asked about: the first child is mostly taken
+    # lazy: mostly the first candidate is used
     for _, tied in groupby(sorted(range(len(candidates)), key=scores.__getitem__), key=scores.__getitem__):
         yield from [candidates[index] for index in sorted(tied, key=tie)]

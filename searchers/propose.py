@@ -1,4 +1,4 @@
-"""A whole proposal: an architecture from the searcher, hyperparameters from tuning."""
+"""Proposals: an architecture from the searcher and hyperparameters from tuning."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from searchers.history import History, Proposal, Request, Searcher, TunedBy
 
 RULES: Final = 4
-"""Which proposal follows from which history, as a version: raised when an equal history gives another proposal.
+"""Version of the rules of proposals. It changes if an equal history gives another proposal.
 
-docs/searchers.md lists them. A journal names those of its run, and is neither resumed nor made again by others.
+docs/searchers.md lists the versions. A journal records its version, and only the same version resumes or recomputes the run.
 """
 
 
 class Tuned(Protocol):
-    """What tuning makes of an architecture."""
+    """Result of tuning."""
 
     @property
     def morphs(self) -> tuple[Morph, ...]: ...
@@ -29,23 +29,21 @@ class Tuned(Protocol):
 
 
 class Tuner(Protocol):
-    """Chooses hyperparameters; see searchers.tpe, which is not imported here for Optuna's sake."""
+    """Tuner of hyperparameters. `searchers.tpe` implements it and imports Optuna."""
 
     def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
-        """Hyperparameters for `graph`, which grew from `parent`."""
+        """Return hyperparameters for `graph`, which grew from `parent`."""
         ...
 
 
 def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner | None) -> Proposal:
-    """The proposal of that number: a function of the history as told and the request, and of nothing else.
+    """Return a proposal. It depends only on the history and the request.
 
-    Number 0 is the starting graph itself, and so is what is asked for as such. For it, before the space's tuning_from_round,
-    and with no tuner, the batch size is the default (or the ceiling, where that is smaller) and no kernel is tuned. Raises
-    NothingToPropose.
+    Request 0 proposes the starting network, as does every request with `starting_network=True`. For the starting network,
+    before space.tuning_from_round, and without a tuner, nothing is tuned: the batch size is the smaller of the default and the
+    ceiling. Raises NothingToPropose.
     """
-    from searchers.history import (
-        Proposal,
-    )  # and numpy with it, which who only asks for the version of the rules does without
+    from searchers.history import Proposal  # imports numpy, which users of RULES do not need
 
     space = history.space
     is_start = request.starting_network or request.number == 0

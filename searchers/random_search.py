@@ -1,4 +1,4 @@
-"""Random search: the baseline that every other searcher must beat."""
+"""Random search, the baseline of all searchers."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from searchers.rng import chance
 
 @dataclass(frozen=True, slots=True)
 class RandomSearch:
-    """Any trial that can be inherited from, or the starting graph, grown by morphs of any kind: no result is looked at."""
+    """Random growth of a random trial or of the starting graph. Results are ignored."""
 
     morphs: int
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
@@ -28,6 +28,6 @@ class RandomSearch:
             morphs = grown_at_random(history, parent, count, random)
             if morphs is not None:
                 return parent, copies_drawn(morphs, request)
-        # from the starting graph as many morphs as are drawn, and more only where those are known
+        # from the starting graph, with more morphs only if the drawn number gives a known architecture
         morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
         return None, copies_drawn(morphs, request)

@@ -1,8 +1,7 @@
-"""The morphism search for users of Ray Tune: a `ray.tune.search.Searcher` with our history behind it.
+"""Searcher for Ray Tune: a `ray.tune.search.Searcher` on a `History`.
 
-Each suggestion is a whole network: its graph as text, the Tune trial that it grew from and by which morphs, a batch size.
-What the trainable makes of that, and whether children inherit weights, is its own affair. This is the only file of
-searchers that imports ray.
+A suggestion is a network: its graph as text, its parent trial, its morphs and a batch size. The trainable decides if children
+inherit weights. Only this module of `searchers` imports ray.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ from searchers.kernel_size import own_size
 from searchers.propose import Tuner, propose
 
 FORMAT: Final = 1
-"""Version of what `save` writes."""
+"""Version of the format of `save`."""
 
 
 class DamagedSearch(ValueError):
-    """A saved search that cannot be taken up; the message says what was found and what is expected."""
+    """Saved search that cannot be restored. The message names the value and the rule."""
 
 
 class MorphismSearch(TuneSearcher):
     """Suggests networks grown from a starting graph.
 
-    The metric is an accuracy (mode 'max') or an error (mode 'min'), 0..1. A suggestion is a dict:
-    number (from 0; 0 is the starting graph), graph (text for `morphism.decode`), parent (id of the Tune trial that it grew
-    from, None for the starting graph), morphs (from the parent's graph to this one, JSON of `morphism.encode_morph`),
-    batch_size, and kernel_size (None where it was not tuned). Suggestions end when nothing new fits the budget.
+    The metric is an accuracy (mode 'max') or an error (mode 'min') in 0..1. A suggestion is a dict with the keys number (0 is
+    the starting graph), graph (text for `morphism.decode`), parent (id of the parent's Tune trial, None for the starting
+    graph), morphs (from the parent's graph to this one, JSON of `morphism.encode_morph`), batch_size, and kernel_size (None if
+    not tuned). Suggestions end if no new network fits the budget.
     """
 
     def __init__(
@@ -48,9 +47,10 @@ class MorphismSearch(TuneSearcher):
         metric: str,
         mode: str,
     ) -> None:
-        """`trials_per_round`: Tune knows no rounds; after so many suggestions the next begins (space.tuning_from_round).
+        """Create the search.
 
-        Metric and mode are given here, for Tune passes its own on only with a param_space. Raises ValueError.
+        Tune has no rounds: a round has `trials_per_round` suggestions (see space.tuning_from_round). Tune passes its own metric
+        and mode only with a param_space, so they are arguments here. Raises ValueError.
         """
         if mode not in ("max", "min"):
             raise ValueError(f"the mode is 'max', of an accuracy, or 'min', of an error; not {mode!r}")
@@ -65,12 +65,12 @@ class MorphismSearch(TuneSearcher):
 
     @property
     def history(self) -> History:
-        """What the search was told so far."""
+        """History of the search."""
         return self._history
 
-    # Tune's own FINISHED is a string, which its annotation forgets
+    # Tune's FINISHED is a string, which its annotation lacks
     def suggest(self, trial_id: str) -> dict[str, Any] | str:  # type: ignore[override]
-        """The next network for a Tune trial; Searcher.FINISHED when nothing new fits the budget."""
+        """Return the network for a Tune trial. Searcher.FINISHED if no new network fits the budget."""
         number = len(self._numbers)
         request = Request(number, 1 + number // self._trials_per_round, self._seed)
         try:
@@ -103,13 +103,13 @@ class MorphismSearch(TuneSearcher):
         }
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Takes a trial's last result; one without the metric, or with NaN, failed.
+        """Record the last result of a trial. A trial without the metric, or with NaN, has failed.
 
         Raises ValueError for a metric outside 0..1.
         """
         number = self._numbers.get(trial_id)
         if number is None:
-            return  # not of this search: Tune tells every searcher of every trial
+            return  # a trial of another searcher: Tune notifies all searchers
         value = None if error or not result else result.get(str(self._metric))
         if value is None or not isfinite(value):
             self._tell(Failed(number))
@@ -117,7 +117,7 @@ class MorphismSearch(TuneSearcher):
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 
     def save(self, checkpoint_path: str) -> None:
-        """Writes the search as JSON: all that it was told, and by which names Tune knows the trials."""
+        """Write the search as JSON: its observations and Tune's ids of the trials."""
         saved = {
             "format": FORMAT,
             "start": self._history.space.start.fingerprint,
@@ -127,7 +127,7 @@ class MorphismSearch(TuneSearcher):
         Path(checkpoint_path).write_text(json.dumps(saved), encoding="utf-8")
 
     def restore(self, checkpoint_path: str) -> None:
-        """Takes up what `save` wrote, in place of what this search knew; raises DamagedSearch."""
+        """Replace the state of this search by a saved one. Raises DamagedSearch."""
         try:
             saved = json.loads(Path(checkpoint_path).read_text(encoding="utf-8"))
             found = (saved["format"], saved["start"])

@@ -1,10 +1,9 @@
-"""What batch size and kernel size gave a trial, beyond what growth in depth, width and branches explains.
+"""Partial residuals: the effect of batch size and kernel size on the error, without the effect of growth.
 
-Accuracy rises as networks grow, by far more than tuning adds: told as it is, it praises whatever was drawn last. A ridge
-regression of the logarithm of the error takes growth out, with its square for returns that diminish. The tuned sizes are
-inputs of the same regression, since both change together in a run: where they are left out, growth is credited with what
-they gave. What is told is the error less growth's part alone, so it keeps the sizes' part and the noise (a partial
-residual, as in added-variable plots).
+Accuracy rises with the size of networks, by far more than tuning adds. Without this correction, tuning would prefer the sizes
+that were drawn last. A ridge regression of log(error) on growth, its square, and the tuned sizes estimates the effect of
+growth. The sizes are inputs too, since they change together with growth. The residual is log(error) without the part of growth,
+so that it keeps the part of the sizes and the noise, as in added-variable plots.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from searchers.gaussian import one_blas_thread
 from searchers.history import History
 
 _LEAST_ERROR: Final = 1e-3
-"""Errors below it are taken for it: their logarithms would drown all others'."""
+"""Smaller errors are set to this value, since their logarithms would dominate."""
 _RIDGE: Final = 0.1
 _DECIMALS: Final = 9  # floating point differs in the last bits between processors: differences below 1e-9 are ties
 
 
 def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
-    """Of each finished trial by how much the logarithm of its error lies below what its growth lets expect."""
+    """Return for each finished trial the expected log(error) from its growth minus the measured log(error)."""
     if not numbers:
         return {}
     grown = _growth(history, numbers)
@@ -40,13 +39,13 @@ def residuals(history: History, numbers: tuple[int, ...]) -> dict[int, float]:
 
 
 def _growth(history: History, numbers: tuple[int, ...]) -> Array:
-    """Growth by kind and stage, and the square of its sum."""
+    """Return growth by kind and stage, and the square of its sum, one row per trial."""
     rows = history.descriptors(numbers)
     growth = rows.reshape(len(numbers), KINDS_OF_GROWTH, -1)[:, WITHOUT_KERNELS].reshape(len(numbers), -1)
     return np.column_stack([growth, growth.sum(axis=1) ** 2])
 
 
 def _sizes(history: History, numbers: tuple[int, ...]) -> Array:
-    """Batch and kernel in powers of two, and their squares about the mean, since a best size may lie between."""
+    """Return log2 of batch and kernel, and their squared deviations from the mean, for an optimum within the range."""
     sizes = np.log2([[history.batch_size(number), history.own_kernel(number) or 1] for number in numbers])
     return np.column_stack([sizes, (sizes - sizes.mean(axis=0)) ** 2])

@@ -1,4 +1,4 @@
-"""Chance that is derived from numbers in the journal, never from hidden state."""
+"""Random generators, seeded by numbers in the journal."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from random import Random
 
 
 def chance(*of: int | str) -> Random:
-    """A generator seeded by these words and numbers: the same on every machine, whatever was drawn before."""
+    """Return a generator seeded by words and numbers. It is the same on every machine."""
     return Random(derived(*of))
 
 
 def derived(*of: int | str) -> int:
-    """A whole number from 0 to 2³² − 1 that depends on all of these."""
+    """Return a whole number from 0 to 2³² − 1 that depends on all arguments."""
     return int.from_bytes(blake2b(repr(of).encode(), digest_size=4).digest())

@@ -1,8 +1,4 @@
-"""Rows of numbers that are made once for each trial and read for every proposal.
-
-What stands in a row never changes, since a trial's lineage does not; so none can be stale, and forgetting one costs only the
-making of it again.
-"""
+"""Cache of one row of numbers for each trial. Rows never change, since lineages do not."""
 
 from __future__ import annotations
 
@@ -14,11 +10,11 @@ import numpy as np
 from searchers.distance import Array
 
 ROWS_REMEMBERED: Final = 4096
-"""Several times what one proposal looks at (searchers.history); of ResNet-50 160 bytes each."""
+"""Several times the trials of one proposal (searchers.history). A row of a ResNet-50 has 160 bytes."""
 
 
 class Rows:
-    """The rows of at most ROWS_REMEMBERED trials, or of as many as were asked for at once."""
+    """Rows of at most ROWS_REMEMBERED trials, or of one request if it has more."""
 
     def __init__(self, width: int) -> None:
         self._places: dict[int, int] = {}
@@ -28,10 +24,7 @@ class Rows:
         return len(self._places)
 
     def missing(self, numbers: Sequence[int]) -> list[int]:
-        """Those of these trials whose rows are still to be kept before `of` is asked.
-
-        All of them, once more rows are kept than should be: then the others are forgotten.
-        """
+        """Return the trials whose rows must be added before `of` is called: all of them if the full cache was cleared."""
         missing = [number for number in dict.fromkeys(numbers) if number not in self._places]
         if missing and len(self._places) + len(missing) > ROWS_REMEMBERED:
             self._places.clear()
@@ -39,10 +32,10 @@ class Rows:
         return missing
 
     def keep(self, numbers: Sequence[int], rows: Array) -> None:
-        """Takes in one row for each of these trials, none of which has one."""
+        """Add one row for each of these trials. None of them has a row yet."""
         end = len(self._places) + len(numbers)
         if end > len(self._rows):
-            # twice as many as needed: a run asks for one or two more with each proposal
+            # twice the size, since each proposal adds one or two rows
             grown = np.empty((max(end, min(2 * end, ROWS_REMEMBERED)), self._rows.shape[1]))
             grown[: len(self._places)] = self._rows[: len(self._places)]
             self._rows = grown
@@ -50,6 +43,6 @@ class Rows:
         self._places.update(zip(numbers, range(len(self._places), end), strict=True))
 
     def of(self, numbers: Sequence[int]) -> Array:
-        """A copy of the rows of these trials, in this order; KeyError for one that was not kept."""
+        """Return a copy of the rows of these trials, in this order. Raises KeyError for a missing row."""
         places = [self._places[number] for number in numbers]
         return self._rows[np.array(places, dtype=np.intp)]

@@ -1,7 +1,6 @@
-"""How searching and tuning are configured: a structured config for each, with what it builds.
+"""Configuration of searchers and tuning: one dataclass for each choice in conf/.
 
-Fields are plain so that Hydra can merge them; `build()` makes the searcher or tuner. `name` is the choice in conf/.
-What a searcher is made of (numpy, scipy, Optuna) is loaded by `build()` alone: help reads these classes, and builds none.
+`build()` creates the searcher or tuner and imports its libraries (numpy, scipy, Optuna). Help only reads the classes.
 """
 
 from __future__ import annotations
@@ -19,30 +18,30 @@ if TYPE_CHECKING:
 
 
 class UnusableConf(ValueError):
-    """A configured value that makes no searcher."""
+    """Configuration without a searcher."""
 
 
 @dataclass
 class SearcherConf:
-    """What chooses architectures."""
+    """Search of architectures."""
 
     name: str = "???"
-    """Which searcher; set by the choice of the group."""
+    """Name of the searcher, set by the choice of the group."""
 
     def build(self) -> Searcher:
-        """The searcher; raises UnusableConf."""
+        """Return the searcher. Raises UnusableConf."""
         raise UnusableConf(f"a searcher is one of {_names(SEARCHERS)}; none was chosen")
 
 
 @dataclass
 class HpoConf:
-    """What tunes hyperparameters."""
+    """Tuning of hyperparameters."""
 
     name: str = "???"
-    """Which tuning; set by the choice of the group."""
+    """Name of the tuning, set by the choice of the group."""
 
     def build(self) -> Tuner | None:
-        """The tuner, None for no tuning; raises UnusableConf."""
+        """Return the tuner, None for no tuning. Raises UnusableConf."""
         raise UnusableConf(f"hpo is one of {_names(TUNINGS)}; none was chosen")
 
 
@@ -53,16 +52,16 @@ class MorphismConf(SearcherConf):
     name: str = "morphism"
     """'morphism'."""
     parents: int = field(default=6, metadata={"least": 1, "most": 100_000})
-    """How many of the best parents are drawn for a proposal, the better the likelier."""
+    """Number of parents drawn for a proposal. Better parents are drawn more often."""
     candidates: int = field(default=128, metadata={"least": 1, "most": 100_000})
-    """Children that are drawn and compared for a proposal, over all parents."""
+    """Children drawn and compared for a proposal, over all parents."""
     morphs: int = field(default=2, metadata={"least": 1, "most": 100})
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
     beta: float = field(default=2.0, metadata={"least": 0, "most": 1000})
-    """Standard deviations in the upper confidence bound: 0 only exploits, larger explores more; at 1000 nothing else counts."""
+    """Standard deviations in the upper confidence bound. 0 is pure exploitation, larger values explore more."""
 
     def build(self) -> Morphing:
-        """The searcher."""
+        """Return the searcher."""
         from searchers.morphing import Morphing
 
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
@@ -75,12 +74,12 @@ class EvolutionConf(SearcherConf):
     name: str = "evolution"
     """'evolution'."""
     tournament: int = field(default=4, metadata={"least": 1, "most": 100_000})
-    """Trials drawn from the best 16, the best of which becomes the parent."""
+    """Trials drawn from the best 16. The best drawn trial becomes the parent."""
     morphs: int = field(default=2, metadata={"least": 1, "most": 100})
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> Evolution:
-        """The searcher."""
+        """Return the searcher."""
         from searchers.evolution import Evolution
 
         return Evolution(self.tournament, self.morphs)
@@ -93,10 +92,10 @@ class RandomConf(SearcherConf):
     name: str = "random"
     """'random'."""
     morphs: int = field(default=2, metadata={"least": 1, "most": 100})
-    """The most morphs of a child; from 1 to this many are drawn."""
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> RandomSearch:
-        """The searcher."""
+        """Return the searcher."""
         from searchers.random_search import RandomSearch
 
         return RandomSearch(self.morphs)
@@ -109,33 +108,33 @@ class TpeConf(HpoConf):
     name: str = "tpe"
     """'tpe'."""
     startup_trials: int = field(default=10, metadata={"least": 0, "most": 1_000_000})
-    """Trials before which points are drawn at random."""
+    """Random trials before TPE starts."""
     candidates: int = field(default=24, metadata={"least": 1, "most": 100_000})
     """Points that TPE draws and compares."""
 
     def build(self) -> Tuner:
-        """The tuner."""
-        from searchers.tpe import Tpe  # Optuna takes a good part of a second, and most runs' driver never tunes itself
+        """Return the tuner."""
+        from searchers.tpe import Tpe  # imports Optuna, which is slow
 
         return Tpe(self.startup_trials, self.candidates)
 
 
 @dataclass
 class OffConf(HpoConf):
-    """No tuning: the default batch size in every round, kernels as the search made them."""
+    """No tuning: the default batch size in every round, and the kernels of the searched networks."""
 
     name: str = "off"
     """'off'."""
 
     def build(self) -> None:
-        """No tuner."""
+        """Return None."""
         return
 
 
 SEARCHERS: tuple[type[SearcherConf], ...] = (MorphismConf, EvolutionConf, RandomConf)
-"""All that can be chosen, under their names; conf/searcher/NAME.yaml holds what a choice sets besides."""
+"""Choices of the group `searcher`, see conf/searcher/NAME.yaml."""
 TUNINGS: tuple[type[HpoConf], ...] = (TpeConf, OffConf)
-"""Likewise; conf/hpo/NAME.yaml."""
+"""Choices of the group `hpo`, see conf/hpo/NAME.yaml."""
 
 
 def _names(schemas: Sequence[type[SearcherConf] | type[HpoConf]]) -> str:

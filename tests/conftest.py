@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and settings of all tests."""
 
 import signal
 import sys
@@ -18,12 +18,13 @@ settings.load_profile("aiperf")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-FIGURES_ARE_LOOKED_AT = ("tests/report/",)
+FIGURES_ARE_LOOKED_AT = ("tests/report/", "tests/comparison/test_repeats_plot")
 """Tests for which matplotlib renders a report's figures. A report takes a second of a processor with them, and hardly any
 without; whatever else writes one (a run that ends, a submission, a comparison) looks at its words."""
 UNRENDERED = {
     "svg": '<svg xmlns="http://www.w3.org/2000/svg" width="8pt" height="8pt" viewBox="0 0 8 8"></svg>',
     "png": b"\x89PNG\r\n\x1a\n",
+    "pdf": b"%PDF-1.4\n",
 }
 
 
@@ -31,7 +32,7 @@ UNRENDERED = {
 def _figures_are_rendered_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
     """Elsewhere all of our own code that draws them runs, and the last step alone is left out. (What is run as a process of its
     own renders them; so does a test that is run by itself and loads matplotlib only then.)"""
-    drawing = sys.modules.get("aiperf.report.figure")
+    drawing = sys.modules.get("aiperf.report.plots.figure")
     if drawing is None or request.node.nodeid.startswith(FIGURES_ARE_LOOKED_AT):
         yield
         return

@@ -1,4 +1,4 @@
-"""Configurations drawn from the limits that stand beside the fields: what a field takes, its edges more often than chance."""
+"""Random configurations within the limits of the fields, with bounds drawn more often."""
 
 from __future__ import annotations
 

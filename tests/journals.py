@@ -26,6 +26,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.first_line import config_hash
 from morphism import encode, start
+from searchers.propose import RULES
 
 LIMITS: dict[str, Any] = {"spares": 1, "attempts": 3, "silence_seconds": 600.0, "rejections": 100, "trials": None}
 SCHEDULE: dict[str, Any] = {
@@ -60,6 +61,7 @@ def started(duration: float = 100.0, warmup: float = 10.0, **others: Any) -> Run
         "warmup_seconds": warmup,
         "versions": {},
         "machine": {},
+        "proposal_rules": RULES,
     }
     fields |= others
     return RunStarted(**{**fields, "config_hash": config_hash(fields["config"]), **others})
@@ -80,7 +82,7 @@ def joined(worker: int = 0, at: float = 0.0, ranks: int = 2, host: str = "a") ->
 
 
 def requested(
-    number: int, worker: int = 0, at: float = 0.0, round: int = 1, starting_network: bool = False
+    number: int, worker: int = 0, at: float = 0.0, round: int = 1, starting_network: bool | None = None
 ) -> ProposalRequested:
     """A request for a proposal."""
     return ProposalRequested(
@@ -90,7 +92,7 @@ def requested(
         round=round,
         seed=number,
         position=0,
-        starting_network=starting_network,
+        starting_network=number == 0 if starting_network is None else starting_network,
     )
 
 
@@ -118,9 +120,9 @@ def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialPr
     )
 
 
-def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1) -> TrialStarted:
+def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1, round_: int = 1) -> TrialStarted:
     """An attempt that a worker was told to train."""
-    return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32)
+    return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32, round=round_)
 
 
 def prepared(trial: int, at: float, attempt: int = 1, compile_seconds: float = 0.0) -> TrialPrepared:
@@ -204,7 +206,7 @@ def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
     """A trial that came to its end."""
-    return TrialFinished(at=at, trial=trial, attempt=1, reason="epochs", accuracy=accuracy, told_accuracy=accuracy)
+    return TrialFinished(at=at, trial=trial, attempt=1, reason="epochs", accuracy=accuracy, reported_accuracy=accuracy)
 
 
 def one_trial(*after: AnyEvent) -> list[AnyEvent]:

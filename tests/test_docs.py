@@ -1,4 +1,4 @@
-"""What the documents refer to is there: tests by name, files, other pages."""
+"""Names in the documents exist: tests, files, pages and sections."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-
-from tools import file_map
 
 PROJECT = Path(__file__).parent.parent
 PAGES = sorted([PROJECT / "README.md", PROJECT / "CHANGELOG.md", *(PROJECT / "docs").glob("*.md")])
@@ -39,20 +37,65 @@ def test_every_source_file_that_a_page_names_exists(page: Path) -> None:
     assert [name for name in named if not (PROJECT / name).is_file()] == []
 
 
-def test_every_section_of_measured_figures_names_a_command_that_is_there() -> None:
-    headings = re.findall(r"^## (.*)$", (PROJECT / "benchmarks/results.md").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_section_that_a_page_names_exists(page: Path) -> None:
+    """A link of the form [page.md](page.md), "Section" names a heading or a bold first phrase of that page."""
+    named = re.findall(r'\]\(([^)#\s:]+\.md)\), "([^"]+)"', page.read_text())
 
-    commands = {heading: re.findall(r"`python -m ([\w.]+)", heading) for heading in headings}
-    assert [heading for heading, named in commands.items() if not named] == []
+    assert [(link, title) for link, title in named if not _has_section(page.parent / link, title)] == []
+
+
+def test_every_page_and_section_that_the_code_names_exists() -> None:
+    sources = [
+        *(
+            file
+            for folder in ("aiperf", "morphism", "searchers", "cluster", "conf", "tools")
+            for file in _texts(folder)
+        ),
+        *(PROJECT / name for name in ("pyproject.toml", "Dockerfile", "Makefile", "CONTRIBUTING.md")),
+    ]
+    named = {
+        found for file in sources for found in re.findall(r'docs/([\w-]+\.md)(?:, "([^"\n]+)")?', file.read_text())
+    }
+
+    assert len(named) > 10
+    assert [page for page, _ in named if not (PROJECT / "docs" / page).is_file()] == []
+    assert [each for each in named if each[1] and not _has_section(PROJECT / "docs" / each[0], each[1])] == []
+
+
+def test_readme_and_pages_stay_short() -> None:
+    """Words of README, and of the pages that are written by hand without their generated tables."""
+    readme = (PROJECT / "README.md").read_text()
+    pages = [page for page in PAGES if page.parent.name == "docs" and page.stem not in {"events", "graph-format"}]
+    text = re.sub(
+        r"<!-- .*?: begin -->.*?<!-- .*?: end -->", "", "\n".join(page.read_text() for page in pages), flags=re.S
+    )
+
+    assert len(readme.split()) <= 900
+    assert sum(any(character.isalnum() for character in word) for word in text.split()) <= 28_000
+
+
+def test_each_measured_figure_names_a_command_that_exists() -> None:
+    """A removed script is named with its commit. The heading of a further section names its command."""
+    page = (PROJECT / "benchmarks/results.md").read_text()
+    commands = re.findall(r"`python (?:-m )?(aiperf|benchmarks[\w./]+)[^`]*`( at [0-9a-f]{7})?", page)
+
+    claims, *sections = page.split("\n## ")
+    rows = [
+        line for line in claims.splitlines() if line.startswith("| ") and not re.match(r"\| (\*\*|---|claim)", line)
+    ]
+    assert [row for row in rows if "`python " not in row and "the same |" not in row] == []
+    assert [section for section in sections if "`python " not in section.partition("\n")[0]] == []
     assert [
         module
-        for named in commands.values()
-        for module in named
-        if module != "aiperf" and not (PROJECT / (module.replace(".", "/") + ".py")).is_file()
+        for module, commit in commands
+        if module != "aiperf" and not commit and not (PROJECT / (module.replace(".", "/") + ".py")).is_file()
     ] == []
 
 
-def test_the_map_of_files_names_every_module() -> None:
-    there = [path.as_posix() for path in file_map.modules()]
+def _texts(folder: str) -> list[Path]:
+    return [file for file in (PROJECT / folder).rglob("*") if file.suffix in {".py", ".yaml", ".sh"}]
 
-    assert sorted(file_map.mapped()) == sorted(there), "run: .venv/bin/python tools/file_map.py"
+
+def _has_section(page: Path, title: str) -> bool:
+    return re.search(rf"^(#+ |(- )?\*\*){re.escape(title)}\b", page.read_text(), re.MULTILINE) is not None

@@ -1,4 +1,4 @@
-"""A request for the end is answered, wherever it comes; processes beside end with it, and say nothing."""
+"""Signals end the program at any moment. Its reader processes end silently."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main():
 POOL = """
 import multiprocessing, signal, time
 from aiperf import __main__
-from aiperf.side_processes import interrupts_held, side_processes
+from aiperf.reader_processes import interrupts_held, side_processes
 def main():
     with side_processes(2) as pool:
         with interrupts_held():
@@ -78,7 +78,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("program", [IN_A_FINALISER, SWALLOWED, BEFORE_IT_CAN_ANSWER, AT_THE_EXIT])
-def test_a_request_that_cannot_be_answered_where_it_comes_is_answered_all_the_same(program: str) -> None:
+def test_a_signal_during_finalization_is_handled_later(program: str) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", ASK + program + "\n__main__.main = main\n__main__.script()"],
         capture_output=True,

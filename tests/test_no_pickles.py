@@ -26,9 +26,9 @@ OBJECTS = {
 """Of Horovod and torch.distributed: they send objects to other ranks as pickles, or serve those who do."""
 
 KNOWN = {
-    "aiperf/drive/ray/news.py": "the driver's own packets, within Ray's calls and object store: behind the token",
-    "aiperf/train/ranks/guarded_door.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
-    "aiperf/train/ranks/meeting_point.py": "takes a free port, for what torch meets at: no word is read of it",
+    "aiperf/drive/ray/history_updates.py": "the driver's own packets, within Ray's calls and object store: behind the token",
+    "aiperf/train/ranks/filtered_port.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
+    "aiperf/train/ranks/rendezvous_point.py": "takes a free port, for what torch meets at: no word is read of it",
 }
 """What may, and why."""
 
@@ -80,7 +80,7 @@ def test_what_unpickles_is_seen(line: str) -> None:
     assert offences(line)
 
 
-def test_our_code_unpickles_nothing_that_comes_from_a_socket_or_a_file() -> None:
+def test_our_code_unpickles_nothing_from_sockets_or_files() -> None:
     """Pipes between a process and its own child (multiprocessing.connection.Pipe) are no sockets of the network: they have no
     address, and carry this release's own words."""
     files = [file for room in ROOMS for file in (REPOSITORY / room).rglob("*.py")]

@@ -1,4 +1,4 @@
-"""What a configured field does not take is refused before anything starts, by the limits that stand beside the field."""
+"""Values outside the limits of a configured field are refused before a run starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from aiperf.config import RunConf, configure, name_of_choice, records_of, schemas_of_parts
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import WIDEST, Limits, hold, limits_of
-from aiperf.option_paths import PATHS
+from aiperf.option_words import PATHS
 from aiperf.system.description.form import FIELDS as FORM
 from aiperf.system.description.form import SystemForm
 from aiperf.train.trainer_config import TrainerConf
@@ -89,9 +89,7 @@ def right(limits: Limits) -> list[Any]:
 
 
 @pytest.mark.parametrize(("part", "schema"), sorted({(part, schema) for part, schema, _, _ in FIELDS}, key=str))
-def test_every_field_refuses_what_lies_outside_its_limits_and_takes_what_lies_at_them(
-    part: str, schema: type[Any]
-) -> None:
+def test_every_field_accepts_bounds_and_refuses_values_beyond(part: str, schema: type[Any]) -> None:
     for name, limits in [field[2:] for field in FIELDS if field[:2] == (part, schema)]:
         conf, option = schema(), f"{part}.{name}" if part else name
         for value in wrong(limits):
@@ -105,7 +103,7 @@ def test_every_field_refuses_what_lies_outside_its_limits_and_takes_what_lies_at
             hold(conf, part)
 
 
-def test_every_number_says_how_small_it_may_be_and_one_with_a_fraction_how_large() -> None:
+def test_every_number_has_a_lower_bound_and_floats_an_upper_one() -> None:
     numbers = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.is_number}
 
     assert [option for option, limits in numbers.items() if not limits.told.keys() & {"least", "above"}] == []
@@ -113,7 +111,7 @@ def test_every_number_says_how_small_it_may_be_and_one_with_a_fraction_how_large
     assert [option for option in unbounded if float in numbers[option].types] == []
 
 
-def test_every_text_is_a_path_or_says_its_words_or_its_form_or_is_free_for_a_reason() -> None:
+def test_every_text_field_has_limits_or_a_stated_reason() -> None:
     texts = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.types == (str,)}
     unsaid = {option for option, limits in texts.items() if not limits.told.keys() & {"among", "form"}}
 
@@ -131,8 +129,8 @@ def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits
             return  # whatever is written is text
     if limits.types == (float,) and isinstance(value, int) and abs(value) > WIDEST:
         return  # read as a number with a fraction, which has no such bound
-    if option in PATHS and value is not None and limits.take(_typed(value)):
-        return  # a path is whatever is written, '[]' too
+    if limits.types == (str,) and not limits.of_list and value is not None and limits.take(_typed(value)):
+        return  # a text is taken whole, '[]' too
     if limits.types == (bool,) and value in (0, 1, "true"):
         return  # as a command line takes them
 
@@ -149,7 +147,7 @@ TYPED = [field for field in FIELDS if field[0] not in RECORDS]
 
 @given(st.data())
 @settings(max_examples=30, derandomize=True)
-def test_on_the_command_line_a_value_outside_is_refused_with_law_offence_and_remedy(data: st.DataObject) -> None:
+def test_a_value_out_of_range_gives_rule_value_and_fix(data: st.DataObject) -> None:
     part, schema, name, limits = data.draw(st.sampled_from(TYPED))
     is_refused_where_it_is_typed(
         part, schema, name, limits, data.draw(st.sampled_from([each for each in wrong(limits) if each != {}]))

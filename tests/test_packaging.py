@@ -1,4 +1,4 @@
-"""What someone gets who installs the wheel: every package and file that a run needs, and light imports."""
+"""Contents of an installed wheel: all packages and files of a run, and light imports."""
 
 from __future__ import annotations
 
@@ -122,9 +122,7 @@ def _typed(folder: Path, *words: str | Path) -> str:
 
 
 @pytest.mark.slow
-def test_installed_in_a_bare_environment_it_plans_and_runs_and_reports_in_any_folder(
-    bare: Path, a_users_folder: Path
-) -> None:
+def test_an_installation_plans_runs_and_reports_in_any_folder(bare: Path, a_users_folder: Path) -> None:
     python, script = bare / "bin" / "python", bare / "bin" / "aiperf-cluster"
 
     planned = _typed(a_users_folder, script, "dry_run=true")
@@ -138,9 +136,7 @@ def test_installed_in_a_bare_environment_it_plans_and_runs_and_reports_in_any_fo
     assert where[0] == where[1] and f"SHA-256 {digest(PROJECT)}" in where[0]
 
 
-def test_a_process_with_the_working_folder_first_on_its_path_takes_the_packages_beside_aiperf(
-    bare: Path, a_users_folder: Path
-) -> None:
+def test_packages_of_the_working_folder_are_not_imported(bare: Path, a_users_folder: Path) -> None:
     """As Ray starts its workers, and as ranks are started."""
     for module in ("yaml.py", "msgspec.py"):  # a library of that name is out of our hands there
         (a_users_folder / module).unlink()
@@ -194,9 +190,9 @@ def test_every_dependency_has_a_lower_bound_that_what_is_pinned_keeps() -> None:
 
 HEAVY = {
     *("torch", "torchvision", "ray", "horovod", "optuna", "hydra", "omegaconf", "antlr4", "numpy", "scipy", "sklearn"),
-    *("matplotlib", "PIL", "rich", "cryptography", "pynvml", "kubernetes", "pandas"),
+    *("matplotlib", "PIL", "rich", "pynvml", "kubernetes", "pandas"),
 }
-"""What help, versions and refusals are answered without."""
+"""Libraries that help, versions and error messages do not need."""
 
 
 @pytest.mark.parametrize(

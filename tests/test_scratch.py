@@ -56,7 +56,7 @@ def janitors(folder: Path) -> list[int]:
     return found
 
 
-def test_a_folder_its_processes_and_its_janitor_go_when_it_is_closed(tmp_path: Path) -> None:
+def test_closing_removes_folder_processes_and_janitor(tmp_path: Path) -> None:
     scratch = Scratch(tmp_path)
     child = subprocess.Popen(["sleep", "600"], env={**os.environ, **scratch.environment})
     assert comes_true(lambda: marked(scratch.path) == (child.pid,))  # its environment is read once it has begun
@@ -70,7 +70,7 @@ def test_a_folder_its_processes_and_its_janitor_go_when_it_is_closed(tmp_path: P
     assert comes_true(lambda: janitors(scratch.path) == [])
 
 
-def test_a_folder_and_its_processes_go_when_its_owner_is_killed_even_those_that_were_stopped(tmp_path: Path) -> None:
+def test_killing_the_owner_removes_the_folder_and_its_processes(tmp_path: Path) -> None:
     process, folder, child = owner(tmp_path)
     os.kill(child, signal.SIGSTOP)
 
@@ -80,7 +80,7 @@ def test_a_folder_and_its_processes_go_when_its_owner_is_killed_even_those_that_
     assert comes_true(lambda: not folder.exists() and marked(folder) == () and janitors(folder) == [])
 
 
-def test_a_folder_whose_owner_was_killed_together_with_its_janitor_goes_when_the_next_is_made(tmp_path: Path) -> None:
+def test_the_next_folder_removes_one_without_a_janitor(tmp_path: Path) -> None:
     process, folder, child = owner(tmp_path)
     (janitor,) = janitors(folder)
     os.kill(janitor, signal.SIGKILL)
@@ -95,7 +95,7 @@ def test_a_folder_whose_owner_was_killed_together_with_its_janitor_goes_when_the
 
 
 @pytest.mark.parametrize("what", ["living", "nameless", "another host's"])
-def test_what_is_not_known_to_be_left_behind_stays_when_the_next_folder_is_made(tmp_path: Path, what: str) -> None:
+def test_the_next_folder_removes_no_folder_with_a_living_owner(tmp_path: Path, what: str) -> None:
     process, folder, child = owner(tmp_path)
     if what != "living":
         (janitor,) = janitors(folder)
@@ -112,7 +112,7 @@ def test_what_is_not_known_to_be_left_behind_stays_when_the_next_folder_is_made(
 
 
 @pytest.mark.skipif(shutil.which("flock") is None, reason="needs flock(1), of util-linux")
-def test_a_killed_owners_shared_files_go_but_for_those_that_another_uses(tmp_path: Path) -> None:
+def test_unused_shared_files_of_a_killed_owner_are_removed(tmp_path: Path) -> None:
     unused, used = tmp_path / "shared-1", tmp_path / "shared-2"
     unused.touch()
     code = OWNER.replace("Scratch(Path(sys.argv[1]))", f"Scratch(Path(sys.argv[1]), {str(tmp_path / 'shared-*')!r})")

@@ -1,4 +1,4 @@
-"""What is printed reaches every terminal: signs that its encoding lacks are written plainly, and nothing ends for one."""
+"""Output on terminals whose encoding lacks some characters."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _shown(text: str, encoding: str) -> str:
     return raw.getvalue().decode(encoding)
 
 
-def test_a_sign_that_is_lacking_is_written_plainly_and_one_that_is_there_stays() -> None:
+def test_a_missing_character_is_replaced_and_others_stay() -> None:
     text = "2 × 3 − 1 ÷ 4 ≤ 5 · 6–7 … 80 °C 中"
 
     assert _shown(text, "ascii") == "2 x 3 - 1 / 4 <= 5 | 6-7 ... 80 deg C ?"

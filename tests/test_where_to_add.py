@@ -1,5 +1,7 @@
-"""What docs/architecture.md says under "Where to add", done: a data set, a searcher and a collective are added to a copy of the
-sources in the places it names, at most three each, and nowhere else; then they are planned with, opened, asked and joined."""
+"""Additions that docs/architecture.md describes under "Where to add", made in a copy of the sources.
+
+A data set, a searcher, a collective and a section of the report take at most three places each, all named on that page.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).parent.parent
+GOLDEN = PROJECT / "tests" / "golden" / "resumed-v5.jsonl"
 PACKAGES = ("aiperf", "morphism", "searchers", "cluster", "conf")
 
 DATA_SET = {
@@ -102,6 +105,23 @@ def join(joining):
 """,
     "aiperf/train/trainer_config.py": '\nCOLLECTIVES["whisper"] = "aiperf.train.collectives.whisper"\n',
 }
+SECTION = {
+    "aiperf/report/sections/idle.py": """
+from aiperf.report.plots.figure import drawn
+from aiperf.report.section import Picture, Section
+from aiperf.report.tables import pairs
+
+
+def idle(report):
+    svg, png, pdf = drawn(lambda figure: figure.subplots().plot([0, 1]), "idle", 2.0, "run x")
+    table = pairs("idle", "Idle workers", [("all", str(len(report.workers)))], ("which", "number"))
+    return Section("idle", "Idle workers", (Picture("idle", "Idle workers", "", "", svg, png, pdf), table), facts={"all": 1})
+""",
+    "aiperf/report/sections/__init__.py": """
+from aiperf.report.sections import idle
+SECTIONS += (idle.idle,)
+""",
+}
 ASKED = """
 import sys
 from pathlib import Path
@@ -111,7 +131,7 @@ from aiperf.config import as_plain, configure, from_plain
 words = ["dataset=flags", "dataset.stripes=5", "searcher=first_legal", "searcher.depth=2", "trainer.collective=whisper"]
 assert main(["dry_run=true", *words]) == 0
 assert main(["prepare", *words]) == 0
-assert main(["--help"]) == 0
+assert main(["help", "options"]) == 0
 conf = configure(words)
 assert from_plain(as_plain(conf)) == conf
 from aiperf.data.opening import open_data
@@ -122,6 +142,10 @@ from aiperf.train.collectives.choice import join
 from aiperf.train.collectives.collective import Joining
 joining = Joining(0, 2, Path("meeting"), torch.device("cpu"), False, lambda: None)
 print("joined by", join(conf.trainer.collective, joining).name)
+import json
+main(["report", "run", "--out", "report"])
+facts = json.loads(Path("report/report.json").read_text())
+print("section", Path("report/plots/idle.svg").is_file(), 'id="idle"' in Path("report/report.html").read_text(), facts["idle"])
 main(["dataset.stripes=5"])
 main(["searcher=first_legel"])
 main(["trainer.collective=wisper"])
@@ -134,7 +158,9 @@ def _planted(added: dict[str, str], root: Path) -> None:
         path.write_text((path.read_text() if path.exists() else "") + text)
 
 
-@pytest.mark.parametrize("added", [DATA_SET, SEARCHER, COLLECTIVE], ids=["data set", "searcher", "collective"])
+@pytest.mark.parametrize(
+    "added", [DATA_SET, SEARCHER, COLLECTIVE, SECTION], ids=["data set", "searcher", "collective", "section"]
+)
 def test_the_places_are_at_most_three_and_those_that_the_page_names(added: dict[str, str]) -> None:
     page = (PROJECT / "docs" / "architecture.md").read_text().partition("## Where to add")[2].partition("\n## ")[0]
 
@@ -146,8 +172,11 @@ def test_the_places_are_at_most_three_and_those_that_the_page_names(added: dict[
 def test_a_data_set_a_searcher_and_a_collective_added_there_are_whole(tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(PROJECT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for added in (DATA_SET, SEARCHER, COLLECTIVE):
+    for added in (DATA_SET, SEARCHER, COLLECTIVE, SECTION):
         _planted(added, tmp_path)
+
+    (tmp_path / "run").mkdir()
+    shutil.copy(GOLDEN, tmp_path / "run" / "journal.jsonl")
 
     answer = subprocess.run(
         [sys.executable, "-c", ASKED],
@@ -165,6 +194,7 @@ def test_a_data_set_a_searcher_and_a_collective_added_there_are_whole(tmp_path: 
     assert "ranks (whisper)" in answer.stdout
     assert "dataset.stripes=3" in answer.stdout and "searcher.depth=1" in answer.stdout
     assert "opened flags 5\nbuilt first_legal\njoined by whisper 1.0\n" in answer.stdout
+    assert "section True True {'all': 1}" in answer.stdout
     assert "dataset.stripes goes with dataset=flags" in answer.stderr
     assert "did you mean 'first_legal'?" in answer.stderr
     assert "is one of auto, horovod, torch, whisper, none; found 'wisper'" in answer.stderr

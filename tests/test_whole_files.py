@@ -1,4 +1,4 @@
-"""A file has its name only when it is whole, whatever stops its writer."""
+"""Atomic file writes: a file gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.whole_files import draft_of, replace_file, write_named
+from aiperf.atomic_files import draft_of, new_draft, replace_file, write_named
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,35 @@ def test_a_file_is_replaced_and_so_is_a_link_of_its_name(tmp_path: Path) -> None
     assert (path.read_bytes(), path.is_symlink(), strange.read_bytes()) == (b"ours", False, b"somebody's")
 
 
-def test_a_file_that_a_user_has_named_may_be_a_link_a_pipe_or_a_device(tmp_path: Path) -> None:
+def test_drafts_follow_no_link_that_lay_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user guesses the name of the draft and puts a link to a file of the victim there."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"theirs")
+    (tmp_path / f".report.json.{os.getpid()}").symlink_to(victim)
+    monkeypatch.setattr("aiperf.atomic_files.secrets.token_hex", lambda _: "guessed")
+    replace_file(tmp_path / "report.json", b"ours")
+    (tmp_path / ".guessed.draft").symlink_to(victim)
+
+    with pytest.raises(FileExistsError, match=r"report\.json"):
+        replace_file(tmp_path / "report.json", b"ours again")
+
+    assert victim.read_bytes() == b"theirs"
+    assert (tmp_path / "report.json").read_bytes() == b"ours"
+
+
+def test_names_of_drafts_are_random_and_modes_follow_the_umask(tmp_path: Path) -> None:
+    drafts = {new_draft(tmp_path / "report.json") for _ in range(100)}
+    umask = os.umask(0o027)
+    try:
+        replace_file(tmp_path / "report.json", b"ours")
+    finally:
+        os.umask(umask)
+
+    assert len(drafts) == 100 and not any("report" in draft.name for draft in drafts)
+    assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_named_file_may_be_a_link_a_pipe_or_a_device(tmp_path: Path) -> None:
     target, link, pipe = tmp_path / "target", tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(target)
     os.mkfifo(pipe)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def comes_true(is_so: Callable[[], bool], seconds: float = 60.0) -> bool:
-    """Whether it is so within that time; gives its answer as soon as it is."""
+    """Return True as soon as the condition holds, False after the time."""
     deadline = time.monotonic() + seconds
     while not (so := is_so()) and time.monotonic() < deadline:
         time.sleep(0.02)

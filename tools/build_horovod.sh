@@ -13,7 +13,7 @@ done
 header=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h
 [ -f "$header" ] || { echo "missing: Python's headers, $header (Debian and Ubuntu: apt-get install python3-dev; then: make setup)"; exit 1; }
 
-# key, operations, note: what is built here, and the name of the folder its wheel is kept in
+# key, operations, nccl_links, note: what is built here, and the name of the folder its wheel is kept in
 assignments=$("$PY" "$(dirname "$0")/horovod_plan.py")
 eval "$assignments"
 [ -z "$note" ] || echo "note: $note: this Horovod will exchange gradients over Gloo"
@@ -39,7 +39,15 @@ C
   # What its setup.py imports must stand in the environment, as build isolation would hide torch from it.
   "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt setuptools wheel packaging psutil cloudpickle pyyaml cffi
   mkdir -p "$kept"
-  env CXX="$work/c++" MAKEFLAGS="-j$JOBS" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
+  if [ -n "$nccl_links" ]; then # torch's own NCCL has libnccl.so.2 alone, and the linker looks for libnccl.so
+    mkdir -p "$work/nccl/lib"
+    ln -s "$nccl_links/include" "$work/nccl/include"
+    ln -s "$nccl_links/lib/libnccl.so.2" "$work/nccl/lib/libnccl.so"
+    ln -s "$nccl_links/lib/libnccl.so.2" "$work/nccl/lib/libnccl.so.2"
+    operations+=("HOROVOD_NCCL_HOME=$work/nccl")
+  fi
+  # CMake 4 refuses the version that Horovod's third_party/gloo asks for
+  env CMAKE_POLICY_VERSION_MINIMUM=3.5 CXX="$work/c++" MAKEFLAGS="-j$JOBS" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 "${operations[@]}" \
     "$PY" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
 fi

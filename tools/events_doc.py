@@ -1,7 +1,7 @@
-"""Writes docs/events.md from the types in aiperf/journal/events.py: `python tools/events_doc.py > docs/events.md`.
+"""Generator of docs/events.md from the types in aiperf/journal/events.py: `python tools/events_doc.py > docs/events.md`.
 
-Meanings are the docstrings, read from the source. A field that stands in several events and means the same in each is
-explained once, here, or at the part of events that it stands in too; a field that is explained nowhere stops the writing.
+Meanings are the docstrings of the source. A field with one meaning in several events is explained once, in COMMON or at a part
+of events with the same field. A field without an explanation stops the program.
 """
 
 from __future__ import annotations
@@ -16,72 +16,70 @@ from tempfile import TemporaryDirectory
 import aiperf.journal.events
 from aiperf.journal.events import SCHEMA, EpochFinished, Interval, RunStarted
 from aiperf.journal.journal import NAME, Journal
-from tools.events_history import FIRST, RELEASES, changes
+from searchers.propose import RULES
 
 COMMON = {
-    "schema": 'Version of the journal\'s lines; see "History".',
-    "seed": "What everything random of this event's is derived from.",
-    "versions": "Version of each library that has a part in the result.",
+    "schema": "Version of the journal's lines.",
+    "seed": "Origin of all randomness of this event.",
+    "versions": "Version of each library that affects the result.",
     "machine": "System description of the host: processor, memory, accelerators, limits.",
-    "worker": "The worker's number. One that comes back after a loss has a new number.",
+    "worker": "The worker's number. A worker that returns after a loss has a new number.",
     "host": "Name of the host it is on.",
-    "reason": "In words, for a reader.",
+    "reason": "Explanation for a reader.",
     "number": "The proposal's number, and its trial's.",
     "trial": "The trial's number: that of its proposal.",
-    "attempt": "Which attempt at the trial, from 1.",
+    "attempt": "Number of the attempt at the trial, from 1.",
     "epoch": "From 1.",
-    "start": "When the interval began: where the one before it ended, on the driver's clock.",
-    "end": "When it ended.",
+    "start": "Start of the interval, equal to the end of the previous one, on the driver's clock.",
+    "end": "End of the interval.",
     "searcher": "Name of the searcher that made it.",
-    "fingerprint": "The architecture's; names of nodes have no part in it.",
+    "fingerprint": "Fingerprint of the architecture. It does not depend on names of nodes.",
     "backward_flops": "Operations of one image in training, backward: gradients and update.",
-    "tensor_backward_flops": "Convolutions and matrix products alone, backward.",
-    "parameters": "Learnt values of the network.",
+    "tensor_backward_flops": "Operations of convolutions and matrix products alone, backward.",
+    "parameters": "Trainable values of the network.",
     "batch_size": "Images per accelerator and step.",
-    "precision": "What convolutions and matrix products compute in: fp32, tf32, bf16 or fp16.",
+    "precision": "Data type of convolutions and matrix products: fp32, tf32, bf16 or fp16.",
     "ranks": "Data-parallel processes that take part.",
-    "compiled": "Whether torch.compile made the network's code.",
-    "build_seconds": "Building the module.",
-    "weights_seconds": "Bringing its weights there.",
-    "compile_seconds": "Compiling, and measuring whether it pays.",
+    "compiled": "True if the network was compiled by torch.compile.",
+    "build_seconds": "Time to build the module.",
+    "weights_seconds": "Time to load its weights.",
+    "compile_seconds": "Time to compile, and to measure whether compilation is faster.",
     "validation_images": "Validation images evaluated, over all ranks.",
-    "training_loss": "Mean over the epoch of the loss that was minimised, label smoothing included.",
-    "learning_rate": "Of this epoch's last step.",
-    "from_batch_size": "That did not fit, per accelerator.",
-    "to_batch_size": "That the trial goes on with.",
+    "training_loss": "Mean training loss of the epoch, including label smoothing.",
+    "learning_rate": "Learning rate of the epoch's last step.",
+    "from_batch_size": "Batch size per accelerator that did not fit into memory.",
+    "to_batch_size": "Batch size per accelerator with which the trial continues.",
 }
-"""Fields without a docstring of their own."""
+"""Meanings of fields without a docstring."""
 
 INTRODUCTION = """\
 A run is its journal: state, score, report, resume and verification are folds over these events. Each line is one JSON
-object, ended by a newline; `event` names its type, `at` says when it happened. Events hold facts, not conclusions. The
-driver alone writes the file, and nothing acts on an event before it stands on disk."""
+object, ended by a newline. `event` names its type and `at` its time. Events hold facts, not conclusions. Only the driver
+writes the file, and nothing acts on an event before it is on disk."""
 
 HASH_CHAIN = """\
-The last member of every line is `chain`, 64 hexadecimal digits. Take the line without it (without `,"chain":"…"`, the
-closing brace kept): that is the body. Then
+The last member of every line is `chain`, 64 hexadecimal digits. The line without it (without `,"chain":"…"`, but with the
+closing brace) is the body. Then
 
-    chain = SHA-256(chain of the line before ‖ body), in lower-case hexadecimal
+    chain = SHA-256(chain of the previous line ‖ body), in lower-case hexadecimal
 
-where the chain before the first line is 64 times the digit `0`, and both parts are bytes: the digits in ASCII, the body
-in UTF-8 exactly as it stands. A changed, removed, added or exchanged line breaks its own hash or the next one's. The
-hash of the last line stands for the whole journal: whoever keeps it can tell later that nothing was changed. It is no
-signature: someone who rewrites the whole file can hash it anew.
+The chain before the first line is 64 times the digit `0`. Both parts are bytes: the digits in ASCII, the body in UTF-8
+exactly as written. A changed, removed, added or exchanged line breaks its own hash or the next one. The hash of the last
+line identifies the whole journal: with it one can later prove that nothing was changed. It is not a signature: the whole
+file can be rewritten with new hashes.
 
-- A last line without its newline was torn by a killed driver: it is dropped, and said.
-- A line that no run can write is refused as well, however well it is chained: a value outside its range, time that runs back, a
-  worker, trial, attempt or epoch that is not there, a configuration that does not fit its hash, anything after the end but
-  a resume (`aiperf/journal/validator.py` holds the laws). That the work was really done is not shown by this.
-- Damage anywhere else is refused, with the line's number. `resume_until=N` goes on after line N; what stood after it is
-  kept in `journal.jsonl.after-line-N`, the next time in `….2` and so on, and `RunResumed` says how many lines that were and
-  their hash: nothing kept is overwritten, and no rollback goes untold.
-- Events that arrive together are committed together: all of them or none, with one flush to the disk (a simulated run
-  does without the flush)."""
+- A last line without its newline was torn by a killed driver. It is dropped with a warning.
+- A line has at most 16 MiB. An object names each member once, since readers differ in their treatment of duplicates.
+- A line that no run can write is rejected, even with a correct hash: a value outside its range, time that runs backwards, an
+  unknown worker, trial, attempt or epoch, a configuration that does not match its hash, anything after the end except a resume
+  (`aiperf/journal/validator.py` has the rules). This does not prove that the work was done.
+- Other damage is rejected with the line's number. `resume_until=N` continues after line N. The lines after it are kept in
+  `journal.jsonl.after-line-N`, the next time in `….2` and so on. `RunResumed` records their number and hash. No kept file is
+  overwritten, and every rollback is recorded.
+- Events that arrive together are committed together: all or none, with one flush to disk (a simulated run omits the flush)."""
 
 NEXT_SCHEMA = """\
-What is new in a release stands under that release's number; a test compares this history with the types. A reader reads
-the schemas named here, takes what an older one does not have by its default, and refuses a schema that it does not know and
-an event or a field that stands nowhere here."""
+A reader rejects every other schema, and any event or field that this page does not list."""
 
 CHECK = """\
 import hashlib, sys
@@ -91,15 +89,15 @@ for number, line in enumerate(open(sys.argv[1], "rb"), 1):
     body, found = line.removesuffix(b'"}\\n').rsplit(b',"chain":"', 1)
     chain = hashlib.sha256(chain + body + b"}").hexdigest().encode()
     if chain != found:
-        sys.exit(f"line {number} does not follow from the one before it")
+        sys.exit(f"line {number} does not follow from the line before it")
 print(f"{number} lines, all whole; the last hash is {chain.decode()}")
 """
-"""A program of the reader's own that verifies a journal."""
+"""Independent program that verifies a journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of an event or of a part of one, as the source has it."""
+    """A field of an event or of a part of an event, as in the source."""
 
     name: str
     type: str
@@ -108,12 +106,12 @@ class Field:
 
 
 def main() -> None:
-    """Prints the page."""
+    """Print the page."""
     print(page(), end="")
 
 
 def page() -> str:
-    """docs/events.md."""
+    """Return the text of docs/events.md."""
     return "\n".join(_lines()) + "\n"
 
 
@@ -126,19 +124,13 @@ def _lines() -> Iterator[str]:
     yield "\n## The line and its hash\n"
     yield HASH_CHAIN
     yield from _example()
-    yield "\n## History\n"
-    yield "| schema | since | change |"
-    yield "| --- | --- | --- |"
-    yield f"| 1 | {RELEASES[1]} | the first form: {len(FIRST)} events |"
-    for change in changes():
-        yield f"| {change.schema} | {RELEASES[change.schema]} | {change.text} |"
     yield ""
     yield NEXT_SCHEMA
     yield f"\n## Events of schema {SCHEMA}\n"
-    yield "Every event has `at`: seconds since the run began, on the driver's clock, which goes on while a killed run is down."
+    yield "Every event has `at`: seconds since the start of the run, by the driver's clock, also while a run is down."
     for event in events():
         yield from _table(*event)
-    yield "\n## What stands inside of events\n"
+    yield "\n## Parts of events\n"
     yield "A part of an event is an object without `event` and `at`."
     for part in parts():
         yield from _table(*part)
@@ -161,7 +153,7 @@ def _example() -> Iterator[str]:
     yield "\n```json"
     yield example().rstrip("\n")
     yield "```\n"
-    yield "This program needs nothing of AIPerf's; give it a journal's path:"
+    yield "This program does not use AIPerf. Pass it a journal's path:"
     yield "\n```python"
     yield CHECK.rstrip("\n")
     yield "```\n"
@@ -173,7 +165,7 @@ def _example() -> Iterator[str]:
 
 
 def example() -> str:
-    """A journal of two lines."""
+    """Return a journal of two lines."""
     started = RunStarted(
         at=0.0,
         schema=SCHEMA,
@@ -188,6 +180,7 @@ def example() -> str:
         warmup_seconds=20.0,
         versions={},
         machine={},
+        proposal_rules=RULES,
     )
     epoch = EpochFinished(
         at=31.5,
@@ -220,14 +213,14 @@ def example() -> str:
 
 
 def events() -> Iterator[tuple[str, str, list[Field]]]:
-    """Name, meaning and fields of each event, in the source's order."""
+    """Yield name, meaning and fields of each event, in the source's order."""
     for part in _classes():
         if _is_event(part):
             yield part.name, _meaning(part), list(_fields(part))
 
 
 def parts() -> Iterator[tuple[str, str, list[Field]]]:
-    """Name, meaning and fields of what stands inside of events."""
+    """Yield name, meaning and fields of the parts of events."""
     for part in _classes():
         if not _is_event(part):
             yield part.name, _meaning(part), list(_fields(part))
@@ -247,20 +240,22 @@ def _meaning(part: ast.ClassDef) -> str:
 
 
 def _fields(part: ast.ClassDef) -> Iterator[Field]:
-    said = {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
-    said |= COMMON | dict(_own(part))
+    meanings = {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
+    meanings |= COMMON | dict(_own(part))
     for here in part.body:
         if not (isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)):
             continue
         name = here.target.id
-        if name not in said:
-            raise SystemExit(f"every field is explained; {part.name}.{name} is not: write a docstring under it")
+        if name not in meanings:
+            raise SystemExit(
+                f"every field needs an explanation; {part.name}.{name} has none: write a docstring under it"
+            )
         default = None if here.value is None else ast.unparse(here.value)
-        yield Field(name, ast.unparse(here.annotation), default, _one_line(said[name]))
+        yield Field(name, ast.unparse(here.annotation), default, _one_line(meanings[name]))
 
 
 def _own(part: ast.ClassDef) -> list[tuple[str, str]]:
-    """The docstrings under a class's fields."""
+    """Return the docstrings of a class's fields."""
     return [
         (here.target.id, after.value.value)
         for here, after in pairwise(part.body)

@@ -1,13 +1,13 @@
-"""How Horovod is to be built here, and the key under which its wheel is kept: `python tools/horovod_plan.py`, in the
-environment that it is for.
+"""Build options of Horovod for this environment, and the key of its wheel: `python tools/horovod_plan.py`.
 
-Prints shell assignments for tools/build_horovod.sh. The key names all that makes one wheel differ from another: Python,
-machine, torch and its C++ ABI, the compiler, and what gradients travel by. A wheel of a login node without CUDA is therefore
-never taken on a node with accelerators. With `--fits`: status 0 where the installed Horovod has all that would be built here.
+Prints shell assignments for tools/build_horovod.sh. The key contains everything that distinguishes wheels: Python, machine,
+torch and its C++ ABI, the compiler, and the transport of gradients. A wheel from a login node without CUDA is therefore never
+used on a node with accelerators. With `--fits`: exit status 0 if the installed Horovod has all features of a build here.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
@@ -22,7 +22,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Facts:
-    """What of a machine and its environment decides how Horovod is built."""
+    """Properties of a machine and its environment that determine the build of Horovod."""
 
     python: str
     """The interpreter's cache tag: cpython-311."""
@@ -30,24 +30,30 @@ class Facts:
     torch: str
     cxx11_abi: bool
     compiler: str
-    """Of C++, by its major version: g++12."""
+    """C++ compiler with its major version: g++12."""
     torch_cuda: str | None
-    """The CUDA that torch was built for."""
+    """CUDA version of torch's build."""
     nvcc: str | None
-    """The release of CUDA's compiler, where it is found."""
+    """Release of CUDA's compiler, None if it is missing."""
     nccl_home: str | None
-    """Where NCCL's headers and library lie, if not at the system's own place."""
+    """Folder of NCCL's headers and library, None for the system's folder."""
     nccl: str | None
-    """The version that its header tells, where it is found."""
+    """NCCL version from its header, None if it is missing."""
+    needs_links: bool = False
+    """True if the folder has libnccl.so.2 but no libnccl.so, like torch's own NCCL."""
+    cuda_home: str | None = None
+    """Folder of CUDA as its compiler reports it, since the compiler on the path may be a wrapper in another folder."""
 
 
 @dataclass(frozen=True)
 class Plan:
     key: str
     environment: dict[str, str]
-    """What Horovod's setup.py reads, besides what every build here is given."""
+    """Variables for Horovod's setup.py in addition to those of every build."""
+    nccl_links: str
+    """Folder of NCCL that needs links, since its library lacks the name that the linker expects. '' if none is needed."""
     note: str
-    """Why there is no NCCL, where one might expect it; else empty."""
+    """Reason for a missing NCCL on a machine with CUDA, otherwise ''."""
 
     @property
     def has_nccl(self) -> bool:
@@ -55,9 +61,9 @@ class Plan:
 
 
 def plan(facts: Facts) -> Plan:
-    """Gloo always; NCCL where torch has CUDA and a compiler of the same major release and NCCL's headers are found."""
+    """Return the build plan. Gloo: always. NCCL: if torch has CUDA, with a matching compiler and NCCL's headers."""
     environment: dict[str, str] = {}
-    exchange, note = "gloo", ""
+    exchange, nccl_links, note = "gloo", "", ""
     if facts.torch_cuda is not None:
         if facts.nvcc is None:
             note = "torch has CUDA but there is no nvcc here"
@@ -68,46 +74,75 @@ def plan(facts: Facts) -> Plan:
         else:
             exchange = f"gloo-nccl{facts.nccl}-cuda{facts.nvcc}"
             environment = {"HOROVOD_GPU_OPERATIONS": "NCCL"}
-            if facts.nccl_home:
+            if facts.cuda_home:
+                environment["HOROVOD_CUDA_HOME"] = facts.cuda_home
+            if facts.nccl_home and facts.needs_links:
+                environment["HOROVOD_NCCL_LINK"] = "SHARED"
+                nccl_links = facts.nccl_home
+            elif facts.nccl_home:
                 environment["HOROVOD_NCCL_HOME"] = facts.nccl_home
     parts = (facts.python, facts.machine, f"torch{facts.torch}", f"abi{int(facts.cxx11_abi)}", facts.compiler, exchange)
-    return Plan("-".join(parts).replace("+", "_"), environment, note)
+    return Plan("-".join(parts).replace("+", "_"), environment, nccl_links, note)
 
 
 def look(environment: Mapping[str, str]) -> Facts:
-    """This machine's, with the torch that this interpreter imports."""
+    """Return the facts of this machine, with the torch that this interpreter imports."""
     import torch
 
     nccl_home = environment.get("NCCL_HOME")
+    if nccl_home is None and not Path("/usr/include/nccl.h").exists():
+        nccl_home = _nccl_of_torch()
     header = Path(nccl_home or "/usr") / "include/nccl.h"
+    library = None if nccl_home is None else Path(nccl_home) / "lib"
     return Facts(
         python=str(sys.implementation.cache_tag),
         machine=platform.machine(),
         torch=torch.__version__,
         cxx11_abi=torch.compiled_with_cxx11_abi(),
-        compiler="g++" + _said(["g++", "-dumpversion"], environment).split(".")[0],
+        compiler="g++" + _output(["g++", "-dumpversion"], environment).split(".")[0],
         torch_cuda=torch.version.cuda,
         nvcc=_nvcc_release(environment),
         nccl_home=nccl_home,
         nccl=nccl_version(header.read_text()) if header.exists() else None,
+        needs_links=library is not None
+        and (library / "libnccl.so.2").exists()
+        and not (library / "libnccl.so").exists(),
+        cuda_home=_cuda_home(environment),
     )
+
+
+def _nccl_of_torch() -> str | None:
+    """Return the folder of the NCCL in torch's CUDA build, the only one on most nodes."""
+    if importlib.util.find_spec("nvidia") is None or (found := importlib.util.find_spec("nvidia.nccl")) is None:
+        return None
+    return next(iter(found.submodule_search_locations or ()), None)
+
+
+def _cuda_home(environment: Mapping[str, str]) -> str | None:
+    if shutil.which("nvcc", path=environment.get("PATH")) is None:
+        return None
+    dry_run = subprocess.run(
+        ["nvcc", "-dryrun", "-x", "cu", "/dev/null"], env=dict(environment), capture_output=True, text=True, check=False
+    )
+    found = re.search(r"^#\$ _HERE_=(.+)$", dry_run.stderr + dry_run.stdout, re.M)
+    return str(Path(found[1].strip()).parent) if found else None
 
 
 def _nvcc_release(environment: Mapping[str, str]) -> str | None:
     if shutil.which("nvcc", path=environment.get("PATH")) is None:
         return None
-    found = re.search(r"release (\d+\.\d+)", _said(["nvcc", "--version"], environment))
+    found = re.search(r"release (\d+\.\d+)", _output(["nvcc", "--version"], environment))
     return found.group(1) if found else None
 
 
 def nccl_version(header: str) -> str | None:
-    """Of the text of nccl.h: '2.27.3'."""
+    """Return the version in the text of nccl.h: '2.27.3'."""
     parts = [re.search(rf"^#define NCCL_{part} (\d+)", header, re.M) for part in ("MAJOR", "MINOR", "PATCH")]
     return ".".join(part.group(1) for part in parts if part) if all(parts) else None
 
 
-def _said(command: list[str], environment: Mapping[str, str]) -> str:
-    return subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=True).stdout
+def _output(command: list[str], environment: Mapping[str, str]) -> str:
+    return subprocess.run(command, env=dict(environment), stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
 def _installed_fits(wanted: Plan) -> bool:
@@ -125,7 +160,9 @@ def main() -> int:
     if sys.argv[1:] == ["--fits"]:
         return 0 if _installed_fits(wanted) else 1
     operations = " ".join(shlex.quote(f"{name}={value}") for name, value in wanted.environment.items())
-    print(f"key={shlex.quote(wanted.key)}\noperations=({operations})\nnote={shlex.quote(wanted.note)}")
+    print(
+        f"key={shlex.quote(wanted.key)}\noperations=({operations})\nnccl_links={shlex.quote(wanted.nccl_links)}\nnote={shlex.quote(wanted.note)}"
+    )
     return 0
 
 

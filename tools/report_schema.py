@@ -1,7 +1,7 @@
-"""Writes aiperf/report/report.schema.json from the facts of a report: `python -m tools.report_schema`.
+"""Generator of aiperf/report/report.schema.json from the facts of a report: `python -m tools.report_schema`.
 
-Every field stands there with what its docstring says. Which fields a version has stands in report_fields.txt: of a version that
-is written down a field neither goes nor means another type; whoever must change one raises facts.VERSION first.
+Each field is described by its docstring. report_fields.txt lists the fields of each version. A recorded version must not lose a
+field or change its type. Increase facts.VERSION before such a change.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ HEAD = "# VERSION Part.field: type. Written by `python -m tools.report_schema`, 
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of report.json."""
+    """Return the JSON Schema (2020-12) of report.json."""
     types = (Report, Comparison, Followed)
     _, parts = msgspec.json.schema_components(types, ref_template=REF)
     for name, owner in _dataclasses(types).items():
-        _tell(parts[name], owner)
+        _describe(parts[name], owner)
     report = parts.pop("Report")
     for name, part, why in (
         (
             "against",
             "Comparison",
-            "What `report RUN --against RUN2` found: RUN2 is the first side, this run the second.",
+            "Result of `report RUN --against RUN2`: RUN2 is the first side, this run the second.",
         ),
-        ("followed", "Followed", "A following run beside the one that it follows."),
+        ("followed", "Followed", "Comparison of a following run with the run that it follows."),
     ):
         report["properties"][name] = {"$ref": REF.format(name=part), "description": why}
-    report["properties"]["schema"] = {"const": SCHEMA, "description": "The name of this form."}
-    report["properties"]["version"] = {"const": VERSION, "description": "Of this form."}
+    report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
+    report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
     report["required"] = sorted({*report["required"], "schema", "version"})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -56,16 +56,16 @@ def schema() -> dict[str, Any]:
 
 
 def fields(of: dict[str, Any]) -> dict[str, str]:
-    """Every field of a schema, as `Part.field` to its type."""
+    """Return the type of each field of a schema, by `Part.field`."""
     found = {}
     for name, part in {"Report": of, **of["$defs"]}.items():
-        for field, told in part.get("properties", {}).items():
-            found[f"{name}.{field}"] = _type(told)
+        for field, definition in part.get("properties", {}).items():
+            found[f"{name}.{field}"] = _type(definition)
     return found
 
 
 def recorded() -> dict[str, dict[str, str]]:
-    """The fields of every version, as report_fields.txt has them."""
+    """Return the fields of each version in report_fields.txt."""
     found: dict[str, dict[str, str]] = {}
     for line in FIELDS.read_text().splitlines() if FIELDS.is_file() else ():
         if not line.startswith("#"):
@@ -76,7 +76,7 @@ def recorded() -> dict[str, dict[str, str]]:
 
 
 def taken_back(now: dict[str, str], before: dict[str, str]) -> list[str]:
-    """Fields that went, or are of another type, in words."""
+    """Return a text for each field that was removed or has another type."""
     return [
         f"{name} was {kind}; now it is {now.get(name, 'gone')}"
         for name, kind in before.items()
@@ -85,12 +85,13 @@ def taken_back(now: dict[str, str], before: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Writes both files; 1: a field of this version was taken back."""
+    """Write both files. Return 1 if a field of this version was removed or changed."""
     of = schema()
     now, versions = fields(of), recorded()
     if lost := taken_back(now, versions.get(str(VERSION), {})):
         print(
-            "a field of report.json stays as it is while facts.VERSION does; found: " + "; ".join(lost), file=sys.stderr
+            "fields of report.json must not change without a new facts.VERSION; found: " + "; ".join(lost),
+            file=sys.stderr,
         )
         return 1
     versions[str(VERSION)] = now
@@ -105,12 +106,12 @@ def main() -> int:
 
 
 def text(of: dict[str, Any]) -> str:
-    """The schema as its file has it."""
+    """Return the schema as the text of its file."""
     return json.dumps(of, indent=1, ensure_ascii=False) + "\n"
 
 
 def _dataclasses(types: tuple[type, ...]) -> dict[str, type]:
-    """Those that stand anywhere in these, by name; msgspec's structs among them."""
+    """Return all dataclasses and msgspec structs in the fields of these types, by name."""
     found: dict[str, type] = {}
     waiting: list[Any] = list(types)
     while waiting:
@@ -126,17 +127,17 @@ def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
     return issubclass(one, msgspec.Struct)
 
 
-def _tell(part: dict[str, Any], owner: type) -> None:
-    """Puts the docstrings of fields beside them, and takes defaults out: a report holds every field, but for telemetry's, which
-    leaves out what is not known."""
-    told = _docstrings(owner)
+def _describe(part: dict[str, Any], owner: type) -> None:
+    """Add the docstrings of fields, and remove defaults: a report contains every field. Types with omit_defaults are an
+    exception: they omit unknown values."""
+    descriptions = _docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)
-        if name in told:
-            part["properties"][name] = {**field, "description": told[name]}
+        if name in descriptions:
+            part["properties"][name] = {**field, "description": descriptions[name]}
     if not (_is_struct(owner) and owner.__struct_config__.omit_defaults):
         part["required"] = sorted(part["properties"])
-    # What reads a report of this version reads those of later releases too, which may hold more.
+    # Readers of this version also read reports of later releases, which may contain more fields.
     part.pop("additionalProperties", None)
 
 
@@ -151,21 +152,21 @@ def _docstrings(owner: type) -> dict[str, str]:
     return found
 
 
-def _type(told: dict[str, Any]) -> str:
-    if "$ref" in told:
-        return str(told["$ref"]).rpartition("/")[2]
-    if "anyOf" in told:
-        return "|".join(sorted(_type(each) for each in told["anyOf"]))
-    if "enum" in told:
-        return "|".join(sorted(map(json.dumps, told["enum"])))
-    if "const" in told:
+def _type(definition: dict[str, Any]) -> str:
+    if "$ref" in definition:
+        return str(definition["$ref"]).rpartition("/")[2]
+    if "anyOf" in definition:
+        return "|".join(sorted(_type(each) for each in definition["anyOf"]))
+    if "enum" in definition:
+        return "|".join(sorted(map(json.dumps, definition["enum"])))
+    if "const" in definition:
         return "constant"
-    match told.get("type"):
+    match definition.get("type"):
         case "array":
-            items = told.get("prefixItems") or [told.get("items") or {}]
+            items = definition.get("prefixItems") or [definition.get("items") or {}]
             return f"[{', '.join(_type(each) for each in items)}]"
-        case "object" if isinstance(told.get("additionalProperties"), dict):
-            return f"{{{_type(told['additionalProperties'])}}}"
+        case "object" if isinstance(definition.get("additionalProperties"), dict):
+            return f"{{{_type(definition['additionalProperties'])}}}"
         case None:
             return "any"
         case list() as kinds:

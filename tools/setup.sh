@@ -25,7 +25,7 @@ quietly() { # runs a step with its output in the log, and shows the log's end if
   fi
 }
 pin() { # pin NAME prints NAME==VERSION from the constraints file
-  grep -iE "^$1==" constraints.txt || fail "constraints.txt names no version of '$1'; every package that is installed is pinned there"
+  grep -iE "^$1==" constraints.txt || fail "constraints.txt names no version of '$1'; it pins every package of a CPU build"
 }
 
 command -v "$PYTHON" >/dev/null || fail "no '$PYTHON'; install Python 3.11 or newer, or name one: make setup PYTHON=/path/to/python3"
@@ -37,11 +37,16 @@ if [ ! -x "$PY" ]; then
   "$PYTHON" -m venv "$VENV" || fail "'$PYTHON -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv"
 fi
 : >"$LOG"
-pip_install() { quietly "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$@"; }
+# the packages that torch's CUDA build brings (nvidia-*, cuda-*, triton) are pinned by a file of their own, if there is one
+constraints=(--constraint constraints.txt)
+if [ -e /dev/nvidiactl ] && [ -f constraints-cuda.txt ]; then constraints+=(--constraint constraints-cuda.txt); fi
+pip_install() { quietly "$PY" -m pip install --disable-pip-version-check "${constraints[@]}" "$@"; }
 
 # torch first and exactly this version: a later step asked for a range would take the newest build.
 say "2/5 $(pin torch) (some hundred megabytes on a first visit)"
 pip_install "$(pin torch)"
+remark=$("$PY" tools/torch_build.py)
+[ -z "$remark" ] || say "$remark"
 
 say "3/5 the other packages, pinned by constraints.txt"
 pip_install --editable '.[dev]'

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""A second implementation of a journal's chain check and score, in one file: Python 3.9 or later, its standard library alone.
+"""Second implementation of a journal's chain check and score, in one file for Python 3.9 without other packages.
 
     python verify_standalone.py JOURNAL [--json]
 
-It was written from the words of docs/events.md ("The line and its hash") and docs/benchmark.md ("The arithmetic"), shares no
-code with AIPerf, and agrees with it to the last digit. Copy it anywhere. Exit status: 0, the journal is whole and these are
-its figures; 1, a line of it cannot be true; 2, there is nothing to judge (no file, no journal, a schema not known here).
+It follows docs/events.md ("The line and its hash") and docs/benchmark.md ("The arithmetic"), shares no code with AIPerf, and
+gives equal figures to the last digit. The file can be copied anywhere. Exit status: 0 if the journal is complete, 1 if a line
+cannot be true, 2 if there is nothing to check (no file, no journal, unknown schema).
 
-It takes each trial's operation counts, fingerprints and accuracies as they stand, and says so: that they are those of the
-networks, and that proposals follow from seed and history, is what `python -m aiperf verify` shows.
+It uses the recorded operation counts, fingerprints and accuracies of trials. `python -m aiperf verify` checks that these belong
+to the networks, and that proposals follow from seed and history.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from typing import Any
 
 Line = dict[str, Any]
 
-SCHEMAS = (1, 2, 3, 4)
+SCHEMA = 1
+LONGEST_LINE = 1 << 24
 NOT_CHECKED = (
-    "operation counts, fingerprints and proposals, which `python -m aiperf verify` works out again",
+    "operation counts, fingerprints and proposals, which `python -m aiperf verify` recomputes",
     "that accuracies were measured and work was done",
     "who wrote the journal: a chain is no signature",
 )
 LARGEST_COUNT = 2**53
-TRIALS_A_BATCH = 4
+STUDENTS_T = 0.95 * math.sqrt(2 / (1 - 0.95**2))  # 97.5 % quantile, 2 degrees of freedom
 TAIL = b',"chain":"'
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -43,11 +44,11 @@ COMPRESSED = {
 
 
 class NotAJournal(Exception):
-    """There is nothing to judge, and why."""
+    """Nothing to check, with the reason."""
 
 
 class Untrue(Exception):
-    """A line cannot be true: which one, and why."""
+    """A line that cannot be true, with its number and the reason."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -59,25 +60,25 @@ class Untrue(Exception):
 
 
 def members(pairs: list[tuple[str, Any]]) -> Line:
-    """An object, in which each name stands once: of two equal names readers take either."""
+    """Return an object with unique names. Readers disagree on the value of a repeated name."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} stands twice in one object")
+        raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} occurs twice in one object")
     return found
 
 
 def no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def parsed(body: bytes) -> Any:
-    """A line's own JSON."""
+    """Parse the JSON of a line."""
     return json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_constant=no_constant)
 
 
 class Journal:
-    """The lines of a file, each held to the chain; afterwards what was read of it."""
+    """Lines of a file, checked against the hash chain, and totals of what was read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path / "journal.jsonl" if path.is_dir() else path
@@ -86,26 +87,28 @@ class Journal:
         self.torn_bytes = 0
 
     def __iter__(self) -> Iterator[tuple[int, bytes]]:
-        """Gives (line number, body) of each line, the body without its chain.
+        """Yield (line number, body) of each line, the body without its chain.
 
         Raises:
-            NotAJournal: there is no file, or it is none.
-            Untrue: a line does not follow from the one before it.
+            NotAJournal: the file does not exist, or is no journal.
+            Untrue: a line does not follow from the previous line.
         """
         try:
             with self.path.open("rb") as file:
                 head = file.read(16)
                 self._refuse_others(head)
                 file.seek(0)
-                for line in file:
+                for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                     if not line.endswith(b"\n"):
+                        if len(line) == LONGEST_LINE:
+                            raise Untrue(self.lines + 1, f"a line has at most {LONGEST_LINE} bytes; this one is longer")
                         self.torn_bytes = len(line)
                         break
                     yield self.lines + 1, self._body(line)
         except OSError as error:
             raise NotAJournal(f"'{self.path}' cannot be read ({error.strerror})") from error
         if not self.lines:
-            raise NotAJournal(f"'{self.path}' holds no whole line")
+            raise NotAJournal(f"'{self.path}' has no complete line")
 
     def _refuse_others(self, head: bytes) -> None:
         for begin, name in COMPRESSED.items():
@@ -122,9 +125,7 @@ class Journal:
         begin = len(line) - 64 - len(TAIL) - 3
         if begin < 1 or line[begin : begin + len(TAIL)] != TAIL or line[-3:] != b'"}\n':
             if line.endswith(b"\r\n"):
-                raise Untrue(
-                    number, "it ends with \\r\\n; the file was carried over as text, take it as it was written"
-                )
+                raise Untrue(number, "it ends with \\r\\n; the file was copied as text, copy it as binary")
             if number == 1:
                 raise NotAJournal(f"a journal's lines end with their chain; line 1 of '{self.path}' has none")
             raise Untrue(number, "it has no chain at its end")
@@ -141,7 +142,7 @@ class Journal:
 
 
 def whole(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
-    """A whole number of a line."""
+    """Return an integer of a line, checked against its range."""
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} is a whole number from {least} to {most}; found {value!r}")
@@ -149,7 +150,7 @@ def whole(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> i
 
 
 def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float:
-    """A double of a line."""
+    """Return a number of a line, checked against its range."""
     value = line[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{name} is a number from {least!r} to {most!r}; found {value!r}")
@@ -157,7 +158,7 @@ def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float
 
 
 def canonical(value: Any) -> str:
-    """Canonical JSON: members in the order of their names, no spaces, each number by the fewest digits that read back as it."""
+    """Return canonical JSON: members sorted by name, no spaces, shortest digits that read back as the same number."""
     if isinstance(value, dict):
         return "{" + ",".join(canonical(name) + ":" + canonical(value[name]) for name in sorted(value)) + "}"
     if isinstance(value, list):
@@ -166,22 +167,21 @@ def canonical(value: Any) -> str:
     if not isinstance(value, float) or "e" not in text:
         return text
     digits, _, exponent = text.partition("e")
-    if (
-        int(exponent) == -5
-    ):  # Python writes 5e-05 where the journal has 0.00005; smaller ones both write with an exponent
+    # Python writes 5e-05, the journal 0.00005. Both write smaller numbers with an exponent.
+    if int(exponent) == -5:
         return f"{'-' * (value < 0)}0.0000{digits.lstrip('-').replace('.', '')}"
     return f"{digits}e{int(exponent)}"
 
 
 def check_configuration(first: Line) -> None:
-    """The first line's configuration has its hash, and says what the line says.
+    """Check the configuration of the first line against its hash and the other values of the line.
 
     Raises:
-        ValueError: it does not.
+        ValueError: they differ.
     """
     found = hashlib.sha256(canonical(first["config"]).encode()).hexdigest()
     if first["config_hash"] != found:
-        raise ValueError(f"config_hash is {first['config_hash']}, that of its configuration is {found}")
+        raise ValueError(f"config_hash is {first['config_hash']}, the hash of its configuration is {found}")
     schedule = first["config"].get("schedule") or {}
     for name, configured in (
         ("seed", first["config"].get("seed")),
@@ -189,14 +189,14 @@ def check_configuration(first: Line) -> None:
         ("warmup_seconds", schedule.get("warmup_seconds")),
     ):
         if configured is not None and configured != first[name]:
-            raise ValueError(f"{name} is {first[name]!r}, its configuration says {configured!r}")
+            raise ValueError(f"{name} is {first[name]!r}, configured is {configured!r}")
 
 
-# ---- what the lines add up to
+# ---- fold of the lines
 
 
 class Rows:
-    """The intervals of work, as columns."""
+    """Intervals of work, as columns."""
 
     def __init__(self) -> None:
         self.worker, self.trial = array("q"), array("q")
@@ -209,7 +209,7 @@ class Rows:
         return len(self.wasted)
 
     def share(self, row: int, start: float, end: float) -> float:
-        """The part of an interval that lies inside: each of two subtractions and a division rounded."""
+        """Return the share of an interval inside a window, by two rounded subtractions and a rounded division."""
         a, b = self.start[row], self.end[row]
         if b > a:
             return max(0.0, min(b, end) - max(a, start)) / (b - a)
@@ -217,26 +217,26 @@ class Rows:
 
 
 class Attempt:
-    """The attempt at a trial that was begun last, and the rows of its trial by epoch."""
+    """Last attempt of a trial, and the rows of the trial by epoch."""
 
     def __init__(self, number: int, worker: int, ranks: int, epoch: int, rows: dict[int, list[int]]) -> None:
         self.number, self.worker, self.ranks, self.epoch = number, worker, ranks, epoch
-        self.begun: set[int] = set()  # epochs that this attempt has told work of
+        self.begun: set[int] = set()  # epochs with work of this attempt
         self.rows = rows
 
 
 class Run:
-    """A fold over the lines: `take` each in its order."""
+    """Fold over the lines. Call `take` for each line in order."""
 
     def __init__(self) -> None:
         self.first: Line = {}
         self.at = 0.0
         self.ended: float | None = None
-        self.costs: dict[int, tuple[int, int]] = {}  # of a trial: operations of a training and of a validation image
+        self.costs: dict[int, tuple[int, int]] = {}  # by trial: operations of a training and of a validation image
         self.rounds: dict[int, int] = {}
-        self.attempts: dict[int, Attempt] = {}  # of trials that are not settled
-        self.present: dict[int, tuple[float, int]] = {}  # of a worker: when it joined, and its ranks
-        self.changes: list[tuple[float, int]] = []  # in the number of accelerators that are there
+        self.attempts: dict[int, Attempt] = {}  # of unfinished trials
+        self.present: dict[int, tuple[float, int]] = {}  # by worker: time of joining, and ranks
+        self.changes: list[tuple[float, int]] = []  # in the number of accelerators
         self.stays: dict[int, tuple[float, float]] = {}
         self.down = 0.0
         self.rows = Rows()
@@ -245,7 +245,7 @@ class Run:
         self.training_images = self.validation_images = 0
 
     def take(self, line: Line) -> None:
-        """Raises ValueError, KeyError or TypeError where it cannot be taken in."""
+        """Add a line. Raise ValueError, KeyError or TypeError if it is impossible."""
         kind = line["event"]
         taken = getattr(self, "_" + kind, None)
         if taken is not None:
@@ -271,7 +271,7 @@ class Run:
     def _WorkerJoined(self, line: Line) -> None:
         worker = whole(line, "worker")
         if worker in self.stays or worker in self.present:
-            raise ValueError(f"a worker's number is its own for ever; {worker} joins once more")
+            raise ValueError(f"a worker's number is never reused; {worker} joins again")
         self.present[worker] = (line["at"], whole(line, "ranks", 1))
 
     def _WorkerLost(self, line: Line) -> None:
@@ -296,8 +296,7 @@ class Run:
         _, ranks = self.present[worker]
         rows = {} if before is None else before.rows
         self.attempts[trial] = Attempt(whole(line, "attempt", 1), worker, ranks, whole(line, "epoch", 1), rows)
-        if line.get("round") is not None:
-            self.rounds[trial] = whole(line, "round", 1)
+        self.rounds[trial] = whole(line, "round", 1)
 
     def _TrialPrepared(self, line: Line) -> None:
         self.attempts[line["trial"]].ranks = whole(line, "ranks", 1)
@@ -349,13 +348,13 @@ class Run:
         self.validation_images += validation
 
     def _waste(self, attempt: Attempt, epoch: int) -> None:
-        """An epoch is begun again: all that was done of it in earlier lines."""
+        """Mark the earlier work of an epoch as wasted, because the epoch is repeated."""
         for row in attempt.rows.pop(epoch, ()):
             self.rows.wasted[row] = 1
 
 
 def exactly(numbers: Iterable[float]) -> float:
-    """An exact sum, rounded once: by whole numbers, one for each denominator (a power of two)."""
+    """Return an exact sum, rounded once, from integer sums for each denominator (a power of two)."""
     sums: dict[int, int] = {}
     for number in numbers:
         above, below = number.as_integer_ratio()
@@ -367,7 +366,7 @@ def exactly(numbers: Iterable[float]) -> float:
 
 
 def figures(run: Run) -> dict[str, Any]:
-    """The figures by their formulas; None stands for what is not defined."""
+    """Return the figures by their formulas. None if a figure is not defined."""
     first, rows = run.first, run.rows
     start = float(first["warmup_seconds"])
     end = min(run.at if run.ended is None else run.ended, float(first["duration_seconds"]))
@@ -403,90 +402,96 @@ def figures(run: Run) -> dict[str, Any]:
 
 
 def most_accelerators(run: Run) -> int:
-    """The most that were there at once; where one leaves as another comes, the leaving is first."""
-    there = most = 0
+    """Return the largest number of accelerators at once. At equal times, losses come before joins."""
+    present = most = 0
     for _, change in sorted(run.changes + list(run.present.values())):
-        there += change
-        most = max(most, there)
+        present += change
+        most = max(most, present)
     return most
 
 
 def interval(run: Run, counted: list[float], good: list[int], start: float, seconds: float) -> list[float] | None:
-    """The 95 % interval by its method 2, good to nine digits; None where there is too little of a sample."""
+    """Return the 95 % interval by method 3, accurate to nine digits, or None if the rules give none."""
     end, rows = start + seconds, run.rows
-    if seconds <= 0 or run.down > 0 or not any(counted):
+    if run.down > 0 or seconds < 36_000 or not any(counted):
         return None
+    if trials_in_a_row(rows, start, seconds) < 8 or has_one_step(rows, good, start, seconds):
+        return None
+    squares = 0.0
+    for number in (1, 2):
+        parts = []
+        for row, operations in zip(good, counted):
+            a = (max(rows.start[row], start) - start) / seconds
+            b = (min(rows.end[row], end) - start) / seconds
+            half = math.pi * number * max(0.0, b - a) / 2
+            parts.append(
+                operations * math.cos(math.pi * number * (a + b) / 2) * (math.sin(half) / half if half else 1.0)
+            )
+        squares += 2 * (math.fsum(parts) / seconds) ** 2
+    score = math.fsum(counted) / seconds
+    half_width = STUDENTS_T * 1.1 * math.sqrt(squares / 2)
+    return [max(0.0, score - half_width), score + half_width]
+
+
+def trials_in_a_row(rows: Rows, start: float, seconds: float) -> float:
+    """Return the window's length ÷ (Σ length² ÷ Σ length) over the stretches of a worker with a trial."""
     stretches: dict[tuple[int, int], tuple[float, float]] = {}
     for row in range(len(rows)):
-        if rows.end[row] > start and rows.start[row] < end:
+        if rows.end[row] > start and rows.start[row] < start + seconds:
             key = (rows.worker[row], rows.trial[row])
             a, b = stretches.get(key, (math.inf, -math.inf))
             stretches[key] = (min(a, rows.start[row]), max(b, rows.end[row]))
     lengths = [b - a for a, b in stretches.values()]
     squares = exactly(length * length for length in lengths)
-    batches = min(10, math.floor(seconds * exactly(lengths) / squares / TRIALS_A_BATCH)) if squares else 0
-    stays = dict(run.stays)
-    stays.update((worker, (joined, math.inf)) for worker, (joined, _) in run.present.items())
-    there = {worker: stay for worker, stay in stays.items() if stay[0] < end and stay[1] > start}
-    if batches >= 4:
-        edges = [start + seconds * index / batches for index in range(batches + 1)]
-        sample = [
-            math.fsum(rows.counted[row] * rows.share(row, a, b) for row in good) * batches / seconds
-            for a, b in zip(edges, edges[1:])
-        ]
-    elif len(there) >= 16 and all(joined <= start and left >= end for joined, left in there.values()):
-        of: dict[int, list[float]] = {worker: [] for worker in there}
-        for row, operations in zip(good, counted):
-            if rows.worker[row] in of:
-                of[rows.worker[row]].append(operations)
-        sample = [math.fsum(each) * len(there) / seconds for each in of.values()]
-    else:
-        return None
-    size, mean, slope, freedom = len(sample), math.fsum(sample) / len(sample), 0.0, len(sample) - 1
-    moments = [index - (size - 1) / 2 for index in range(size)]
-    if batches >= 4:
-        freedom = size - 2
-        slope = math.fsum(m * one for m, one in zip(moments, sample)) / math.fsum(m * m for m in moments)
-    squared = math.fsum((one - mean - slope * m) ** 2 for m, one in zip(moments, sample))
-    half = students_t(freedom) * math.sqrt(squared / freedom / size)
-    return [max(0.0, mean - half), mean + half]
+    return seconds * exactly(lengths) / squares if squares else 0.0
 
 
-def students_t(freedom: int) -> float:
-    """Below which 97.5 % of Student's t lies, by halving; the distribution is Abramowitz and Stegun's 26.7.3 and 26.7.4."""
-    low, high = 0.0, 13.0
-    while high - low > 1e-13:
-        t = (low + high) / 2
-        angle = math.atan(t / math.sqrt(freedom))
-        term, total = (math.cos(angle), 0.0) if freedom % 2 else (1.0, 0.0)
-        for index in range(1 if freedom % 2 else 0, freedom - 1, 2):
-            total += term
-            term *= math.cos(angle) ** 2 * (index + 1) / (index + 2)
-        inside = (angle + math.sin(angle) * total) * 2 / math.pi if freedom % 2 else math.sin(angle) * total
-        low, high = (t, high) if inside < 0.95 else (low, t)
-    return low
+def has_one_step(rows: Rows, good: list[int], start: float, seconds: float) -> bool:
+    """Return if the rate has a single lasting change."""
+    length = seconds / 66
+    edges = [start + length * index for index in range(67)]
+    rate = [0.0] * 66
+    for row in good:
+        first = max(0, int((rows.start[row] - start) / length) - 1)
+        last = min(65, int((rows.end[row] - start) / length) + 1)
+        for block in range(first, last + 1):
+            rate[block] += rows.counted[row] * rows.share(row, edges[block], edges[block + 1]) / length
+    step = step_of(rate)
+    if step is None:
+        return False
+    change = math.fsum(rate[step:]) / (66 - step) - math.fsum(rate[:step]) / step
+    level = [each - change * (block >= step) for block, each in enumerate(rate)]
+    return step_of(level[: step - 1] + level[step + 1 :]) is None
+
+
+def step_of(rate: list[float]) -> int | None:
+    """Return the block before which the rate changes far more than anywhere else."""
+    sizes = [abs(rate[at] + rate[at + 1] - rate[at - 1] - rate[at - 2]) / 2 for at in range(2, len(rate) - 1)]
+    usual = sorted(sizes)[len(sizes) // 2] / 0.6744897501960817
+    largest = max(sizes)
+    return 2 + sizes.index(largest) if largest > max(4.5 * usual, 0.01 * math.fsum(rate) / len(rate)) else None
 
 
 # ---- the program
 
 
 def check_order(run: Run, line: Line) -> None:
-    """Raises ValueError where a line cannot stand after those of a run."""
+    """Check the order of a line after the lines of a run. Raise ValueError if it is impossible."""
     kind, at = line["event"], real(line, "at")
     if at < run.at:
         raise ValueError(f"time never runs back; after {run.at!r} s follows {at!r} s")
     if (kind == "RunStarted") == bool(run.first):
-        raise ValueError(f"a run begins once, in its first line; found {kind}")
+        raise ValueError(f"RunStarted is the first line, and no other; found {kind}")
     if run.ended is not None and kind != "RunResumed":
-        raise ValueError(f"nothing but a resume follows the end of a run; found {kind}")
+        raise ValueError(f"only a resume may follow the end of a run; found {kind}")
 
 
 def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
-    """The run of numbered lines (number, body).
+    """Fold numbered lines (number, body) into a run.
 
     Raises:
-        NotAJournal: its first line is no run's, or of a schema that this program does not know.
-        Untrue: a line cannot be taken in.
+        NotAJournal: the first line is not RunStarted, or has an unknown schema.
+        Untrue: a line is impossible.
     """
     run = Run()
     for number, body in lines:
@@ -496,11 +501,11 @@ def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
                 check_first(line)
                 check_configuration(line)
             elif line["event"] == "RunResumed":
-                check_schema(line.get("schema", 1))
+                check_schema(line["schema"])
             check_order(run, line)
             run.take(line)
         except KeyError as error:
-            raise Untrue(number, f"it names {error.args[0]!r}, which is not there") from error
+            raise Untrue(number, f"{error.args[0]!r} is missing or unknown") from error
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise Untrue(number, str(error)) from error
     return run
@@ -513,12 +518,12 @@ def check_first(line: Any) -> None:
 
 
 def check_schema(schema: object) -> None:
-    if schema not in SCHEMAS:
-        raise NotAJournal(f"this program reads schemas {SCHEMAS[0]} to {SCHEMAS[-1]}; found {schema!r}")
+    if schema != SCHEMA:
+        raise NotAJournal(f"this program reads journals of schema {SCHEMA}; found {schema!r}")
 
 
 def verified(path: Path) -> dict[str, Any]:
-    """What a journal says of itself and adds up to."""
+    """Check a journal and return its figures."""
     journal = Journal(path)
     run = folded(journal)
     return {
@@ -535,11 +540,13 @@ def verified(path: Path) -> dict[str, Any]:
 
 
 def text(found: dict[str, Any]) -> str:
-    """For a reader; numbers as they are, to the last digit."""
-    torn = "; a torn last line of {} bytes was left out".format(found["torn_bytes"]) if found["torn_bytes"] else ""
+    """Format the figures with all digits."""
+    torn = (
+        "; an incomplete last line of {} bytes was dropped".format(found["torn_bytes"]) if found["torn_bytes"] else ""
+    )
     lines = [
         ("run", "{}, schema {}{}".format(found["run"], found["schema"], ", simulated" if found["simulated"] else "")),
-        ("chain", "{} lines, all whole{}; the last chain is {}".format(found["lines"], torn, found["chain"])),
+        ("chain", "{} lines, all valid{}; the last hash is {}".format(found["lines"], torn, found["chain"])),
         ("window", "{!r} s{}".format(found["window_seconds"], "" if found["has_ended"] else ", the run has not ended")),
         ("score", "{!r} FLOPS".format(found["flops_per_second"])),
         ("95 % interval", repr(found["flops_per_second_interval"])),
@@ -556,12 +563,12 @@ def text(found: dict[str, Any]) -> str:
         (f"worker {worker}", f"{operations!r} operations in the window")
         for worker, operations in found["operations_per_worker"].items()
     ]
-    lines += [("not checked", what) for what in found["not_checked"]]
+    lines += [("not checked", subject) for subject in found["not_checked"]]
     return "\n".join(f"{name:<14} {value}" for name, value in lines)
 
 
 def main(words: list[str]) -> int:
-    """Gives the exit status."""
+    """Check a journal, print the result, and return the exit status."""
     paths = [word for word in words if not word.startswith("-")]
     flags = [word for word in words if word.startswith("-")]
     if len(paths) != 1 or set(flags) - {"--json"}:
@@ -570,8 +577,8 @@ def main(words: list[str]) -> int:
     try:
         found = verified(Path(paths[0]))
     except Untrue as error:
-        said = {"line": error.line, "why": error.why}
-        print(json.dumps(said) if flags else f"{paths[0]}: {error}", file=sys.stdout if flags else sys.stderr)
+        reason = {"line": error.line, "why": error.why}
+        print(json.dumps(reason) if flags else f"{paths[0]}: {error}", file=sys.stdout if flags else sys.stderr)
         return 1
     except NotAJournal as error:
         print(

@@ -1,1 +1,1 @@
-"""Work and time added up from a journal, exactly: the score, its interval, and where the time went."""
+"""Exact accounting of work and time from a journal: the score, its interval, and the use of time."""

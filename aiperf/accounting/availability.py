@@ -1,5 +1,6 @@
-"""How many accelerators were there over time, and what the score would be had all of those been there that the run was planned
-with. The law: docs/benchmark.md, "Runs whose workers come and go".
+"""Number of present accelerators over time, and the score adjusted to the planned number.
+
+Definition: docs/benchmark.md, "Runs whose workers come and go".
 """
 
 from __future__ import annotations
@@ -18,22 +19,25 @@ from aiperf.journal.events import RunStarted
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Accelerators over a run; on machines without, the processes that train."""
+    """Accelerators over a run. On machines without accelerators: training processes."""
 
     planned: int
-    """As many as the run was to have; never fewer than were there at once."""
+    """Planned number, at least the maximum of simultaneously present ones."""
     is_declared: bool
-    """Whether the configuration says how many that is; else it is the most that were there at once."""
+    """True if the configuration declares the number. Otherwise it is the maximum of simultaneously present ones."""
     share: float | None
-    """Of the planned accelerators' time in the valid window, what was there. None without a window or an accelerator."""
+    """Present share of the planned accelerators' time in the valid window. None without a window or an accelerator."""
     adjusted_flops_per_second: float | None
-    """Score ÷ share: what the score would be had all been there, and worked as those did that were. It is no score."""
+    """Score ÷ share: estimated score if all had been present and worked like the others. It is not a score."""
     steps: tuple[tuple[float, int], ...]
-    """(when, accelerators from then on), in order of time, from 0 to the run's last moment."""
+    """(time, accelerators from then on) in order of time, from 0 to the end of the run."""
 
 
 def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second: float | None) -> Availability:
-    """From a run's work log. `inside`: its valid window; `end`: its last moment; `flops_per_second`: its score."""
+    """Return the availability from a run's work log.
+
+    `inside`: its valid window. `end`: its last moment. `flops_per_second`: its score.
+    """
     assert work_log.started is not None
     declared = planned_accelerators(work_log.started)
     planned = max(declared or 0, capacity(work_log))
@@ -41,11 +45,9 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
     share = None
     if whole > 0:
         present = math.fsum(
-            there.ranks
-            * max(
-                0.0, min(inside.end, math.inf if there.left is None else there.left) - max(inside.start, there.joined)
-            )
+            ranks * max(0.0, min(inside.end, math.inf if left is None else left) - max(inside.start, joined))
             for there in work_log.presences
+            for joined, left, ranks in there.spans()
         )
         share = present / whole
     adjusted = None if not share or flops_per_second is None else flops_per_second / share
@@ -53,9 +55,9 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
 
 
 def planned_accelerators(started: RunStarted) -> int | None:
-    """As many as a run's configuration asks for; None where it asks for whatever is there.
+    """Return the number of accelerators that a run's configuration requests. None if it uses all available ones.
 
-    Where workers train on processors alone, their ranks stand for accelerators, as in all figures of a run.
+    If workers train on processors only, their ranks are counted, as in all figures of a run.
     """
     cluster = started.config.get("cluster")
     if not isinstance(cluster, Mapping):
@@ -73,7 +75,7 @@ def planned_accelerators(started: RunStarted) -> int | None:
 
 
 def _of_nodes(nodes: int, each: int, ranks: int | None) -> int | None:
-    """A node without accelerators is one worker's."""
+    """Return the accelerators of `nodes` nodes. A node without accelerators is one worker."""
     if each:
         return nodes * each
     return None if ranks is None else nodes * ranks
@@ -82,9 +84,10 @@ def _of_nodes(nodes: int, each: int, ranks: int | None) -> int | None:
 def _steps(work_log: WorkLog, end: float) -> tuple[tuple[float, int], ...]:
     changes: list[tuple[float, int]] = [(0.0, 0)]
     for there in work_log.presences:
-        changes.append((there.joined, there.ranks))
-        if there.left is not None:
-            changes.append((there.left, -there.ranks))
+        for joined, left, ranks in there.spans():
+            changes.append((joined, ranks))
+            if left is not None:
+                changes.append((left, -ranks))
     steps: list[tuple[float, int]] = []
     count = 0
     for at, of_then in groupby(sorted(changes), key=_when):

@@ -1,31 +1,44 @@
-"""The 95 % interval of a score: how evenly the run went, by batch means or by its workers, with Student's t.
+"""95 % interval of a score, from the slowest components of the cluster-wide rate, with Student's t.
 
-What is done in one trial hangs together, so a stretch of time tells something new only where it is long against a trial. The
-law: docs/benchmark.md, "95 % interval"; what it covers is measured by `python -m benchmarks.interval_coverage`.
+Trials and disturbances of the machine make consecutive rates similar. The variance of the score is therefore estimated at the
+lowest frequencies of the window (equal-weighted cosine estimator of the long-run variance: Lazarus, Lewis, Stock and Watson,
+Journal of Business & Economic Statistics 36, 2018). Definition: docs/benchmark.md, "95 % interval". Measured coverage:
+`python -m benchmarks.interval_coverage`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.presence import Presence
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
+from aiperf.units import change as relative_change
+from aiperf.units import duration
 
-METHOD = 2
-"""Version of this statistic. 1 was a bootstrap over 40 blocks, which covered far less than 95 %."""
-TRIALS_A_BATCH = 4
-"""A batch is at least so many trials long."""
-FEWEST_BATCHES = 4
-MOST_BATCHES = 10
-FEWEST_WORKERS = 16
-"""From so many on, where trials are too long for batches of time, the workers are the sample."""
+METHOD = 3
+"""Version of this statistic. 1 was a bootstrap over 40 blocks. 2 used batch means or the workers as a sample and missed
+disturbances shared by all workers."""
+COMPONENTS = 2
+"""Cosines of half a period and of one period in the window. They are also Student's degrees of freedom."""
+STUDENTS_T = 0.95 * math.sqrt(2 / (1 - 0.95**2))
+"""97.5 % quantile for two degrees of freedom, 4.303."""
+WIDENING = 1.1
+"""Factor on the standard error: a disturbance is weaker in these components than in the mean."""
+LEAST_SECONDS = 36_000.0
+"""Minimum length of the window in seconds: five times the longest assumed correlation time of a machine, 2 h."""
+FEWEST_TRIALS = 8
+"""Minimum number of consecutive trials."""
+BLOCKS = 66
+"""Equal parts of the window in which a lasting step is searched."""
+STEP_LIMIT = 4.5
+"""Robust standard deviations of the change from two blocks to the next two."""
+SMALLEST_STEP = 0.01
+"""Minimum size of a step as a share of the score."""
+_NORMAL_QUARTILE = 0.6744897501960817
 
 Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
@@ -33,72 +46,75 @@ Whole = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Intervals of work, one an index."""
+    """Intervals of work, one per index."""
 
     worker: Whole
     trial: Whole
     start: Real
     end: Real
     flops: Real
-    """That count."""
+    """Counted operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evenness:
-    """The interval, and what it is made of."""
+    """The interval and its basis."""
 
     interval: tuple[float, float] | None
     basis: str
-    """What the sample was; without an interval, why there is none."""
+    """Source of the error estimate. Without an interval: the reason."""
     freedom: int | None = None
     """Student's degrees of freedom of the interval."""
 
 
 def evenness(work_log: WorkLog, inside: Window) -> Evenness:
-    """Of a run's score."""
+    """Return the interval of a run's score."""
     rows = work_log.intervals
     work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
-    return evenness_of(work, work_log.presences, inside, work_log.down_seconds)
+    return evenness_of(work, inside, work_log.down_seconds)
 
 
-def evenness_of(work: Work, presences: Sequence[Presence], inside: Window, down_seconds: float) -> Evenness:
-    """Of a score that is the sum of `work` inside the window ÷ its length.
-
-    None where chance has too little of a sample: a driver that was down (one event), or few trials on few workers.
-    """
+def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
+    """Return the interval of a score that is the sum of `work` inside the window ÷ its length, or the reason for none."""
     if inside.seconds <= 0:
         return Evenness(None, "none: no valid window")
-    if not (work.flops * share_inside(work.start, work.end, inside)).any():
+    score = float(np.sum(work.flops * share_inside(work.start, work.end, inside))) / inside.seconds
+    if not score > 0:
         return Evenness(None, "none: no work was counted in the window")
     if down_seconds > 0:
-        return Evenness(None, "none: the driver was down, and one such time tells nothing of how often it happens")
+        return Evenness(None, "none: the driver was down, and one event does not show how often it happens")
+    if inside.seconds < LEAST_SECONDS:
+        return Evenness(
+            None,
+            f"none: the valid window lasts {duration(inside.seconds)}, and {duration(LEAST_SECONDS)} are needed: a shorter "
+            "one cannot show disturbances of hours that all workers share",
+        )
     row = trials_in_a_row(work, inside)
-    batches = min(MOST_BATCHES, math.floor(row / TRIALS_A_BATCH))
-    if batches >= FEWEST_BATCHES:
-        length = inside.seconds / batches
-        interval, freedom = _around(_by_time(work, inside, batches), is_in_time=True)
-        return Evenness(interval, f"{batches} batches of {length:.4g} s", freedom)
-    there = [one for one in presences if one.joined < inside.end and (one.left is None or one.left > inside.start)]
-    if len(there) >= FEWEST_WORKERS and all(_is_there_throughout(one, inside) for one in there):
-        sample = _by_worker(work, inside, [one.worker for one in there])
-        interval, freedom = _around(sample, is_in_time=False)
-        return Evenness(interval, f"{len(there)} workers, each over the whole window", freedom)
-    needed = FEWEST_BATCHES * TRIALS_A_BATCH
-    return Evenness(
-        None,
-        f"none: {row:.1f} trials in a row, and {needed} are needed, or {FEWEST_WORKERS} workers that were there throughout",
-    )
+    if row < FEWEST_TRIALS:
+        return Evenness(None, f"none: {row:.1f} trials in a row, and {FEWEST_TRIALS} are needed")
+    step = single_step(rates(work, inside, BLOCKS))
+    if step is not None:
+        block, change = step
+        at = duration(inside.start + block * inside.seconds / BLOCKS)
+        return Evenness(
+            None,
+            f"none: the rate changed once and for good, by {relative_change(change / score)} at about {at}, and one event "
+            "does not show how often it happens",
+        )
+    half = _half_width(work, inside)
+    interval = (max(0.0, score - half), score + half)
+    return Evenness(interval, f"the {COMPONENTS} slowest cosine components of the rate", COMPONENTS)
 
 
 def trials_in_a_row(work: Work, inside: Window) -> float:
-    """How many trials follow one another in the window: its length ÷ the length of the trial that a moment lies in, on average.
+    """Return the window's length ÷ the mean length of the trial in progress at a random moment.
 
-    Of trials of unlike length the long ones count for more: the mean is Σ length² ÷ Σ length, over all that reach into it.
+    Long trials therefore have more weight: the mean is Σ length² ÷ Σ length, over all trials that overlap with the window.
     """
     reaches = (work.end > inside.start) & (work.start < inside.end)
     if not reaches.any():
         return 0.0
-    # A trial that went on on another worker is another stretch: lengths are of one worker's time.
+    # A trial continued on another worker counts as a separate trial, because lengths are times of one worker.
     order = np.lexsort((work.trial[reaches], work.worker[reaches]))
     worker, trial = work.worker[reaches][order], work.trial[reaches][order]
     firsts = np.flatnonzero(np.append(True, (worker[1:] != worker[:-1]) | (trial[1:] != trial[:-1])))
@@ -109,41 +125,55 @@ def trials_in_a_row(work: Work, inside: Window) -> float:
     return inside.seconds * math.fsum(lengths.tolist()) / squares if squares > 0 else 0.0
 
 
-def _by_time(work: Work, inside: Window, batches: int) -> Real:
-    """The score of each batch."""
-    edges = [inside.start + inside.seconds * index / batches for index in range(batches + 1)]
-    sums = [
-        float(np.sum(work.flops * share_inside(work.start, work.end, Window(start, end))))
-        for start, end in pairwise(edges)
-    ]
-    return np.array(sums) / (inside.seconds / batches)
+def rates(work: Work, inside: Window, blocks: int) -> Real:
+    """Return the cluster-wide rate in each of `blocks` equal parts of the window."""
+    length = inside.seconds / blocks
+    edges = inside.start + length * np.arange(blocks + 1)
+    share = share_inside(work.start, work.end, inside)
+    middle = (np.maximum(work.start, inside.start) + np.minimum(work.end, inside.end)) / 2
+    of_middle = np.clip(np.searchsorted(edges, middle, side="left") - 1, 0, blocks - 1)
+    is_whole = (work.start >= edges[of_middle]) & (work.end <= edges[of_middle + 1])
+    sums = np.bincount(of_middle[is_whole], (work.flops * share)[is_whole], minlength=blocks)
+    start, end, flops = work.start[~is_whole], work.end[~is_whole], work.flops[~is_whole]
+    for block in range(blocks):
+        part = share_inside(start, end, Window(float(edges[block]), float(edges[block + 1])))
+        sums[block] += float(np.sum(flops * part))
+    return np.asarray(sums / length, dtype=np.float64)
 
 
-def _by_worker(work: Work, inside: Window, workers: Sequence[int]) -> Real:
-    """What the score would be if all workers had worked like this one, for each."""
-    weighted = work.flops * share_inside(work.start, work.end, inside)
-    sums = np.bincount(work.worker, weighted, minlength=max(workers) + 1)[list(workers)]
-    return np.asarray(sums * len(workers) / inside.seconds, dtype=np.float64)
+def single_step(rate: Real) -> tuple[int, float] | None:
+    """Return (first block after it, change of the mean rate) of the only lasting step in a run. None for no step or several.
 
-
-def _is_there_throughout(one: Presence, inside: Window) -> bool:
-    return one.joined <= inside.start and (one.left is None or one.left >= inside.end)
-
-
-def _around(sample: Real, *, is_in_time: bool) -> tuple[tuple[float, float], int]:
-    """Mean ± t · standard error, at 95 %; never below zero. And t's degrees of freedom.
-
-    Of a sample in time the deviations are those from the straight line through it, which costs a degree of freedom: networks
-    grow from round to round, and that a run goes faster at its end than at its beginning is no chance.
+    Several steps are a repeated disturbance, which the interval includes.
     """
-    from scipy.special import stdtrit  # a tenth of a second, for a line that few commands print
+    block = _step(rate)
+    if block is None:
+        return None
+    change = float(rate[block:].mean() - rate[:block].mean())
+    level = rate.copy()
+    level[block:] -= change
+    level = np.delete(level, [block - 1, block])  # the step may be inside one of them
+    return (block, change) if _step(level) is None else None
 
-    size, mean = len(sample), float(np.mean(sample))
-    deviations = sample - mean
-    freedom = size - 1
-    if is_in_time:
-        moments = np.arange(size) - (size - 1) / 2
-        deviations -= moments * float(np.sum(moments * sample)) / float(np.sum(moments * moments))
-        freedom = size - 2
-    half = float(stdtrit(freedom, 0.975)) * math.sqrt(float(np.sum(deviations * deviations)) / freedom / size)
-    return (max(0.0, mean - half), mean + half), freedom
+
+def _step(rate: Real) -> int | None:
+    """Return the block before which the rate changes far more than anywhere else."""
+    pairs = (rate[1:] + rate[:-1]) / 2
+    sizes = np.abs(pairs[2:] - pairs[:-2])
+    largest = int(np.argmax(sizes))
+    usual = float(np.median(sizes)) / _NORMAL_QUARTILE
+    return largest + 2 if sizes[largest] > max(STEP_LIMIT * usual, SMALLEST_STEP * float(rate.mean())) else None
+
+
+def _half_width(work: Work, inside: Window) -> float:
+    """Return t · widening · root mean square of the slowest cosine components of the rate."""
+    amount = work.flops * share_inside(work.start, work.end, inside)
+    start = (np.maximum(work.start, inside.start) - inside.start) / inside.seconds
+    end = (np.minimum(work.end, inside.end) - inside.start) / inside.seconds
+    middle, half = (start + end) / 2, np.maximum(0.0, end - start) / 2
+    squares = 0.0
+    for number in range(1, COMPONENTS + 1):
+        # Mean of cos(pi · number · x) over an interval. np.sinc(x) is sin(pi · x) ÷ (pi · x).
+        cosine = np.cos(math.pi * number * middle) * np.sinc(number * half)
+        squares += 2 * (float(np.sum(amount * cosine)) / inside.seconds) ** 2
+    return STUDENTS_T * WIDENING * math.sqrt(squares / COMPONENTS)

@@ -1,9 +1,8 @@
-"""Whether a run's score has come to rest: a sequential stop rule on its valid window so far, for `schedule.stop=converged`.
+"""Sequential stop rule for `schedule.stop=converged`: decide at a look whether a run's score has converged.
 
-The law: docs/benchmark.md, "A run that ends when its score has come to rest". It asks for three things at once, so that neither
-a short quiet stretch nor a score that rises evenly passes for rest: a least length of the window; a 95 % interval (of batch
-means or of workers, as `confidence` has it) whose half width is at most the precision; and two halves of the window whose
-scores differ by at most the precision.
+Definition: docs/benchmark.md, "A run that ends when its score has converged". The rule has four conditions: the window has
+its minimum length, every worker has passed the short rounds, the half width of the batch means is at most the precision, and
+the scores of the window's two halves differ by at most the precision.
 """
 
 from __future__ import annotations
@@ -14,28 +13,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from aiperf.accounting.confidence import Work, evenness_of
+from aiperf.accounting.confidence import Work, rates, trials_in_a_row
 from aiperf.accounting.presence import Presence
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 
 LOOKS = 10
-"""So many looks in each least length of the window: the rule is asked at moments that stand in the configuration, not whenever
-a driver comes by, so that a resumed run and a reader of its journal ask the same questions."""
+"""Looks per minimum window length. Their times follow from the configuration, so that a resumed run and a reader of its
+journal use the same times."""
+TRIALS_A_BATCH = 4
+"""Minimum length of a batch in trials."""
+FEWEST_BATCHES = 4
+MOST_BATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class StopRule:
-    """As it is configured."""
+    """Configuration of the rule."""
 
     warmup_seconds: float
     least_seconds: float
-    """Of the valid window, above 0."""
+    """Minimum length of the valid window, above 0."""
     precision: float
-    """A share of the score."""
+    """Share of the score."""
 
     def last_look(self, moment: float) -> float | None:
-        """The last moment at or before this one at which the rule is asked, seconds since the run began; None: too early.
+        """Return the last look at or before a moment, in seconds since the start of the run. None if there is none yet.
 
         >>> rule = StopRule(warmup_seconds=100.0, least_seconds=50.0, precision=0.01)
         >>> rule.last_look(149.0), rule.last_look(150.0), rule.last_look(164.0)
@@ -47,40 +50,69 @@ class StopRule:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """What the rule saw at a look. Shares are of the score."""
+    """Result of the rule at a look. Shares are of the score."""
 
     window: Window
     score: float
     """FLOPS."""
     half_width: float | None
-    """Of its 95 % interval; None: there is too little of a sample."""
+    """95 % interval of batch means. None if there are too few consecutive trials."""
     drift: float
     """Score of the window's second half − that of its first half."""
     precision: float
+    in_short_rounds: int
+    """Workers that have not started a trial past round 3."""
 
     @property
     def is_reached(self) -> bool:
-        """Whether the score has come to rest."""
-        return self.half_width is not None and max(self.half_width, abs(self.drift)) <= self.precision
+        """True if the score has converged."""
+        return (
+            not self.in_short_rounds
+            and self.half_width is not None
+            and max(self.half_width, abs(self.drift)) <= self.precision
+        )
 
 
 def rest_at(work_log: WorkLog, rule: StopRule, look: float) -> Rest:
-    """What the rule sees of a run's window up to a look, by the lines that were taken in."""
+    """Apply the rule to a run's window up to a look, from the lines read so far."""
     rows = work_log.intervals
     work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
     return rest_of(work, work_log.presences, rule, look, work_log.down_seconds)
 
 
 def rest_of(work: Work, presences: Sequence[Presence], rule: StopRule, look: float, down_seconds: float) -> Rest:
-    """The same of work that is given."""
+    """Apply the rule to given work."""
     inside = Window(rule.warmup_seconds, look)
     middle = (inside.start + inside.end) / 2
     score, first, second = (
         float(np.sum(work.flops * share_inside(work.start, work.end, part))) / part.seconds
         for part in (inside, Window(inside.start, middle), Window(middle, inside.end))
     )
+    there = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
+    in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in there)
     if not score > 0:
-        return Rest(inside, 0.0, None, 0.0, rule.precision)
-    interval = evenness_of(work, presences, inside, down_seconds).interval
-    half_width = None if interval is None else (interval[1] - interval[0]) / 2 / score
-    return Rest(inside, score, half_width, (second - first) / score, rule.precision)
+        return Rest(inside, 0.0, None, 0.0, rule.precision, in_short_rounds)
+    half_width = None if down_seconds > 0 else batch_means_half_width(work, inside)
+    if half_width is not None:
+        half_width /= score
+    return Rest(inside, score, half_width, (second - first) / score, rule.precision, in_short_rounds)
+
+
+def batch_means_half_width(work: Work, inside: Window) -> float | None:
+    """Return t · standard error of the batches' mean rate, from their deviations from a straight line. None for too few
+    batches.
+
+    A batch is long compared with a trial. The straight line models growth of the networks. The comparison of the two halves
+    limits this growth.
+    """
+    from scipy.special import stdtrit
+
+    batches = min(MOST_BATCHES, math.floor(trials_in_a_row(work, inside) / TRIALS_A_BATCH))
+    if batches < FEWEST_BATCHES:
+        return None
+    sample = rates(work, inside, batches)
+    moments = np.arange(batches)
+    deviations = sample - np.polynomial.Polynomial.fit(moments, sample, 1)(moments)
+    freedom = batches - 2
+    error = math.sqrt(float(np.sum(deviations * deviations)) / freedom / batches)
+    return float(stdtrit(freedom, 0.975)) * error

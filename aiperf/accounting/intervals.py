@@ -1,6 +1,6 @@
-"""Intervals of work as rows of numbers, packed one after the other: a long run has two million of them.
+"""Compact table of work intervals. A long run has two million of them.
 
-A row is appended with one call and read back column by column, as vectors.
+A row is appended with one call. Columns are read as vectors.
 """
 
 from __future__ import annotations
@@ -44,14 +44,15 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(slots=True)
 class Intervals:
-    """Rows; each property is a copy of one column."""
+    """Table with one interval per row. Each property is a copy of one column, with shape (rows,)."""
 
     _rows: bytearray = field(default_factory=bytearray)
 
     def append(self, trial: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
-        """One more; `flops`: the operations that it counts for, `tensor_flops`: convolutions and matrix products alone.
+        """Append an interval and return its row index.
 
-        Gives the row's index.
+        `flops`: its counted operations.
+        `tensor_flops`: operations of convolutions and matrix products alone.
         """
         rows = self._rows
         index = len(rows) // _ROW_BYTES
@@ -74,7 +75,7 @@ class Intervals:
         return index
 
     def waste(self, index: int) -> None:
-        """What was counted in a row was done again: it is wasted."""
+        """Move the operations of a row from counted to wasted, because its work was repeated."""
         at = index * _ROW_BYTES + _FLOPS_AT
         flops, wasted = _FLOPS_AND_WASTED.unpack_from(self._rows, at)
         _FLOPS_AND_WASTED.pack_into(self._rows, at, 0.0, flops + wasted)
@@ -84,47 +85,47 @@ class Intervals:
 
     @property
     def worker(self) -> Whole:
-        """Its number."""
+        """Number of the worker."""
         return self._whole("worker")
 
     @property
     def ranks(self) -> Whole:
-        """Accelerators that took part."""
+        """Number of participating accelerators."""
         return self._whole("ranks")
 
     @property
     def trial(self) -> Whole:
-        """Its number."""
+        """Number of the trial."""
         return self._whole("trial")
 
     @property
     def training_images(self) -> Whole:
-        """Over all ranks, counted or wasted."""
+        """Images over all ranks, counted or wasted."""
         return self._whole("training_images")
 
     @property
     def start(self) -> Real:
-        """Seconds since the run began."""
+        """Seconds since the start of the run."""
         return self._real("start")
 
     @property
     def end(self) -> Real:
-        """Seconds since the run began."""
+        """Seconds since the start of the run."""
         return self._real("end")
 
     @property
     def flops(self) -> Real:
-        """Counted operations; 0 once they are wasted."""
+        """Counted operations. 0 if wasted."""
         return self._real("flops")
 
     @property
     def wasted(self) -> Real:
-        """Operations that were done again; 0 while they count."""
+        """Repeated operations. 0 if counted."""
         return self._real("wasted")
 
     @property
     def tensor_flops(self) -> Real:
-        """Of convolutions and matrix products alone, counted or wasted."""
+        """Operations of convolutions and matrix products alone, counted or wasted."""
         return self._real("tensor_flops")
 
     @property
@@ -134,12 +135,12 @@ class Intervals:
 
     @property
     def communication(self) -> Real:
-        """Of the busy seconds: exchange of gradients that was not hidden."""
+        """Part of the busy seconds: gradient exchange that did not overlap with computation."""
         return self._real("communication")
 
     @property
     def validation(self) -> Real:
-        """Of the busy seconds: validation steps."""
+        """Part of the busy seconds: validation steps."""
         return self._real("validation")
 
     @property
@@ -149,7 +150,7 @@ class Intervals:
 
     @property
     def checkpoint(self) -> Real:
-        """Seconds that training stood still for a checkpoint."""
+        """Seconds of training stopped by a checkpoint."""
         return self._real("checkpoint")
 
     def _whole(self, name: str) -> Whole:
@@ -159,5 +160,5 @@ class Intervals:
         return np.array(self._table()[name], dtype=np.float64)
 
     def _table(self) -> npt.NDArray[np.void]:
-        # A view, of which only copies are given out: while one is alive no row can be added.
+        # A view, of which only copies are returned: no row can be added while a view exists.
         return np.frombuffer(self._rows, dtype=_ROW)

@@ -1,8 +1,8 @@
-"""The loss waterfall: from what the planned accelerators could have done in the valid window down to the score, part by part.
+"""Loss waterfall: from the peak of the planned accelerators in the valid window down to the score, part by part.
 
-Every second of every planned accelerator is worth the same, its dense peak; so each part is the time that went elsewhere times
-that price, no order of the parts matters, and FLOPS and accelerator seconds are one picture. All sums are exact fractions,
-rounded once where they are shown. The law: docs/losses.md.
+Every second of every planned accelerator has the same price, its dense peak. Each part is therefore its time × that price,
+the order of the parts does not matter, and FLOPS and accelerator seconds are equivalent. All sums are exact fractions that
+are rounded once for display. Definition: docs/report.md.
 """
 
 from __future__ import annotations
@@ -22,78 +22,80 @@ from aiperf.accounting.work_log import WorkLog
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What an accelerator can do at most, as far as it is known."""
+    """Peak rate of an accelerator, if known."""
 
     flops: float | None
-    """FLOPS of one accelerator. None: not known, or not one for all."""
+    """FLOPS of one accelerator. None if unknown or not equal for all."""
     source: str | None
-    """Whose figure that is."""
+    """Source of the figure."""
     clock_share: float | None = None
-    """Mean clock of the accelerators at work ÷ the clock that `flops` is printed for. None: not measured, or no such clock."""
+    """Mean clock of the working accelerators ÷ the clock that `flops` is specified for. None if not measured or unspecified.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One bar of the waterfall. Its amounts are below 0 only where `why_negative` says why."""
+    """One bar of the waterfall. Its amounts are negative only if `why_negative` has the reason."""
 
     name: str
     meaning: str
     before_flops_per_second: float
-    """Where the bar begins: the end of the one before it."""
+    """Start of the bar: the end of the previous one."""
     after_flops_per_second: float
-    """Where it ends; of the last bar this is the score, to the last digit."""
+    """End of the bar. For the last bar this is the score to the last digit."""
     flops_per_second: float
-    """Lost in this part."""
+    """Loss of this part."""
     accelerator_seconds: float
-    """The same at the top's rate: accelerator seconds that went so."""
+    """Loss in accelerator seconds at the top's rate."""
     share: float
-    """Of the top."""
+    """Share of the top."""
     why_negative: str | None = None
     joules: float | None = None
-    """Spent meanwhile. None: not measured, or not told apart from other parts; `Waterfall.energy` has it with these."""
+    """Energy spent in this part. None if not measured, or not separable from other parts (see `Waterfall.energy`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnergyPart:
-    """Energy that was spent while the accelerators were at one thing: as far as samples each second can tell."""
+    """Energy spent during one activity of the accelerators, at the resolution of samples at 1 Hz."""
 
     activity: str
     losses: tuple[str, ...]
-    """The parts that lie in it."""
+    """Parts of the waterfall in this activity."""
     joules: float
     device_seconds: float
-    """That it was measured in."""
+    """Seconds covered by the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """From the top to the score. The bars tile the way from one to the other, and their amounts sum to it."""
+    """Waterfall from the top to the score. The bars are contiguous and sum to the difference."""
 
     top_flops_per_second: float
-    """Planned accelerators × what one can do."""
+    """Planned accelerators × peak rate of one."""
     top_source: str
-    """What that is; where no peak is known, the rate of this run's own training steps."""
+    """Source of the peak rate. If none is known: the rate of this run's own training steps."""
     is_peak: bool
-    """Whether the top is a dense peak or a measured matrix product. Else what clocks and kernels lose is in no part."""
+    """True if the top is a dense peak or a measured matrix product. Otherwise losses of clocks and kernels are not included.
+    """
     accelerators: int
-    """Planned; never fewer than were there at once."""
+    """Planned number, at least the maximum of simultaneously present ones."""
     accelerator_seconds: float
-    """Of those in the window."""
+    """Seconds of the planned accelerators in the window."""
     flops_per_accelerator: float
-    """What a second of one is worth."""
+    """Price of one accelerator second."""
     losses: tuple[Loss, ...]
     score_flops_per_second: float
     score_accelerator_seconds: float
-    """The score in seconds at the top's rate."""
+    """The score in accelerator seconds at the top's rate."""
     joules: float | None = None
-    """Measured in the window, of what `energy_of` names. None: not measured, or not of every device."""
+    """Energy measured in the window, of the devices in `energy_of`. None if not measured for every device."""
     energy_of: str | None = None
     energy: tuple[EnergyPart, ...] = ()
-    """By what the accelerators were at; together they are `joules`."""
+    """Energy by activity. The sum is `joules`."""
 
     @property
     def largest(self) -> tuple[Loss, ...]:
-        """Those that lost something, the largest first."""
+        """Return the parts with a positive loss, the largest first."""
         return tuple(
             sorted((loss for loss in self.losses if loss.flops_per_second > 0), key=lambda loss: -loss.flops_per_second)
         )
@@ -119,7 +121,7 @@ MEANINGS = {
     "end of the run": "between a running attempt's last word and the end",
     "unexplained": "what no clock covers: the whole less all other parts",
 }
-"""Every part there is, in the order of its bars."""
+"""All parts in the order of their bars."""
 
 WHY_NEGATIVE = {
     "clocks": "the clock ran above the one that the peak is printed for",
@@ -138,10 +140,11 @@ def waterfall(
     flops_per_second: float | None,
     top: Top,
 ) -> Waterfall | None:
-    """Of a run's valid window. `spent`: its time breakdown; `planned`: accelerators, at least those there at once;
-    `flops_per_second`: its score.
+    """Return the waterfall of a run's valid window. None without a window, an accelerator, or a peak or timed training step.
 
-    None where there is nothing to begin at: no window, no accelerator, or neither a peak nor a training step that took time.
+    `spent`: its time breakdown.
+    `planned`: accelerators, at least the maximum of simultaneously present ones.
+    `flops_per_second`: its score.
     """
     if flops_per_second is None or inside.seconds <= 0 or planned <= 0:
         return None
@@ -158,7 +161,7 @@ def waterfall(
     amounts = {name: price * part for name, part in seconds.items()}
     training = price * Fraction(steps.training)
     if top.flops is None:
-        pass  # the price is made of the training steps: they lose nothing
+        pass  # the price is the rate of the training steps, so they lose nothing
     elif top.clock_share is None:
         amounts["clocks and kernels"] = training - trained
     else:
@@ -172,7 +175,7 @@ def waterfall(
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """Accelerator seconds and operations of the intervals that count, in the window."""
+    """Accelerator seconds and operations of the counted intervals in the window."""
 
     training: float
     communication: float
@@ -181,9 +184,9 @@ class _Steps:
     checkpoint: float
     validation_flops: float
     done_again: float
-    """All seconds of intervals that do not count any more."""
+    """All seconds of wasted intervals."""
     length: float
-    """All seconds of those that do."""
+    """All seconds of counted intervals."""
 
 
 def _steps(work_log: WorkLog, inside: Window) -> _Steps:
@@ -211,7 +214,7 @@ def _steps(work_log: WorkLog, inside: Window) -> _Steps:
 
 
 def _training_flops(work_log: WorkLog) -> Real:
-    """Of each interval: training images × the operations of one."""
+    """Return the training operations of each interval: training images × operations of one image."""
     rows = work_log.intervals
     of_image = np.zeros(1 + max(work_log.trials, default=0))
     for number, record in work_log.trials.items():
@@ -222,7 +225,8 @@ def _training_flops(work_log: WorkLog) -> Real:
 def _seconds(
     work_log: WorkLog, inside: Window, spent: TimeBreakdown, planned: int, steps: _Steps
 ) -> dict[str, Fraction]:
-    """Accelerator seconds of each part but those of the training steps; all with these are the planned accelerators' time."""
+    """Return the accelerator seconds of each part except the training steps. With them the sum is the planned accelerators'
+    time."""
     lines = {line.name: line.seconds for line in spent.lines}
     ending = math.fsum(
         span.ranks * max(0.0, min(span.end, inside.end) - max(span.start, inside.start))
@@ -252,7 +256,7 @@ def _seconds(
 
 
 def _overlap(start: float, end: float | None, inside: Window) -> Fraction:
-    """Without rounding: of accelerators that come as others go the sum is exactly the window's."""
+    """Return the overlap without rounding. The times of accelerators that replace each other then sum to the window exactly."""
     until = inside.end if end is None else min(end, inside.end)
     since = max(start, inside.start)
     return Fraction(until) - Fraction(since) if until > since else Fraction(0)
@@ -261,7 +265,7 @@ def _overlap(start: float, end: float | None, inside: Window) -> Fraction:
 def _drawn(
     rates: dict[str, Fraction], price: Fraction, planned: int, length: Fraction, score: float, top: Top
 ) -> Waterfall:
-    """Rounded, each figure once. The edges of the bars are the exact sums so far."""
+    """Return the waterfall with each figure rounded once. The edges of the bars are exact sums."""
     whole = price * planned
     assert whole - sum(rates.values()) == Fraction(score), "the parts add up"
     losses: list[Loss] = []

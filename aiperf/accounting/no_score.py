@@ -1,6 +1,6 @@
-"""Why a run has no valid score, and what its user can do next: the words that the terminal, the page and report.json share.
+"""Reasons for an invalid score, and the next step for the user: text shared by the terminal, the page and report.json.
 
-Decided from the work log alone. Every way to end without a score has an answer here, or `no_score` would say that there is one.
+Computed from the work log alone. Every end without a score has a reason here. A missing reason would mean a valid score.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiperf.units import count, duration
 
 @dataclass(frozen=True, slots=True)
 class NoScore:
-    """That there is none."""
+    """Reason and remedy of a missing score."""
 
     why: str
     """`no trial finished within the declared 1 min 00 s`."""
@@ -28,12 +28,12 @@ class NoScore:
 
 
 def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
-    """Why there is no valid score; None where there is one. `found`: the score of the same work log."""
+    """Return the reason for an invalid score. None if it is valid. `found`: the score of the same work log."""
     if found.valid:
         return None
     missing = [_no_work(work_log) if not work_log.finished else None, _no_window(work_log, found)]
     told = [reason for reason in (_end(work_log), *missing) if reason is not None]
-    # Reached where an error or work is missing though a trial finished in time: its evaluation counted for nothing.
+    # Reached if an error or work is missing though a trial finished in time: its evaluation did not count.
     told = told or [
         "no evaluation counts in its window" if found.error is None else "no work was done in its valid window"
     ]
@@ -41,10 +41,10 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
 
 
 def _end(work_log: WorkLog) -> str | None:
-    """What ended it, where that was not its time."""
+    """Return the cause of an early end. None for the end of the declared time."""
     assert work_log.started is not None
     if work_log.ended is None and work_log.hosts_without_worker and not work_log.presences:
-        return None  # that no worker came up is all that there is to say
+        return None  # the missing worker is the only relevant cause
     if work_log.ended is None:
         return "the run has not ended: it goes on, or its driver was killed"
     at = duration(work_log.ended.at)
@@ -70,7 +70,7 @@ def _end(work_log: WorkLog) -> str | None:
 
 
 def _no_work(work_log: WorkLog) -> str:
-    """Why no trial finished."""
+    """Return the reason for the lack of finished trials."""
     if not work_log.presences:
         hosts = list(work_log.hosts_without_worker.items())
         if not hosts:

@@ -1,16 +1,19 @@
-"""What the work log keeps of a worker: when it was there, with what, and when it had nothing to do."""
+"""Presence of a worker in the work log: its times, ranks and idle spans."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
 from aiperf.accounting.windows import Window
+
+LAST_SHORT_ROUND = 3
+"""Trials of rounds 1 to 3 have at most 15, 30 and 45 epochs, later ones 60."""
 
 
 @dataclass(slots=True)
 class Presence:
-    """When a worker was there, with how many accelerators."""
+    """Time and number of accelerators of a present worker."""
 
     worker: int
     host: str
@@ -20,19 +23,40 @@ class Presence:
     left: float | None = None
     left_reason: str | None = None
     trials: int = 0
-    """Attempts that it was given."""
+    """Number of attempts assigned to it."""
     trial: int | None = None
-    """The one that it holds."""
+    """Its current trial."""
+    past_short_rounds: float | None = None
+    """Start of its first trial of a round above 3."""
     free_since: float | None = None
-    """When its last trial's last image was done, or it joined; None while it holds a trial."""
+    """Time of its last trial's last image or of its start. None while it has a trial."""
+    attempt_lost: float | None = None
+    """Time of the last TrialLost of an attempt on it. None after the next one is prepared."""
+    changes: list[tuple[float, int]] = field(default_factory=list)
+    """(at, ranks from then on), if the worker lost a host or an accelerator and continued without it."""
+
+    def prepared(self, at: float, ranks: int) -> None:
+        """Record an attempt prepared with `ranks` ranks. Missing ranks were lost with the attempt before."""
+        now = self.changes[-1][1] if self.changes else self.ranks
+        if ranks != now:
+            since = at if self.attempt_lost is None or ranks > now else self.attempt_lost
+            self.changes.append((since, ranks))
+        self.attempt_lost = None
+
+    def spans(self) -> Iterator[tuple[float, float | None, int]]:
+        """Yield (start, end, ranks) of each time with constant ranks. An end of None is the end of the run."""
+        begins = [(self.joined, self.ranks), *self.changes]
+        ends = [*(at for at, _ in self.changes), self.left]
+        for (start, ranks), end in zip(begins, ends, strict=True):
+            yield start, end, ranks
 
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """Time of a worker in which no image was done, by the events at both its ends."""
+    """Time of a worker without completed images, classified by the events at both ends."""
 
     kind: str
-    """'gap': it had no trial; 'lost': between an attempt's last word and the loss of it."""
+    """'gap': without a trial. 'lost': between the last message of an attempt and its loss."""
     worker: int
     ranks: int
     start: float
@@ -40,7 +64,7 @@ class IdleSpan:
 
 
 def seconds_there(presences: Iterable[Presence], inside: Window) -> dict[int, float]:
-    """Of each worker that was there in a window, for how long."""
+    """Return the seconds of presence in a window for each worker that was present."""
     found: dict[int, float] = {}
     for one in presences:
         until = inside.end if one.left is None else min(one.left, inside.end)

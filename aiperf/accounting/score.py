@@ -1,7 +1,7 @@
-"""The score: counted operations over time, from the work log of a run.
+"""Score of a run: counted operations over time, from its work log.
 
-Score (FLOPS) = work inside the valid window / its length; the window runs from the end of the warm-up to the end of the run,
-an interval that straddles an edge counts in proportion, and the clock goes on while a killed run is down. The law:
+Score (FLOPS) = work inside the valid window / its length. The window extends from the end of the warm-up to the end of the
+run. An interval across an edge counts in proportion. Time while a killed run is down is included. Definition:
 docs/benchmark.md.
 """
 
@@ -18,7 +18,7 @@ from aiperf.accounting.confidence import METHOD, evenness
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
-from aiperf.typed import command
+from aiperf.shell_command import command
 from aiperf.units import share
 
 Array = npt.NDArray[np.float64]
@@ -26,54 +26,54 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A run's figures. None stands for what is not defined, never for zero."""
+    """Figures of a run. None marks an undefined value, never zero."""
 
     flops_per_second: float | None
-    """Inside the valid window; None before the warm-up is over."""
+    """Rate inside the valid window. None before the end of the warm-up."""
     flops_per_second_interval: tuple[float, float] | None
-    """95 %: how evenly this run went, not what another seed would give. None where there is too little of a sample."""
+    """95 % interval for the steadiness of this run, not for runs with other seeds. None if the sample is too small."""
     interval_freedom: int | None
-    """Student's degrees of freedom of that interval; None where there is none."""
+    """Student's degrees of freedom of the interval. None without an interval."""
     interval_method: int
-    """Version of that statistic (docs/benchmark.md)."""
+    """Version of the interval's statistic (docs/benchmark.md)."""
     interval_basis: str
-    """What its sample was; where there is none, why."""
+    """Sample of the interval, or the reason for its absence."""
     cumulative_flops_per_second: float
-    """From the run's beginning."""
+    """Rate since the start of the run."""
     regulated_flops_per_second: float | None
     """−ln(error) × FLOPS."""
     error: float | None
-    """1 − best measured validation top-1 accuracy; None before the first evaluation."""
+    """1 − best measured validation top-1 accuracy. None before the first evaluation."""
     window_seconds: float
     trials_finished: int
     rounds: int
-    """The highest round with a finished trial."""
+    """Highest round with a finished trial."""
     busy_share: float | None
-    """Accelerator time inside the window spent in training or validation steps, of all the accelerator time there was."""
+    """Share of all present accelerator time inside the window that was spent in training or validation steps."""
     wasted_flops: float
-    """Work that was done again after a loss; no part of any score."""
+    """Work that was repeated after a loss. It is not part of any score."""
     valid: bool
-    """Whether there is a score at all: the run has ended, its window has a length, a trial was finished and evaluated."""
+    """True if the run has ended, its window has a length, and a trial was finished and evaluated."""
     warnings: tuple[RunWarning, ...]
-    """What a reader should know beside the number."""
+    """Warnings to show next to the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """The score as it stood at a moment, from what counts in the end."""
+    """Score up to a moment, from work that counts at the end of the run."""
 
     at: float
     flops_per_second: float | None
-    """In the window so far."""
+    """Rate in the window up to this moment."""
     cumulative_flops_per_second: float
     instantaneous_flops_per_second: float
-    """Since the point before."""
+    """Rate since the previous point."""
     error: float | None
     regulated_flops_per_second: float | None
 
 
 def window(work_log: WorkLog, at: float | None = None) -> Window:
-    """From the end of the warm-up to the end of the run; to `at`, or to the last line, while it has not ended."""
+    """Return the window from the end of the warm-up to the end of the run. For a running run: to `at`, or to the last line."""
     assert work_log.started is not None
     end = work_log.at if at is None else at
     if work_log.ended is not None:
@@ -82,7 +82,7 @@ def window(work_log: WorkLog, at: float | None = None) -> Window:
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
-    """The figures of a run; `at` is the time now while it goes on."""
+    """Return the figures of a run. `at`: the current time of a running run."""
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
     rows = _rows(work_log)
@@ -124,8 +124,10 @@ def regulated(flops_per_second: float, error: float) -> float:
 
 
 def error_at(work_log: WorkLog, moment: float) -> float | None:
-    """1 − best accuracy of the evaluations that count and ended by then, never below 1/(2·validation images); None before the
-    first. The score's error is that of the window's end, which is the curve's last."""
+    """Return 1 − best accuracy of the counted evaluations that ended by `moment`, at least 1/(2·validation images).
+
+    None before the first evaluation. The score's error is that at the end of the window, as is the curve's last.
+    """
     assert work_log.started is not None
     best = max((accuracy for at, accuracy in work_log.accuracies if at <= moment), default=None)
     if best is None:
@@ -134,13 +136,13 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:
-    """Counted operations inside a window."""
+    """Return the counted operations inside a window."""
     rows = _rows(work_log)
     return work(rows.flops, rows, inside)
 
 
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
-    """Busy accelerator seconds inside a window ÷ (most accelerators ever present at once × its length)."""
+    """Return busy accelerator seconds inside a window ÷ (maximum of simultaneously present accelerators × its length)."""
     return _busy_share(_rows(work_log), work_log, inside)
 
 
@@ -150,18 +152,18 @@ def _busy_share(rows: Rows, work_log: WorkLog, inside: Window) -> float | None:
 
 
 def capacity(work_log: WorkLog) -> int:
-    """The most accelerators that were present at once."""
+    """Return the maximum number of simultaneously present accelerators."""
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
     most = there = 0
-    for _, change in sorted(changes):  # a worker that leaves as another comes is no moment with both
+    for _, change in sorted(changes):  # a worker that leaves when another joins is never counted with it
         there += change
         most = max(most, there)
     return most
 
 
 def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
-    """The score over time at evenly spaced moments up to the run's end."""
+    """Return the score over time at evenly spaced moments up to the run's end."""
     valid_window = window(work_log)
     if valid_window.end <= 0:
         return ()
@@ -175,7 +177,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
     for index, (moment, total) in enumerate(zip(moments.tolist(), done[:-1].tolist(), strict=True)):
         inside = moment - valid_window.start
         counted = total - at_start
-        if index == last:  # summed as the score is, so that the curve ends where the score stands, to the last digit
+        if index == last:  # summed like the score, so that the curve ends at the score to the last digit
             total, counted = work(rows.flops, rows, Window(0.0, moment)), work(rows.flops, rows, valid_window)
         flops = counted / inside if inside > 0 else None
         error = error_at(work_log, moment)
@@ -195,7 +197,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Those of the work log's columns that a score is made of."""
+    """Columns of the work log that a score needs."""
 
     start: Array
     end: Array
@@ -211,10 +213,7 @@ def _rows(work_log: WorkLog) -> Rows:
 
 
 def work(amount: Array, rows: Rows, inside: Window) -> float:
-    """The sum of an amount over intervals, each in proportion to its part inside a window.
-
-    Summed exactly and rounded once, so that a journal scores the same to the last digit everywhere.
-    """
+    """Return the sum of an amount over intervals, each weighted by its share inside a window."""
     return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
 
 
@@ -234,11 +233,11 @@ def _accumulated(rows: Rows, moments: Array) -> Array:
 
 
 def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[RunWarning, ...]:
-    return tuple(RunWarning(text, "warning", remedy) for text, remedy in _told(work_log, inside, busy))
+    return tuple(RunWarning(text, "warning", remedy) for text, remedy in _warning_texts(work_log, inside, busy))
 
 
-def _told(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:
-    """What is odd, and what to do."""
+def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:
+    """Yield the text and the remedy of each warning."""
     assert work_log.started is not None
     run, declared = work_log.started.run, work_log.started.duration_seconds
     if work_log.started.simulated:

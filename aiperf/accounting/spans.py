@@ -1,6 +1,6 @@
-"""What each worker was at, from when to when: spans that a sample of power can be laid beside.
+"""Activities of each worker over time, as spans that can be compared with power samples.
 
-Coarser than the loss waterfall: within an epoch a sample each second cannot tell steps from waiting.
+They are coarser than the loss waterfall: samples at 1 Hz cannot separate steps from waiting within an epoch.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ PARTS: dict[Activity, tuple[str, ...]] = {
     "done again": ("done again",),
     "end of the run": ("end of the run",),
 }
-"""Which parts of the loss waterfall an activity holds; epochs hold what the score is made of besides."""
+"""Parts of the loss waterfall in each activity. Epochs also contain the work of the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Of one worker."""
+    """Span of one worker."""
 
     start: float
-    """Seconds since the run began."""
+    """Seconds since the start of the run."""
     end: float
     activity: Activity
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[Span, ...]]:
-    """Of each worker, in order and without overlap. Where two would overlap (a word came late) the earlier has the time."""
+    """Return the ordered, disjoint spans of each worker. In an overlap, caused by a late message, the earlier span has
+    priority."""
     found: dict[int, list[Span]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
         found.setdefault(worker, []).append(Span(start, end, "done again" if is_again else "epochs"))
@@ -55,7 +56,7 @@ def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[Span, ...]]:
 
 
 def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], list[bool]]:
-    """Intervals that follow each other without a break, and all count or all do not, as one: worker, start, end, done again."""
+    """Merge consecutive intervals that all count or all do not: worker, start, end, done again."""
     rows = work_log.intervals
     if not len(rows):
         return [], [], [], []

@@ -1,4 +1,4 @@
-"""Where the accelerators' time went, line by line; what the lines leave of the whole is a line too, and should be small."""
+"""Breakdown of the accelerators' time by activity. The remainder is a line of its own and should be small."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from aiperf.accounting.work_log import WorkLog
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Accelerator seconds of one kind."""
+    """Accelerator seconds of one activity."""
 
     name: str
     seconds: float
     share: float
-    """Of the whole."""
+    """Share of all accelerator time."""
     meaning: str
 
 
 @dataclass(frozen=True, slots=True)
 class TimeBreakdown:
-    """All accelerator time of a window: the most accelerators ever present at once × its length."""
+    """All accelerator time of a window: maximum of simultaneously present accelerators × its length."""
 
     whole_seconds: float
     lines: tuple[Line, ...]
@@ -48,7 +48,7 @@ _MEANINGS = {
 
 
 def time_breakdown(work_log: WorkLog, inside: Window) -> TimeBreakdown:
-    """The lines of a window, each from clocks or events of its own; only the last is a remainder."""
+    """Return the lines of a window. Each is measured by clocks or events. Only the last is a remainder."""
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside) * columns.ranks.astype(np.float64)
 

@@ -1,4 +1,4 @@
-"""What the work log keeps of a trial: what its images cost, where and when it was trained, and how that ended."""
+"""Record of a trial in the work log: operations per image, place and time of training, and outcome."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """Of one image of a trial's architecture."""
+    """Operations of one image of a trial's architecture."""
 
     training: int
     """Forward and backward."""
@@ -19,38 +19,38 @@ class Operations:
 
 @dataclass(slots=True)
 class TrialRecord:
-    """What became of a trial, as far as the journal tells: where and when it was trained."""
+    """Place, time and outcome of a trial."""
 
     operations: Operations
     proposed_for: int
-    """The round whose rules of proposing hold for it; a spare may be trained in a later one."""
+    """Round of its proposal. A spare may be trained in a later round."""
     round: int
     is_of_start: bool
-    """Whether it is of the starting network."""
+    """True for a trial of the starting network."""
     outcome: str = "waiting"
-    """'waiting', 'training', 'lost', 'failed', or why it finished."""
+    """'waiting', 'training', 'lost', 'failed', or the reason of its end."""
     reason: str | None = None
-    """Of its last loss, or of its failure."""
+    """Reason of its last loss or of its failure."""
     worker: int | None = None
-    """Of its last attempt."""
+    """Worker of its last attempt."""
     attempts: int = 0
     started: float | None = None
-    """Its first attempt."""
+    """Start of its first attempt."""
     ended: float | None = None
-    """Its last attempt; None while it waits or is trained."""
+    """End of its last attempt. None while it waits or is trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What an attempt spent before its first image."""
+    """Time of an attempt before its first image."""
 
     trial: int
     worker: int
     at: float
-    """When it was over."""
+    """End of the preparation."""
     started: float
-    """When the order was given."""
+    """Time of the order."""
     start_seconds: float
-    """Building the module and bringing its weights there."""
+    """Seconds for building the module and loading its weights."""
     compile_seconds: float
     precision: str

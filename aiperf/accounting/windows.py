@@ -1,4 +1,4 @@
-"""A stretch of a run's time, and which part of each interval of work lies in it."""
+"""Part of a run's time, and the share of each interval of work inside it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Seconds since the run began, on the driver's clock."""
+    """Start and end in seconds since the start of the run, on the driver's clock."""
 
     start: float
     end: float
 
     @property
     def seconds(self) -> float:
-        """Its length; 0 where it never began."""
+        """Length in seconds. 0 if the window never began."""
         return max(0.0, self.end - self.start)
 
 
 def share_inside(start: Array, end: Array, inside: Window) -> Array:
-    """Which part of each interval lies in a window, 0..1; an interval without length lies in it or not."""
+    """Return the share of each interval inside a window, 0..1. For an interval of length 0 the share is 0 or 1."""
     length = end - start
     overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
     moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)

@@ -1,7 +1,7 @@
-"""The work log of a run: every interval of the journal, and which of them count.
+"""Work log of a run: all intervals of the journal, counted or wasted.
 
-Each image of a (trial, epoch) counts once: when an epoch is begun again, by another attempt or with a smaller batch, what was
-done of it before becomes wasted. An epoch that the end of the run cuts short counts as far as it went.
+Each image of a (trial, epoch) counts once. When another attempt or a smaller batch restarts an epoch, the earlier work of the
+epoch becomes wasted. Work of an epoch that the end of the run cuts off counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.accounting.intervals import Intervals
-from aiperf.accounting.presence import IdleSpan, Presence
+from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, Presence
 from aiperf.accounting.trial_record import Operations, Preparation, TrialRecord
 from aiperf.journal.events import (
     AnyEvent,
@@ -45,77 +45,79 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import folding
 
 SMALLEST_STEP_SECONDS = 1.0
-"""A wall clock that differs by less is being kept right, and was not set."""
+"""Smaller differences of a wall clock are normal corrections. Larger ones count as a step."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """The work of an unsettled trial."""
+    """Work of an unsettled trial."""
 
     record: TrialRecord
     worker: int
     ordered: float
-    """When the attempt was ordered."""
+    """Time of the order to train."""
     ranks: int
     worked: float | None
-    """End of the attempt's last interval, or when it was prepared or ordered; None while no attempt is running."""
+    """End of the attempt's last interval, or time of its preparation or order. None while no attempt is running."""
     epoch: int
-    """In progress, or next."""
+    """Current or next epoch."""
     epochs: list[int] = field(default_factory=list)
-    """Of each interval its epoch: when that is begun again, the interval turns into wasted work."""
+    """Epoch of each interval. Restarting it turns the interval into wasted work."""
     rows: list[int] = field(default_factory=list)
-    """Of each interval its row."""
+    """Row of each interval."""
     done_again: dict[int, int] = field(default_factory=dict)
-    """Of each epoch that a later attempt than the first has begun, that attempt."""
+    """Attempt number by epoch, for epochs started by a later attempt than the first."""
 
 
 @dataclass(slots=True)
 class WorkLog:
-    """A fold: `take` each event in the journal's order."""
+    """Fold of a journal. Call `take` with each event in the journal's order."""
 
     started: RunStarted | None = None
     at: float = 0.0
-    """Of the last line."""
+    """Time of the last line."""
     ended: RunEnded | None = None
     intervals: Intervals = field(default_factory=Intervals)
     presences: list[Presence] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
     idle_spans: list[IdleSpan] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
-    """(at, validation accuracy) of every evaluation that counts and was better than all before."""
+    """(at, validation accuracy) of every counted evaluation that was better than all before."""
     finished: list[tuple[float, int]] = field(default_factory=list)
     """(at, round) of every finished trial."""
     start_finished: bool = False
-    """Whether a trial of the starting network came to its end."""
+    """True if a trial of the starting network finished."""
     failed: int = 0
     rejected: int = 0
     unanswered: int = 0
-    """Of these, proposals that never came: their generator had died, or was silent."""
+    """Rejected proposals without an answer, because the generator had died or was silent."""
     lost_workers: int = 0
     lost_helpers: list[tuple[str, int]] = field(default_factory=list)
-    """What they were, and of which worker."""
+    """(helper, worker) of each loss."""
     failed_starts: int = 0
-    """Of workers."""
+    """Failed starts of workers."""
     hosts_without_worker: dict[str, str] = field(default_factory=dict)
-    """Hosts where a start failed, or that hold no worker of the run's, and the first reason there."""
+    """First reason by host, for hosts with a failed start or without a worker of the run."""
     lost_attempts: int = 0
+    attempts_lost_with_workers: int = 0
+    """Running attempts that were lost with their worker. Excluded: workers released or ended with a driver."""
     unwritten: list[CheckpointNotWritten] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    """Corrupt images, each with what its decoder said."""
+    """Corrupt images, each with the error of its decoder."""
     down_seconds: float = 0.0
     clock_steps: list[float] = field(default_factory=list)
-    """Seconds by which the wall clock was set between two drivers; below 0: back."""
+    """Seconds by which the wall clock was set between two drivers. Negative: back."""
     rollbacks: list[tuple[float, int]] = field(default_factory=list)
-    """(at, lines) of every time that lines of the journal were taken back."""
+    """(at, lines) of every rollback of the journal."""
     trials: dict[int, TrialRecord] = field(default_factory=dict)
-    """All that were proposed."""
+    """All proposed trials."""
     _present: dict[int, Presence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _asked: dict[int, int] = field(default_factory=dict)
-    """Of each proposal that is asked for its round."""
+    """Round of each open request."""
 
     def take(self, event: AnyEvent) -> None:
-        """One more line of the journal."""
+        """Take the next event of the journal."""
         match event:
             case Progress():
                 self._work(event, event)
@@ -127,7 +129,7 @@ class WorkLog:
                 self._propose(event)
             case TrialRejected():
                 self.rejected += 1
-                self.unanswered += event.by == "nobody"
+                self.unanswered += event.by in ("generator", "silence")
                 self._asked.pop(event.number, None)
             case TrialStarted():
                 self._start(event, self._present[event.worker])
@@ -145,11 +147,15 @@ class WorkLog:
                 opened = self._open[event.trial]
                 _lose(opened.record, event.at, event.reason)
                 self._free(opened, event.at)
+                self._present[opened.worker].attempt_lost = event.at
             case WorkerJoined():
                 self._join(event)
             case WorkerLost():
-                self.lost_workers += not event.released
-                self._leave(self._present.pop(event.worker), event.at, event.reason)
+                is_lost = event.cause != "released"
+                self.lost_workers += is_lost
+                presence = self._present.pop(event.worker)
+                self.attempts_lost_with_workers += presence.trial is not None and is_lost
+                self._leave(presence, event.at, event.reason)
             case WorkerNotStarted():
                 self.failed_starts += event.failures > 0
                 self.hosts_without_worker.setdefault(event.host, event.reason)
@@ -173,7 +179,7 @@ class WorkLog:
             self.at = event.at
 
     def _resume(self, event: RunResumed) -> None:
-        # The killed driver's workers went with it, unseen: their time ends with the last line before.
+        # The killed driver's workers ended without an event: their time ends with the last line before.
         for presence in self._present.values():
             self._leave(presence, self.at, "the driver ended")
         self._present.clear()
@@ -208,8 +214,9 @@ class WorkLog:
         presence.free_since, presence.trial = None, event.trial
         presence.trials += 1
         record = self.trials[event.trial]
-        if event.round is not None:
-            record.round = event.round
+        record.round = event.round
+        if record.round > LAST_SHORT_ROUND and presence.past_short_rounds is None:
+            presence.past_short_rounds = event.at
         record.worker, record.attempts = event.worker, event.attempt
         record.started = event.at if record.started is None else record.started
         record.outcome, record.ended = "training", None
@@ -223,7 +230,8 @@ class WorkLog:
     def _prepare(self, event: TrialPrepared) -> None:
         opened = self._open[event.trial]
         opened.ranks = event.ranks
-        if opened.worked == opened.ordered:  # else its word came after those of its work
+        self._present[opened.worker].prepared(event.at, event.ranks)
+        if opened.worked == opened.ordered:  # otherwise the message arrived after those of its work
             opened.worked = event.at
         self.preparations.append(
             Preparation(
@@ -277,13 +285,13 @@ class WorkLog:
         self._settle(event.trial)
 
     def _settle(self, trial: int) -> None:
-        """A trial may be settled after it was lost, or before it began: it holds no worker then."""
+        """Settle a trial. A trial settled after a loss or before its start has no worker."""
         opened = self._open.pop(trial, None)
         if opened is not None and opened.worked is not None:
             self._free(opened, opened.worked)
 
     def _free(self, opened: _Open, since: float) -> None:
-        """An attempt is over: its worker has been free since then; before that, and after its last image, it was lost."""
+        """End an attempt. Its worker is free since `since`. The time from its last image to then is lost."""
         presence = self._present[opened.worker]
         assert opened.worked is not None, "an attempt ends once"
         if since > opened.worked:
@@ -300,7 +308,7 @@ class WorkLog:
             _lose(opened.record, at, reason)
 
     def open_idle_spans(self, presence: Presence, at: float) -> list[IdleSpan]:
-        """What the idle span that a worker is in comes to if it ends now."""
+        """Return the idle spans of a worker if its current one ended now."""
         since = presence.free_since
         kind = "gap"
         if since is None:
@@ -310,8 +318,8 @@ class WorkLog:
         return [IdleSpan(kind, presence.worker, presence.ranks, since, at)] if at > since else []
 
     def _waste(self, opened: _Open, epoch: int) -> None:
-        """All that was done of an epoch so far; what was wasted before stays so."""
-        # Looked for when it is needed: few epochs are done twice, and a list for each epoch would cost more than all else here.
+        """Turn all counted work of an epoch into wasted work."""
+        # Searched on demand: few epochs are repeated, and a list per epoch would cost more than the rest of the log.
         for done, row in zip(opened.epochs, opened.rows, strict=True):
             if done == epoch:
                 self.intervals.waste(row)
@@ -322,13 +330,15 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
 
 
 def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
-    """Whether an evaluation counts: one that ended at or before the run's declared end. The driver still takes in what workers
-    say of the time before the end a little after it, and a run that is resumed late may end long after."""
+    """Return True if an evaluation ended at or before the run's declared end.
+
+    The driver accepts late messages about the time before the end, and a run that is resumed late may end much later.
+    """
     return evaluation.at <= started.duration_seconds
 
 
 def work_log(events: Iterable[AnyEvent]) -> WorkLog:
-    """The work log after a journal's events."""
+    """Return the work log of a journal's events."""
     kept = WorkLog()
     with folding(events):
         for event in events:

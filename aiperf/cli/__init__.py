@@ -1,1 +1,1 @@
-"""The words after `python -m aiperf`: verbs, each a file, and the options of a run."""
+"""Command line of `python -m aiperf`: verbs and the options of a run."""

@@ -1,84 +1,117 @@
-"""The tree of arguments: the verbs, what each takes, its --help; and one form for whatever is wrong with them.
+"""Verbs of the command line, their arguments, their --help and the errors in their arguments.
 
-A verb is a module of this folder, as `VerbModule` says; only the one that is named is imported. Words that are no arguments of
-a verb are options of a run, key=value, and are handed on to a verb that takes them.
+A verb is a module of aiperf/cli/verbs with the names of `VerbModule`. Only the chosen verb is imported. Words that are not
+arguments of the verb are options of a run, key=value. They are passed to a verb that accepts them.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol, cast
 
-from aiperf.cli.program import as_called, program
+from aiperf.cli.output import as_called, program
 from aiperf.errors import BadConfiguration
-from aiperf.nearest import nearest
+from aiperf.nearest import nearest, nearest_option
+from aiperf.option_limits import Limits
 
-VERBS = {
-    "report": "write a run's report from its journal: one HTML file, report.json, plots",
-    "export": "write a run's results for another tool  RUN --to tensorboard|mlflow|optuna|csv [--out DIR]",
-    "status": "show how a run stands that goes on elsewhere",
-    "score": "print a run's figures  [--json]",
-    "check": "hold a run to the rules of a division, for people and CI  RUN [--division quick] [--json] [--junit FILE]",
-    "verify": "work a run out again from its journal, and say what cannot be true  RUN [--all] [--sample N] [--json]",
-    "rank": "a list of runs by score or another figure  RUN…|DIR [--by METRIC] [--out DIR] [--json]",
-    "compare": "compare runs, and test whether they differ  A B [--max-regression 2%] [--json]",
-    "flops": "count a network's operations  NAME_OR_FILE [--image 224] [--classes 1000] [--batch N] [--json]",
-    "morph": "grow a network and show each step  NAME [--steps 20] [--seed 0] [--json FILE] [--draw FILE.svg]",
-    "prepare": "check a data set, and pack it into shards  dataset=imagenet dataset.root=…",
-    "preflight": "check the machines of a run, without a run  [OPTION=VALUE …] [--json]",
-    "announce": "tell of a run before it starts, signed  [OPTION=VALUE …] --key KEY --log FILE",
-    "submit": "bundle runs for others: journals, reports, checksums, signature  RUN… [--key KEY] [--log FILE]",
-    "inspect": "judge a submission as its receiver  BUNDLE… [--allowed FILE] [--json]",
-    "drive": "begin the run of a folder, or go on with it (scripts of batch jobs call it)  RUN [OPTION=VALUE …]",
-    "join": "make this host a node of a run that goes on  RUN",
-    "completion": "print the completion of a shell  bash|zsh|fish",
-    "rehearse": "sweep simulated clusters of 1 to 4096 workers and draw the result",
+VERB_GROUPS = {
+    "runs": {
+        "status": "show the state of a run on another host or in a batch job",
+        "preflight": "check the machines of a run without starting it",
+        "prepare": "check a data set, and pack it into shards",
+        "rehearse": "simulate clusters of 1 to 4096 workers and draw the result",
+        "drive": "start or resume the run of a folder (called by batch scripts)",
+        "join": "make this host a node of a run in progress",
+    },
+    "results": {
+        "score": "print the figures of a run",
+        "report": "write the report of a run from its journal: HTML, JSON, plots",
+        "compare": "compare runs, and test whether they differ",
+        "rank": "list runs by score or another figure",
+        "export": "write results for TensorBoard, MLflow, Optuna, or as CSV",
+    },
+    "rules and proofs": {
+        "check": "check a run against the rules of a division",
+        "verify": "recompute a run from its journal and report contradictions",
+        "announce": "sign the announcement of a run before it starts",
+        "submit": "bundle runs with checksums and a signature",
+        "inspect": "judge a bundle as its receiver",
+    },
+    "tools": {
+        "flops": "count the operations of a network",
+        "morph": "grow a network and show each step",
+        "completion": "print the completion script of a shell",
+    },
 }
-"""Each in the module of its name; as `--help` tells them."""
+"""Verbs by group, with the meaning that `--help` shows. Each is in the module of its name."""
+VERBS = {verb: meaning for verbs in VERB_GROUPS.values() for verb, meaning in verbs.items()}
 
 
 class VerbModule(Protocol):
-    """What a verb's module offers."""
+    """Names that the module of a verb defines."""
 
     DESCRIPTION: str
     EXAMPLES: Sequence[str]
     OPTIONS: str
-    """Which options of a run may follow, for the usage; '' for none."""
+    """Options of a run in the usage line; '' if the verb accepts none."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
     carry_out: Callable[[argparse.Namespace, list[str]], int]
-    """With the options that were handed on; gives the exit status."""
+    """Run the verb with its arguments and the options of a run; return the exit status."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Whose errors are those of the rest of the command line."""
+    """Parser that raises BadConfiguration for wrong arguments."""
 
     def error(self, message: str) -> NoReturn:
-        raise BadConfiguration(f"{message}; `{self.prog} --help` says what it takes")
+        raise BadConfiguration(f"{message}; `{self.prog} --help` lists the arguments")
 
 
 def carry_out(words: Sequence[str]) -> int:
-    """Carries out the verb that is the first word; gives the exit status.
+    """Run the verb in the first word and return the exit status.
 
     Raises:
-        BadConfiguration: an argument that there is not; the message names the nearest right one.
+        BadConfiguration: an unknown argument. The message names the nearest known one.
     """
     verb, *given = words
-    module = cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}"))
+    module = cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}"))
     parser = parser_of(verb, module)
     try:
         arguments, rest = parser.parse_known_args(given)
-    except SystemExit:  # how argparse leaves after --help, and after nothing else: see `_Parser.error`
+    except SystemExit:  # argparse exits only after --help: see `_Parser.error`
         return 0
+    empty = [word for word in given if not word or (word.startswith("--") and word.endswith("="))]
+    if empty:
+        parser.error(f"an argument of {verb} is empty; found {empty[0]!r}: give a value, or leave the argument out")
     wrong = [word for word in rest if word.startswith("-") or not module.OPTIONS]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
     return module.carry_out(arguments, rest)
 
 
+def refuse_slips(words: Sequence[str], options: Sequence[str]) -> None:
+    """Raise BadConfiguration for a first word that is no verb, and for the first flag among the words of a run."""
+    if words and re.fullmatch(r"\w[\w-]*", words[0]) and words[0] not in options:
+        raise BadConfiguration(
+            f"the first word is a verb or an option key=value; found {words[0]!r}{nearest(words[0], VERBS)}. "
+            f"`{program()} help` lists the verbs; a run needs none"
+        )
+    for place, word in enumerate(words):
+        after = "".join(words[place + 1 : place + 2])
+        if word.startswith("-"):
+            flag, is_given, value = word.partition("=")
+            name = flag.lstrip("-").replace("-", "_")
+            value = value if is_given else after if after and "=" not in after and after[0] != "-" else "…"
+            hint = f": write {name}={value}" if name in options else nearest_option(name, options)
+            raise BadConfiguration(
+                f"an option is written key=value; found {word!r}{hint}. `{program()} help options` lists them"
+            )
+
+
 def parser_of(verb: str, module: VerbModule) -> argparse.ArgumentParser:
-    """What the verb takes. Its options of a run, if it has any, are no part of it."""
+    """Return the parser of a verb. The options of a run are not part of it."""
     parser = _Parser(
         prog=f"{program()} {verb}",
         description=as_called(module.DESCRIPTION),
@@ -94,3 +127,47 @@ def parser_of(verb: str, module: VerbModule) -> argparse.ArgumentParser:
 
 def _nearest(word: str, parser: argparse.ArgumentParser) -> str:
     return nearest(word.partition("=")[0], [option for action in parser._actions for option in action.option_strings])
+
+
+def add_number(
+    parser: argparse.ArgumentParser,
+    option: str,
+    meaning: str,
+    kind: type[int] | type[float] = int,
+    *,
+    metavar: str = "N",
+    default: float | None = None,
+    default_in_words: str | None = None,
+    **bounds: float,
+) -> None:
+    """Add an argument that takes a number.
+
+    Args:
+        bounds: least, above, most, below.
+        default_in_words: text of a default that is not a number.
+    """
+    limits = Limits((kind,), False, False, bounds)
+    shown = f"{default:g}" if default_in_words is None and default is not None else default_in_words
+    parser.add_argument(
+        option,
+        type=_reader(option, limits, kind),
+        metavar=metavar,
+        default=default,
+        help=f"{meaning} ({limits.described}{'' if shown is None else f'; default {shown}'})".replace("%", "%%"),
+    )
+
+
+def _reader(option: str, limits: Limits, kind: type[int] | type[float]) -> Callable[[str], float]:
+    def read(word: str) -> float:
+        try:
+            value = kind(word)
+        except ValueError:
+            value = None
+        if value is None or not limits.take(value):
+            raise BadConfiguration(
+                f"{option} takes a {limits.described.partition(';')[0]} that {limits.words}; found {word!r}: give such a one, "
+                "or leave it out"
+            )
+        return value
+
+    return read

@@ -1,4 +1,4 @@
-"""A run whose machines a scheduler brings: its job is shown, submitted and followed, and goes on when this terminal closes."""
+"""Runs as jobs of a scheduler: print, submit and follow the job. The job continues when this terminal closes."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from aiperf.cli import status
-from aiperf.cli.program import program, tell
+from aiperf.cli import run_status
+from aiperf.cli.output import program, tell
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import candidates, check_options, folder_of, make_folder
-from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, Submission
+from aiperf.planning.plan import candidates, check_cluster, check_options, folder_of, make_folder
+from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, NoReport, Submission
 
 LOOK_SECONDS = 2.0
-"""How often the scheduler is asked how a job stands: what one user may ask of it without being a burden."""
+"""Interval between queries of the job's state."""
 SHOW_SECONDS = 60.0
-"""How often the run itself is shown."""
+"""Interval between printed states of the run."""
 SILENT_SECONDS = 300.0
-"""A scheduler that answers nothing for so long is no longer asked."""
+"""Longest time without an answer of the scheduler."""
 
 
 def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
-    """Hands a new run to the scheduler; gives the exit status: of the run where it was followed to its end, else 0.
+    """Submit a new run to the scheduler. Return the exit status of the run if it was followed to its end, otherwise 0.
 
     Raises:
-        BadConfiguration: options that no run can have.
-        SchedulerRefused: in the scheduler's words.
+        BadConfiguration: the options contradict each other.
+        SchedulerRefused: the scheduler refused the job. The message is the scheduler's.
     """
     check_options(conf)
     folder = folder_of(conf, time.time()).absolute()
@@ -40,20 +40,20 @@ def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
 
 
 def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
-    """The same for a run that is to go on: its options stand in its journal."""
+    """Submit a job that resumes a run. Its options are read from its journal."""
     return _carried_out(conf, cluster, folder.absolute(), [], is_new=False)
 
 
 def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
-    """Carries another verb than `drive` out on the nodes of the allocation that this process is in; gives its exit status.
+    """Run a verb other than `drive` on the nodes of the current allocation and return its exit status.
 
     Raises:
-        BadConfiguration: this process is in none.
+        BadConfiguration: this process is in no allocation.
     """
     if not cluster.is_allocated(os.environ):
         raise BadConfiguration(
-            f"{verb[0]} takes place on the nodes of an allocation of +cluster={cluster.kind}, and there is none here: type it "
-            "within one (salloc), or give --folder on the node that is to be the head"
+            f"{verb[0]} runs on the nodes of an allocation of +cluster={cluster.kind}; there is none here. Run it in an "
+            "allocation (salloc), or give --folder on the head node"
         )
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
@@ -76,6 +76,7 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
 
 
 def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
+    check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
     if not cluster.wants_submission:
         print(job.script, end="")
@@ -91,7 +92,7 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
     try:
         number = _submitted(job, kept)
         for each in job.folders:
-            (each / status.JOB).write_text(json.dumps({"kind": cluster.kind, "job": number}))
+            (each / run_status.JOB).write_text(json.dumps({"kind": cluster.kind, "job": number}))
         print(f"job {number} is submitted; its script: {kept}")
         print(f"the run: {', '.join(map(str, job.folders))}")
         return _followed(job, number) if cluster.wants_following else 0
@@ -99,7 +100,7 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         if is_new:
             kept.unlink()
             for each in job.folders:
-                (each / status.JOB).unlink(missing_ok=True)
+                (each / run_status.JOB).unlink(missing_ok=True)
                 each.rmdir()
         raise SchedulerRefused(str(error)) from error
 
@@ -118,7 +119,7 @@ def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]
 
 
 def _with_folders(job_of: Callable[[Path], BatchJob], folder: Path) -> BatchJob:
-    """The job of the first name whose folders, one for each repetition, nobody has made; they are made."""
+    """Return the job of the first free folder name and create its folders, one for each repetition."""
     for candidate in candidates(folder):
         job, made = job_of(candidate), list[Path]()
         try:
@@ -134,7 +135,7 @@ def _with_folders(job_of: Callable[[Path], BatchJob], folder: Path) -> BatchJob:
 
 
 class _NeverStarts(Exception):
-    """Nothing of the job has begun, and nothing will."""
+    """The job has not started and will not start."""
 
 
 def _submitted(job: BatchJob, script: Path) -> str:
@@ -145,20 +146,20 @@ def _submitted(job: BatchJob, script: Path) -> str:
 
 
 def _followed(job: BatchJob, number: str) -> int:
-    said: JobState | None = None
+    reported: JobState | None = None
     silent_since, shown = time.monotonic(), time.monotonic()
     try:
-        while said is None or not said.is_over:
+        while reported is None or not reported.is_over:
             try:
                 state = job.state(number)
-            except ClusterError as error:  # a controller that is started anew
+            except ClusterError as error:  # the controller may be restarting
                 if time.monotonic() - silent_since > SILENT_SECONDS:
                     raise SchedulerRefused(f"job {number} is not followed any more: {error}") from error
             else:
                 silent_since = time.monotonic()
-                if state != said:
-                    print(_told(number, state), flush=True)
-                said = state
+                if state != reported:
+                    print(_state_line(number, state), flush=True)
+                reported = state
                 if state.is_hopeless:
                     job.cancel(number)
                     raise _NeverStarts(
@@ -178,6 +179,8 @@ def _followed(job: BatchJob, number: str) -> int:
 def _fetch(job: BatchJob, number: str) -> None:
     try:
         job.fetch(number)
+    except NoReport as none:
+        raise AiperfError(f"job {number} ended before its run began, and there is no report: {none}") from none
     except ClusterError as error:
         raise SchedulerRefused(
             f"job {number} has ended; its report lies where it ran, and could not be fetched: {error}"
@@ -185,20 +188,20 @@ def _fetch(job: BatchJob, number: str) -> None:
 
 
 def _show(job: BatchJob, number: str) -> None:
-    """The run that goes on: of those that have begun the last."""
+    """Print the state of the run in progress: the last one of the job that has started."""
     try:
-        said = job.lines(number)
-    except ClusterError as error:  # the next look will tell more
-        said = [f"the run was not asked how it stands: {error}"]
-    for line in said or ():
+        lines = job.lines(number)
+    except ClusterError as error:  # the next query may succeed
+        lines = [f"the state of the run could not be read: {error}"]
+    for line in lines or ():
         tell(line)
-    begun = [] if said is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
-    with suppress(NoSuchRun):  # its first line is just being written
-        for line in status.lines(begun[-1], time.time()) if begun else ():
+    begun = [] if lines is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
+    with suppress(NoSuchRun):  # its first line is being written
+        for line in run_status.lines(begun[-1], time.time()) if begun else ():
             tell(line)
 
 
-def _told(number: str, state: JobState) -> str:
+def _state_line(number: str, state: JobState) -> str:
     where = f" on {state.nodes}" if state.nodes else ""
     why = f" ({state.reason})" if state.reason else ""
     return f"{time.strftime('%H:%M:%S')} job {number}: {state.name.lower()}{where}{why}"
@@ -213,7 +216,7 @@ def _ended(job: BatchJob, number: str) -> int:
         if not (folder / NAME).is_file():
             raise AiperfError(f"job {number} ended before its run began; its last words: {job.last_words}")
         report = report_of(folder)
-        for line in closing_lines(report, folder / "report.html"):
+        for line in closing_lines(report, folder / "report.html", folder):
             tell(line)
         worst = max(worst, 0 if report.score.valid else 1)
     return worst

@@ -1,10 +1,10 @@
-"""The graph that a word of the command line names: a starting graph, or a file."""
+"""Arguments that select a network: the name of a starting network, or a file."""
 
 from __future__ import annotations
 
 import argparse
 
-from aiperf.cli.numbers import add_number
+from aiperf.cli.arguments import add_number
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
@@ -12,7 +12,7 @@ from morphism import STARTS, DamagedGraphFile, Graph, IllegalGraph, UnknownStart
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
-    """What says which graph is meant."""
+    """Add the network and its sizes."""
     parser.add_argument("graph", metavar="NAME_OR_FILE", help=f"{', '.join(STARTS)}, or a graph's JSON file")
     for option, meaning, most in (
         ("--image", "edge of the images in pixels", 16384),
@@ -23,10 +23,10 @@ def add_graph_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def graph_of(arguments: argparse.Namespace) -> Graph:
-    """The graph that the arguments name.
+    """Return the network that the arguments select.
 
     Raises:
-        AiperfError: there is none, or it cannot be built so.
+        AiperfError: an unknown name, a damaged file, or impossible sizes.
     """
     name: str = arguments.graph
     sizes = {"image": arguments.image, "channels": arguments.channels, "classes": arguments.classes}

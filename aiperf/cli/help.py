@@ -1,115 +1,206 @@
-"""`python -m aiperf --help`: verbs, examples, and every option with its default and meaning, taken from the configuration."""
+"""Information about the program: `--help` (one screen), `help NAME`, `help options`, `--version` and `--cfg job`.
+
+Every option's default, limits and meaning come from the configuration's classes and files. Nothing heavy is imported.
+"""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import io
+import platform
 import sys
-from contextlib import redirect_stdout
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from importlib import metadata
 from itertools import pairwise
 from typing import Any
 
-from aiperf.cli.arguments import VERBS
-from aiperf.cli.program import as_called
-from aiperf.config import GROUPS, RunConf, choices, name_of_choice, records_of, schemas_of_parts
+from aiperf.cli.arguments import VERB_GROUPS, VERBS
+from aiperf.cli.output import as_called
+from aiperf.conf_folder import MAIN, configuration_folder
+from aiperf.config import GROUPS, RunConf, choices, name_of_choice, option_names, records_of, schemas_of_parts
+from aiperf.errors import BadConfiguration
+from aiperf.nearest import nearest_option
 from aiperf.option_limits import limits_of
 from aiperf.ranking.law import written
 
-EXAMPLES = (
-    ("python -m aiperf", "about 3 minutes on this machine, on real images that ship with scikit-learn"),
-    (
-        "python -m aiperf dry_run=true dataset=imagenet dataset.root=/data/imagenet schedule=ranking",
-        "the plan of a ranking run",
-    ),
-    (
-        "python -m aiperf dataset=images dataset.root=/data/cifar10 start=resnet20 schedule.duration_seconds=900",
-        "your own images",
-    ),
-    ("python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet", "12 hours; may be ranked"),
-    (
-        "python -m aiperf +cluster=simulated cluster.workers=4096 schedule=ranking searcher=random",
-        "a rehearsal without machines",
-    ),
-    ("python -m aiperf resume=runs/20261121-120000-digits", "go on after a crash, a kill or Ctrl-C"),
-    ("python -m aiperf report runs/20261121-120000-digits", "the report again, on any laptop"),
-)
+USAGE = """AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.
+
+usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run; ends with a score and a report
+       python -m aiperf VERB …                               see `VERB --help`
+       python -m aiperf help OPTION|GROUP|VERB               meaning, limits and default
+       python -m aiperf help options                         all options
+       python -m aiperf [OPTION=VALUE …] --cfg job           the composed configuration as YAML
+       python -m aiperf --version
+"""
+EXAMPLES = """
+examples:
+  python -m aiperf                                     a run of 3 minutes on this machine
+  python -m aiperf dry_run=true                        its plan; starts nothing
+  python -m aiperf dataset=images dataset.root=/data/flowers schedule.duration_seconds=900
+  python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet
+  python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
+COMMON = {
+    "dataset": "images to train on: {choices}",
+    "dataset.root": "folder of the images, for a data set of files",
+    "schedule": "length and rounds: {choices}",
+    "schedule.duration_seconds": "length of the run, warm-up included",
+    "+cluster": "where to run; absent: this machine. {choices}",
+    "accelerators_per_worker": "accelerators of one worker; null: all of a node",
+    "start": "starting network, or a JSON file; null: that of the data set",
+    "searcher": "search algorithm: {choices}",
+    "seed": "all randomness is derived from it",
+    "name": "second half of the run's folder, runs/TIME-NAME",
+    "dry_run": "print the plan and start nothing",
+    "resume": "run to resume",
+}
+LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
+"""Distributions whose versions are shown; a journal holds all of them."""
 
 
-def main() -> int:
-    """Prints the help, in one piece; gives the exit status."""
-    said = io.StringIO()
-    with redirect_stdout(said):
-        _print()
-    sys.stdout.write(as_called(said.getvalue()))
+def main(names: Sequence[str] = ()) -> int:
+    """Print one screen, or the entries of `names`; return the exit status."""
+    lines = [line for name in names for line in _entry(name)] if names else list(_screen())
+    print(as_called("\n".join(lines)))
     return 0
 
 
-def _print() -> None:
-    print("AIPerf: an AutoML benchmark for AI clusters. The score is floating-point work done per second.\n")
-    print("usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]     a run; ends with a score and a report")
-    print("       python -m aiperf [OPTION=VALUE …] --cfg job    what the options compose, as YAML")
-    print("       python -m aiperf --version")
-    print("       python -m aiperf VERB …\n\nverbs (each has its own --help):")
-    for verb, meaning in VERBS.items():
-        print(f"  {verb:<10} {meaning}")
-    print("\nexamples:")
-    for command, meaning in EXAMPLES:
-        print(f"  {command}\n      {meaning}")
-    print("\ngroups:")
-    for group in GROUPS:
-        absent = " (absent: this machine; add with +cluster=…)" if group == "cluster" else ""
-        print(f"  {group:<10} {', '.join(choices(group))}{absent}")
-    print("\noptions of a run:")
-    _options(RunConf, "", skip=schemas_of_parts().keys())
-    for group, schemas in schemas_of_parts().items():
-        shown: dict[str, type[Any]] = {}
-        for schema in schemas:
-            of = f" ({name_of_choice(schema)})" if len(schemas) > 1 else ""
-            print(f"\n{group}{of}: {inspect.getdoc(schema)}")
-            owners = _owners(schema)
-            _options(schema, f"{group}.", skip={name for name, owner in owners.items() if shown.get(name) is owner})
-            shown |= owners
+def _screen() -> Iterator[str]:
+    yield USAGE
+    yield "verbs:"
+    for group, verbs in VERB_GROUPS.items():
+        yield f"  {group}"
+        yield from (f"    {verb:<10} {meaning}" for verb, meaning in verbs.items())
+    yield "\ncommon options, with the defaults of a run:"
+    values = usual_values()
+    for name, meaning in COMMON.items():
+        group = name.lstrip("+")
+        value = written(values[name]) if values.get(name) is not None else ""
+        listed = ", ".join(choices(group)) if group in GROUPS else ""
+        yield f"  {f'{name}={value}':<30} {meaning.format(choices=listed)}"
+    yield EXAMPLES
+
+
+def _entry(name: str) -> Iterator[str]:
+    """Yield the lines about an option, a group, a choice (`schedule=ranking`), a whole part, or all options."""
+    key, _, choice = name.lstrip("+-").partition("=")
+    parts = schemas_of_parts()
+    if key == "options":
+        yield "options of a run:"
+        yield from _options(RunConf, "", skip=parts.keys())
+        for part in parts:
+            yield from _part(part)
+    elif key in parts:
+        if choice and choice not in choices(key):
+            raise BadConfiguration(f"{key} is one of {', '.join(choices(key))}; found {choice!r}")
+        yield from _part(key, choice)
+    elif key in option_names():
+        part, _, last = key.rpartition(".")
+        schemas = [each for each in (parts[part] if part else (RunConf,)) if last in each.__dataclass_fields__]
+        for owner in dict.fromkeys(_owners(schema)[last] for schema in schemas):
+            those = [schema for schema in schemas if _owners(schema)[last] is owner]
+            if part and len(parts[part]) > 1:
+                yield f"with {', '.join(f'{part}={name_of_choice(schema)}' for schema in those)}:"
+            yield from _options(those[0], f"{part}." if part else "", those[0].__dataclass_fields__.keys() - {last})
+    else:
+        hint = nearest_option(key, sorted({*VERBS, *option_names(), *parts, "options"}))
+        raise BadConfiguration(
+            f"help shows a verb, an option or a group; found {name!r}{hint}. `python -m aiperf help options` lists all"
+        )
+
+
+def _part(part: str, choice: str = "") -> Iterator[str]:
+    schemas = schemas_of_parts()[part]
+    if part in GROUPS:
+        absent = "; absent by default: this machine" if part == "cluster" else ""
+        yield f"\n{'+' if part == 'cluster' else ''}{part}={'|'.join(choices(part))}{absent}"
+    shown: dict[str, type[Any]] = {}
+    for schema in schemas:
+        if len(schemas) > 1 and choice not in ("", name_of_choice(schema)):
+            continue
+        of = f" ({name_of_choice(schema)})" if len(schemas) > 1 else ""
+        yield f"\n{part}{of}: {inspect.getdoc(schema)}"
+        owners = _owners(schema)
+        yield from _options(schema, f"{part}.", skip={name for name, one in owners.items() if shown.get(name) is one})
+        shown |= owners
 
 
 def _owners(schema: type[Any]) -> dict[str, type[Any]]:
-    """The class of its family that defines each field of a dataclass: choices share those that they inherit, and no others."""
+    """Return the class that defines each field of a dataclass; choices share the fields that they inherit."""
     return {name: part for part in reversed(schema.__mro__[:-1]) for name in inspect.get_annotations(part)}
 
 
-def _options(schema: type[Any], prefix: str, skip: Any) -> None:
-    meanings = _docstrings(schema)
-    is_chosen = name_of_choice(schema) is not None  # by its group: what says which is no option
+def _options(schema: type[Any], prefix: str, skip: Collection[str]) -> Iterator[str]:
+    meanings, choice = _docstrings(schema), name_of_choice(schema)
     for place, field in enumerate(fields(schema)):
-        if field.name in skip or (is_chosen and place == 0):
+        if field.name in skip or (choice is not None and place == 0):  # the first field names the choice
             continue
-        if field.default is not MISSING:
-            default = field.default
-        else:
-            default = field.default_factory() if field.default_factory is not MISSING else "???"
-        text = " ".join(meanings.get(field.name, "").split())
+        name = f"{prefix}{field.name}"
+        own = field.default_factory() if field.default_factory is not MISSING else field.default
+        is_usual = choice is None or usual_values().get(prefix.rstrip(".")) == choice
+        default = usual_values().get(name, own) if is_usual else own
         described = limits_of(schema)[field.name].described if field.name in limits_of(schema) else ""
-        print(f"  {prefix}{field.name}={_written(default)}{f'  ({described})' if described else ''}")
-        if text:
-            print(f"      {text}")
+        yield f"  {name}={_written(default)}{f'  ({described})' if described else ''}"
+        if meaning := " ".join(meanings.get(field.name, "").split()):
+            yield f"      {meaning}"
+        if by_choice := _set_by_choices().get(name):
+            listed = "; ".join(f"{chosen}: {_written(value)}" for chosen, value in by_choice.items())
+            yield f"      {listed}; else {_written(own)}"
         for record in records_of(schema, field.name):
-            _record(record)
+            yield from _record(record)
 
 
-def _record(schema: type[Any]) -> None:
-    """One kind of the records of a list: as it is written, with its defaults, then what each field is, and its range."""
+def _record(schema: type[Any]) -> Iterator[str]:
+    """Yield one kind of record of a list, with its defaults, and then each field with its range."""
     if name_of_choice(schema) is None:
         return
-    print(f"      {_written(schema())}\n          {inspect.getdoc(schema)}")
+    yield f"      {_written(schema())}\n          {inspect.getdoc(schema)}"
     meanings = _docstrings(schema)
     for field in fields(schema)[1:]:
-        print(f"          {field.name} {limits_of(schema)[field.name].words}. {' '.join(meanings[field.name].split())}")
+        yield f"          {field.name} {limits_of(schema)[field.name].words}. {' '.join(meanings[field.name].split())}"
+
+
+@cache
+def _set_by_choices() -> dict[str, dict[str, Any]]:
+    """Return the values that the files of choices set, by option and then by choice ('schedule=quick')."""
+    import yaml
+
+    found: dict[str, dict[str, Any]] = {}
+    for group in GROUPS:
+        for choice in choices(group):
+            file = yaml.safe_load((configuration_folder() / group / f"{choice}.yaml").read_text("utf-8"))
+            del file["defaults"]
+            for option, value in _flat(file):
+                found.setdefault(option, {})[f"{group}={choice}"] = value
+    return found
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        yield from _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else [(f"{prefix}{name}", value)]
+
+
+@cache
+def usual_values() -> dict[str, Any]:
+    """Return the values of the default run that differ from the classes' own: choices, and what their files set."""
+    import yaml
+
+    listed = yaml.safe_load((configuration_folder() / MAIN).read_text("utf-8"))["defaults"]
+    chosen = {group: choice for each in listed if isinstance(each, dict) for group, choice in each.items()}
+    values: dict[str, Any] = {field.name: field.default for field in fields(RunConf) if field.default is not MISSING}
+    schedule, *_ = schemas_of_parts()["schedule"]
+    values |= {f"schedule.{each.name}": each.default for each in fields(schedule) if each.default is not MISSING}
+    values |= chosen
+    for option, by_choice in _set_by_choices().items():
+        for group, choice in chosen.items():
+            if f"{group}={choice}" in by_choice:
+                values[option] = by_choice[f"{group}={choice}"]
+    return values
 
 
 def _written(value: Any) -> str:
-    """A value as it is written on the command line."""
+    """Return a value as a command line takes it."""
     if is_dataclass(value):
         inside = ", ".join(f"{field.name}: {_written(getattr(value, field.name))}" for field in fields(value))
         return f"{{{inside}}}"
@@ -119,7 +210,7 @@ def _written(value: Any) -> str:
 
 
 def _docstrings(schema: type[Any]) -> dict[str, str]:
-    """The string that stands under each field of a dataclass and of those it is made from."""
+    """Return the docstring under each field of a dataclass and of its bases."""
     found: dict[str, str] = {}
     for part in reversed(schema.__mro__[:-1]):
         body = _classes(part.__module__)[part.__name__].body
@@ -136,6 +227,61 @@ def _docstrings(schema: type[Any]) -> dict[str, str]:
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """The classes of a module, by name: its file is read once (`inspect.getsource` reads it anew for every class)."""
+    """Return the classes of a module by name. `inspect.getsource` would read the file for every class."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}
+
+
+def version() -> int:
+    """Print the versions of the program, its sources, the journal's schema, Python and libraries."""
+    from aiperf.journal.events import SCHEMA
+    from aiperf.system.source import COMMIT, SOURCE, revision
+
+    sources = revision()
+    shown = {"aiperf-cluster": _installed("aiperf-cluster")}
+    if COMMIT in sources:
+        shown["commit"] = sources[COMMIT].replace("+", " (with changes)")
+    shown |= {
+        "sources": f"SHA-256 {sources[SOURCE]}",
+        "journal schema": str(SCHEMA),
+        "python": platform.python_version(),
+    }
+    shown |= {name: _installed(name) for name in LIBRARIES}
+    for name, value in shown.items():
+        print(f"{name:<14}  {value}")
+    return 0
+
+
+def _installed(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def composed(words: Sequence[str]) -> int:
+    """Print the configuration that `[OPTION=VALUE …] --cfg job [--package PART]` composes, as YAML.
+
+    Raises:
+        BadConfiguration: options that no run can have, or an unknown part.
+    """
+    import argparse
+
+    import yaml
+
+    parser = argparse.ArgumentParser(prog="--cfg", add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--cfg", choices=["job"], required=True)
+    parser.add_argument("--package")
+    try:
+        given, rest = parser.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise BadConfiguration(f"the form is [OPTION=VALUE …] --cfg job [--package PART]; {error}") from error
+    from aiperf.config import as_plain, configure
+
+    shown: Any = as_plain(configure(rest))
+    for name in given.package.split(".") if given.package else ():
+        if not isinstance(shown, dict) or name not in shown:
+            raise BadConfiguration(f"--package names a part of the configuration; there is no {given.package!r}")
+        shown = shown[name]
+    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).removesuffix("...\n"), end="")
+    return 0

@@ -1,7 +1,7 @@
-"""What a run does before its table stands and after it: a line for each phase, with the time it took.
+"""Progress lines for the phases before and after the live table, one line per phase with its duration.
 
-On a terminal the line of the phase that goes on counts its seconds; elsewhere it is written whole, at the beginning and at the
-end. It goes to the error stream: what is asked for stands on the other.
+A terminal shows the seconds of the current phase. Other outputs get one line at the beginning and one at the end.
+The lines go to standard error.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from aiperf.units import duration
 
 TICK_SECONDS = 0.5
 WORTH_A_LINE_SECONDS = 0.3
-"""What takes less is not told of."""
-SAID_AGAIN_SECONDS = 60.0
-"""Where there is no terminal, a phase that goes on is told of so often."""
+"""Shortest duration of a phase that is printed."""
+REPEAT_SECONDS = 60.0
+"""Interval between lines about the same phase if the output is no terminal."""
 
 
 class Phases:
-    """One phase at a time; the next one ends it."""
+    """Sequence of phases. The next phase ends the current one."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        """`stream`: the process's error stream, as it is then."""
+        """`stream`: default: standard error."""
         self._stream = sys.stderr if stream is None else stream
         self._updates = self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._name: str | None = None
         self._began = 0.0
-        self._is_told = False
+        self._is_shown = False
         self._over = threading.Event()
         self._ticks: threading.Thread | None = None
 
     def begin(self, name: str) -> None:
-        """From now on `name` goes on: `starting Ray`."""
+        """Begin a phase, for example `starting Ray`."""
         self.end()
         interrupts.check()
         self._name, self._began, self._over = name, time.monotonic(), threading.Event()
@@ -46,22 +46,22 @@ class Phases:
         self._ticks.start()
 
     def end(self, *, is_done: bool = True) -> None:
-        """It is over. None goes on: nothing happens. `is_done`: else it was broken off, and its line says no time."""
+        """End the current phase, if there is one. `is_done`: False for an interrupted phase, printed without its time."""
         if self._name is None or self._ticks is None:
             return
         self._over.set()
         self._ticks.join()
         took = time.monotonic() - self._began
-        told = f"{self._name:<44} {duration(took):>12}" if is_done else f"{self._name}, broken off"
-        if self._is_told:
-            self._write(f"\r\x1b[K{told}\n" if self._updates else f"{told}\n")
-        self._name, self._is_told = None, False
+        line = f"{self._name:<44} {duration(took):>12}" if is_done else f"{self._name}, broken off"
+        if self._is_shown:
+            self._write(f"\r\x1b[K{line}\n" if self._updates else f"{line}\n")
+        self._name, self._is_shown = None, False
         if is_done:
             interrupts.check()
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """A phase from here to the end of the block."""
+        """Show a phase from here to the end of the block."""
         self.begin(name)
         try:
             yield
@@ -73,20 +73,20 @@ class Phases:
     def _tick(self, over: threading.Event) -> None:
         if over.wait(WORTH_A_LINE_SECONDS):
             return
-        self._is_told, said = True, self._began
+        self._is_shown, shown_at = True, self._began
         self._write(self._current())
         while not over.wait(TICK_SECONDS):
             if self._updates:
                 self._write(self._current())
-            elif time.monotonic() - said >= SAID_AGAIN_SECONDS:
-                said = time.monotonic()
+            elif time.monotonic() - shown_at >= REPEAT_SECONDS:
+                shown_at = time.monotonic()
                 self._write(self._current())
 
     def _current(self) -> str:
         elapsed = time.monotonic() - self._began
         if self._updates:
             return f"\r\x1b[K{self._name} … {duration(round(elapsed)) if elapsed >= 1 else ''}"
-        return f"{self._name} …{f' {duration(elapsed)} so far' if elapsed >= SAID_AGAIN_SECONDS else ''}\n"
+        return f"{self._name} …{f' {duration(elapsed)} so far' if elapsed >= REPEAT_SECONDS else ''}\n"
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

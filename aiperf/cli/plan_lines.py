@@ -1,4 +1,4 @@
-"""A plan in words, for a person who may still change it: of a run on machines that stand, or on those that are to come."""
+"""Text of a plan, for a run on existing nodes or on nodes that a scheduler will provide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
-from aiperf.planning.declared import LEARNT, Preview
+from aiperf.planning.declared_nodes import LEARNT, Preview
 from aiperf.planning.disk import DiskNeeds, disk_needs
 from aiperf.planning.disk import in_words as needs_in_words
 from aiperf.planning.plan import Plan
@@ -20,16 +20,16 @@ from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
 
 KEPT = RETAINED + 1
-"""Checkpoints of finished trials: of the best that can grow, and of the best that cannot."""
+"""Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
 
 INDENT = 13
-"""Where what is said of each line begins."""
+"""Column of the values."""
 
 Line = tuple[str, str]
 
 
 def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
-    """`workers`: how many there are, in words; `number`: for how many the disk is reckoned."""
+    """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
     conf, shape, space = plan.conf, plan.shape, plan.space
     return _joined(
         [
@@ -45,13 +45,13 @@ def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
             *_network(conf, plan.graph, plan.dataset),
             _budget(space.budget),
             *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
-            _disk(conf, disk_of(conf, plan.graph, shape.accelerators, number)),
+            _disk(conf, disk_of(conf, plan.graph, plan.dataset, shape.accelerators, number)),
         ]
     )
 
 
 def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> str:
-    """`asked`: what the place will be asked for, in words."""
+    """Return the text of a preview. `asked`: lines about the resources to request."""
     conf, worker, plan = preview.conf, preview.worker, preview.plan
     data, graph = preview.dataset, preview.graph
     lines: list[Line] = [*asked]
@@ -82,8 +82,8 @@ def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> s
     lines += (
         _search(conf) if plan is None or plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
     )
-    if graph is not None:
-        lines.append(_disk(conf, disk_of(conf, graph, worker.accelerators or 0, 1)))
+    if data is not None and graph is not None:
+        lines.append(_disk(conf, disk_of(conf, graph, data, worker.accelerators or 0, 1)))
     return _joined(lines)
 
 
@@ -161,15 +161,23 @@ def _followed(work: Followed, recorded: FollowedRun) -> Iterator[Line]:
         yield "", f"{count(number)} proposals are left out: {reason}"
 
 
-def disk_of(conf: RunConf, graph: Graph, accelerators: int, workers: int) -> DiskNeeds:
-    """What so many workers write, each of so many accelerators."""
+FLOPS_PER_ACCELERATOR = 50e12
+FLOPS_WITHOUT = 100e9
+"""Speeds of a worker from which the length of an epoch is estimated before a run."""
+
+
+def disk_of(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
+    """Estimate the disk space of a run. `accelerators`: of one worker."""
+    counted = cost(graph)
+    epoch = counted.epoch_flops(data.training_images, data.validation_images)
     return disk_needs(
-        parameters=cost(graph).parameters,
+        parameters=counted.parameters,
         growth=conf.budget.factor,
         kept=KEPT,
         seconds=conf.schedule.duration_seconds,
         workers=workers,
         devices=1 + accelerators,
+        epoch_seconds=epoch / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT),
     )
 
 

@@ -1,4 +1,4 @@
-"""`python -m aiperf key=value …`: a run of the benchmark, from the first word to the score and the report."""
+"""`python -m aiperf key=value …`: run the benchmark, print the score and write the report."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ from typing import TYPE_CHECKING
 
 from aiperf import interrupts
 from aiperf.cli import batch
-from aiperf.cli.fold import say
+from aiperf.cli.output import say, tell
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
 from aiperf.cli.plan_lines import disk_of, plan_in_words, preview_in_words
-from aiperf.cli.program import tell
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.journal.journal import NAME
-from aiperf.planning.declared import preview, require_declared, require_index, workers_expected
+from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
 from aiperf.planning.disk import require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
-from aiperf.planning.same_options import require_same
+from aiperf.planning.resume_options import require_same
 from aiperf.planning.this_machine import this_machine
 from aiperf.submission.announced_run import require_announced
-from aiperf.system.describe import describe
-from cluster.place import ClusterConf, Simulated, place_of
+from aiperf.system.describe import describe_usable
+from cluster.place import ClusterConf, Head, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
@@ -40,11 +39,11 @@ if TYPE_CHECKING:
     from aiperf.drive.preflight import Checked
 
 WITH_RESUME = ("resume", "resume_until", "runs", "follow")
-"""What can be said together with resume: all else stands in the journal already."""
+"""Options that are valid together with resume. All others are read from the journal."""
 
 
 def main(words: Sequence[str]) -> int:
-    """Carries the run out; gives the exit status: 0 with a valid score, 1 without; 130 after Ctrl-C, 143 after SIGTERM."""
+    """Run the benchmark and return the exit status: 0 with a valid score, 1 without, 130 after Ctrl-C, 143 after SIGTERM."""
     return interrupts.status(_carried_out(words))
 
 
@@ -55,13 +54,13 @@ def _carried_out(words: Sequence[str]) -> int:
         if others:
             raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
     elif conf.resume_until is not None:
-        raise BadConfiguration("resume_until says how much of a journal to keep; it needs resume=RUN")
+        raise BadConfiguration("resume_until is the last line of a journal to keep; it needs resume=RUN")
     if conf.cluster is not None:
         check_cluster(conf.cluster)
     if conf.resume is None:
         require_announced(conf)
     has_jobs = conf.cluster is not None and conf.cluster.has_jobs
-    if conf.resume is None and not has_jobs:  # a job's folder may lie on machines of its own
+    if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
         return _simulated(conf, words)
@@ -97,7 +96,7 @@ def _planned_here(conf: RunConf, words: Sequence[str]) -> Plan:
 
 
 def _require_local_journal(conf: RunConf) -> None:
-    """On the host of the driver alone, which is this one: a job's driver is on its first node."""
+    """Check the folder of a local journal on the driver's host. Not for jobs: their driver runs on their first node."""
     if (local := conf.storage.local_journal()) is not None:
         require_place(str(local), "storage.journal", "storage.journal=local:FOLDER")
 
@@ -108,17 +107,18 @@ def _described(conf: RunConf) -> DataSet:
 
 
 def _previewed(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
-    """A dry run whose machines are still to come: of what is declared of them."""
-    said = preview(conf, cluster.nodes_asked())
-    if said.plan is not None:
-        require_batches(said.plan, words)
+    """Print the plan of a run before its nodes exist, from the declared properties of the nodes."""
+    previewed = preview(conf, cluster.nodes_asked())
+    if previewed.plan is not None:
+        require_batches(previewed.plan, words)
     asked = cluster.asked_for(conf.schedule.duration_seconds)
-    print(preview_in_words(said, asked, workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()))
+    workers = workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()
+    print(preview_in_words(previewed, asked, workers))
     return 0
 
 
 def _joined(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
-    """A new run on hosts that join this machine: its folder is there first, since they join through it."""
+    """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
     if not cluster.wants_submission:
         print(cluster.shown(folder, sys.executable, Path.cwd()))
@@ -130,7 +130,7 @@ def _joined(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
         return _begun(conf, dataset, words, folder)
     except (HostNotReached, KeyboardInterrupt):
         with suppress(OSError):
-            folder.rmdir()  # nothing has begun
+            folder.rmdir()  # the run has not started
         raise
 
 
@@ -140,10 +140,10 @@ def _say(notes: Sequence[str]) -> None:
 
 
 def drive(words: Sequence[str], folder: Path) -> int:
-    """Drives the run of a folder that was made for it: begins it there, or goes on with it.
+    """Start the run of an existing folder, or resume it if the folder has a journal.
 
     Raises:
-        BadConfiguration: words for a run that has begun say otherwise than its journal.
+        BadConfiguration: the options differ from those in the journal.
     """
     conf = configure(words)
     if (folder / NAME).is_file():
@@ -175,27 +175,38 @@ def _simulated(conf: RunConf, words: Sequence[str]) -> int:
 
 
 def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -> int:
-    """`given`: the options of a job's driver, as words and as what they make: it repeats its command. None: this is no job."""
-    from aiperf.drive.session import resumable, resume
+    """Resume a run.
+
+    `given`: options of the driver of a job, as words and as a configuration, since a job repeats its command. None if this
+    process is not the driver of a job.
+    """
+    from aiperf.drive.session import require_free, resumable, resume
 
     found = resumable(conf)
     cluster = found.conf.cluster
     if given is not None:
         require_same(*given, found.conf, str(found.folder))
-    elif cluster is not None and cluster.has_jobs:
+    else:
+        require_free(found.folder)
+    if given is None and cluster is not None and cluster.has_jobs:
         return batch.resubmit(found.conf, cluster, found.folder)
 
     def go_on(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
         checked = _checked(found.conf, found.folder, phases)
         phases.begin("asking for workers")
         interrupts.note()
-        return resume(found, partial(executor_of, checked=checked), show, checked.events)
+        now, place = found, place_of(cluster, os.environ)
+        if given is not None and isinstance(place, Head):
+            require_free(found.folder, place.patience_seconds)
+            if (found.folder / NAME).stat().st_size != found.reading.end:  # the earlier driver has added lines
+                now = resumable(conf)
+        return resume(now, partial(executor_of, checked=checked), show, checked.events)
 
     return _driven(found.conf, go_on, found.folder)
 
 
 def _begun(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path | None = None) -> int:
-    """A new run. The machine's libraries are loaded last: whatever is wrong with a configuration has been told before."""
+    """Start a new run. Heavy libraries are loaded last, after all errors of the configuration are reported."""
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
 
@@ -230,7 +241,7 @@ def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> Checked:
 
 
 Drive = Callable[["MachinesExecutor", Callable[["Driver"], None], Phases], Path]
-"""Drives a run on machines that stand; gives its folder."""
+"""Function that drives a run on existing machines and returns its folder."""
 
 
 def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
@@ -263,7 +274,7 @@ def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
 
 @contextmanager
 def _shown(phases: Phases) -> Iterator[Callable[[Driver], None]]:
-    """What shows a run while it goes on: called after each of its driver's turns, the last one included."""
+    """Yield the function that shows the run in progress. The driver calls it after each turn, including the last."""
     from aiperf.drive.live import Live, terminal
     from aiperf.drive.live_view import live_view
 
@@ -287,28 +298,30 @@ def _ended(folder: Path) -> int:
         with Phases().phase("writing the report"):
             report = report_of(folder)
             beside = following(report, folder)
-            page = write(report, folder, beside=() if beside is None else (beside,)).page
+            page = write(report, folder, extra=() if beside is None else (beside,)).page
     except ReportNotWritten:
-        say(closing_lines(report))  # the run has ended, and has its score
+        say(closing_lines(report, run=folder))  # the run has ended and has a score
         raise
-    say(closing_lines(report, page))
+    say(closing_lines(report, page, folder))
     return 0 if report.score.valid else 1
 
 
 def describe_plan(plan: Plan) -> str:
-    """What a run will be, for a person who may still change it."""
+    """Return the text of a plan."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_in_words(plan, cluster.workers_in_words())
-    there = _workers_here(plan)
-    return plan_in_words(plan, f"{there} on this machine", there)
+    workers = _workers_here(plan)
+    return plan_in_words(plan, f"{workers} on this machine", workers)
 
 
 def _require_room(plan: Plan, place: Path) -> None:
     workers = _workers_here(plan) if plan.conf.cluster is None else 1
-    require_room(disk_of(plan.conf, plan.graph, plan.shape.accelerators, workers), require_place(str(place)))
+    require_room(
+        disk_of(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers), require_place(str(place))
+    )
 
 
 def _workers_here(plan: Plan) -> int:
     each = plan.shape.accelerators
-    return len(describe().accelerators) // each if each and plan.conf.executor == "ray" else 1
+    return len(describe_usable().accelerators) // each if each and plan.conf.executor == "ray" else 1

@@ -1,1 +1,1 @@
-"""Two runs side by side: what differs between them, and whether the difference is real."""
+"""Comparison of two runs: their differences, tested for significance."""

@@ -1,4 +1,4 @@
-"""Two sides against each other, or several equal runs among themselves: everything that is shown, as values."""
+"""Comparison of two sides, or of several equal runs with each other, as values."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aiperf import units
+from aiperf.comparison.comparability import Differing, differing, unequal
+from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
 from aiperf.comparison.figures import FIGURES, Compared, OfSide, compared, of_side
-from aiperf.comparison.sameness import Differing, differing, unequal
-from aiperf.comparison.sides import Side, in_words, require_one_benchmark
 from aiperf.comparison.work import work_of
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report
 from aiperf.run_warning import RunWarning
+from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import mean
 from aiperf.statistics.pairs import Pairs, pairs
@@ -20,16 +21,16 @@ from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference
 from aiperf.statistics.spread import more_runs
 
 VERSION = 2
-"""Of what --json prints."""
+"""Version of the output of --json."""
 UNLIKE_TOPS = 0.005
-"""From such a difference of what an accelerator can do it is said; on processors that is measured by each run."""
+"""Smallest relative difference of the accelerators' peaks that causes a warning. Processors measure their peak in each run."""
 PRECISIONS = (0.02, 0.01, 0.005)
-"""For which more runs are suggested: half the interval of the mean, as a share of it."""
+"""Precisions for which a number of runs is suggested: half the interval of the mean, as a share of the mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossChange:
-    """A part of the loss waterfall, as a share of its top; the mean of a side's runs."""
+    """Part of the loss waterfall as a share of its top. Mean of a side's runs."""
 
     name: str
     first: float
@@ -37,41 +38,41 @@ class LossChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """Whether a figure of the second side may be called no worse."""
+class RegressionGate:
+    """Verdict on a figure of the second side: worse than the first by more than the margin, or not."""
 
     figure: str
     largest_regression: float
-    """A share."""
+    """Margin as a share."""
     verdict: Verdict
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides."""
+    """Comparison of two sides."""
 
     first: tuple[str, ...]
     """Names of the runs."""
     second: tuple[str, ...]
     differing: tuple[Differing, ...]
-    """Between the first runs of both."""
+    """Differences between the first runs of both sides."""
     warnings: tuple[RunWarning, ...]
     figures: tuple[Compared, ...]
     made_of: ScoreDifference | None
-    """What the difference of the scores is made of."""
+    """Parts of the difference of the scores."""
     pairs: Pairs | None
-    """The same trials of both; None: there are none, or a side has several runs."""
+    """Comparison of equal trials. None if there are none, or if a side has several runs."""
     losses: tuple[LossChange, ...]
-    """Parts that changed, the largest change first. Empty: a run has no waterfall."""
-    gate: Gate | None
-    """None: no margin was asked for."""
+    """Changed parts, the largest change first. Empty if a run has no waterfall."""
+    gate: RegressionGate | None
+    """None without a margin."""
     version: int = VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class Precision:
-    """How many runs more a precision takes."""
+class PrecisionTarget:
+    """Number of further runs for a precision."""
 
     share: float
     more_runs: int
@@ -84,18 +85,29 @@ class Repeats:
     runs: tuple[str, ...]
     warnings: tuple[RunWarning, ...]
     figures: tuple[tuple[str, OfSide], ...]
-    precisions: tuple[Precision, ...]
-    """Of the score."""
+    precisions: tuple[PrecisionTarget, ...]
+    """Precisions of the score."""
     made_of: SharesOfSpread | None
-    """Of the score's spread; None: they are all equal."""
+    """Parts of the score's spread. None if all scores are equal."""
     version: int = VERSION
 
 
 def compare(
     first: Side, second: Side, largest_regression: float | None = None, figure: str = FIGURES[0].name
 ) -> Comparison:
-    """Raises CannotCompare where the two are not of one benchmark."""
+    """Compare two sides.
+
+    Args:
+        first: Side A.
+        second: Side B.
+        largest_regression: Margin of the regression gate as a share. Default: no gate.
+        figure: Figure of the gate.
+
+    Raises:
+        CannotCompare: The sides have different benchmarks, or share a run.
+    """
     require_one_benchmark(first, second)
+    require_each_once((*first.journals, *second.journals))
     figures = tuple(compared(each, first.runs, second.runs) for each in FIGURES)
     gate = None
     if largest_regression is not None:
@@ -107,7 +119,7 @@ def compare(
         warnings=(
             *_of_repeats(first.runs),
             *_of_repeats(second.runs),
-            *_of_one_run_each(first, second),
+            *_of_few_runs(first, second),
             *_of_unlike_tops(first.runs, second.runs),
             *_of_torn((*first.runs, *second.runs)),
         ),
@@ -122,53 +134,55 @@ def compare(
 
 
 def repeats(side: Side) -> Repeats:
-    """Of two equal runs or more."""
+    """Compare two or more equal runs with each other."""
     figures = tuple((each.name, of_side(each, side.runs)) for each in FIGURES)
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),
-        warnings=(*_of_repeats(side.runs), *_of_torn(side.runs)),
+        warnings=(*_of_repeats(side.runs), *_of_few_runs(side), *_of_torn(side.runs)),
         figures=figures,
         precisions=()
         if of_score is None
-        else tuple(Precision(share, more_runs(of_score, share)) for share in PRECISIONS),
+        else tuple(PrecisionTarget(share, more_runs(of_score, share)) for share in PRECISIONS),
         made_of=shares_of_spread([work_of(run) for run in side.runs]),
     )
 
 
-def _gate(found: Compared, largest_regression: float, first: Side, second: Side) -> Gate:
+def _gate(found: Compared, largest_regression: float, first: Side, second: Side) -> RegressionGate:
     if found.change is None or found.change.interval is None:
         without = [side for side, of in ((first, found.first), (second, found.second)) if of.estimate is None]
         named = " and ".join(f"'{side.name}'" for side in without)
         why = (
-            f"a difference is told from repeats, or from a score's own interval; {named} has neither for {found.name}: "
-            "repeat the runs (A1 A2 A3 --with B1 B2 B3), or run longer"
+            f"a difference needs repeats, or a score with an interval; {named} has neither for {found.name}: "
+            "repeat the runs (A1 A2 A3 --with B1 B2 B3)"
         )
-        return Gate(found.name, largest_regression, "cannot be determined", why)
+        return RegressionGate(found.name, largest_regression, "cannot be determined", why)
     assert found.more_is_better is not None, "the command line offers no other"
-    said = verdict(found.change, largest_regression, more_is_better=found.more_is_better)
+    outcome = verdict(found.change, largest_regression, more_is_better=found.more_is_better)
     whys = {
-        "no regression": "none of the 95 % interval lies beyond it",
-        "regression": "all of the 95 % interval lies beyond it",
-        "cannot be determined": "the 95 % interval lies across it: more runs of each side would narrow it",
+        "no regression": "the whole 95 % interval is within this margin",
+        "regression": "the whole 95 % interval is beyond this margin",
+        "cannot be determined": "the 95 % interval crosses this margin: repeat both sides more often",
     }
-    return Gate(found.name, largest_regression, said, whys[said])
+    return RegressionGate(found.name, largest_regression, outcome, whys[outcome])
 
 
 def _of_repeats(runs: Sequence[Report]) -> Iterator[RunWarning]:
-    """That equal runs were not on equal machines, or with equal versions."""
+    """Yield a warning if repeats have different machines or versions."""
     if apart := unequal(runs):
         remedy = "repeat them on equal machines with equal versions, or compare them as two sides (--with)"
-        yield RunWarning(f"repeats, but not alike: {in_words(apart)}", "warning", remedy)
+        yield RunWarning(f"repeats with differences: {in_words(apart)}", "warning", remedy)
 
 
-def _of_one_run_each(first: Side, second: Side) -> Iterator[RunWarning]:
-    if len(first.runs) == 1 or len(second.runs) == 1:
+def _of_few_runs(*sides: Side) -> Iterator[RunWarning]:
+    """Yield a warning with the assumed spread if a side has fewer than three runs."""
+    windows = [run.score.window_seconds for side in sides if len(side.runs) < ENOUGH for run in side.runs]
+    if windows:
         yield RunWarning(
-            "one run of a side: its interval tells how evenly it ran, not what another run would give; "
-            "two runs of one configuration differ by more",
+            f"a side has fewer than {ENOUGH} runs. The interval of one run does not cover other runs, so the test of the score "
+            f"uses an {prior_of(min(windows)).text}",
             "warning",
-            "repeat both sides, and give them as A1 A2 A3 --with B1 B2 B3",
+            f"repeat each side {ENOUGH} times or more, and give them as A1 A2 A3 --with B1 B2 B3",
         )
 
 
@@ -177,9 +191,9 @@ def _of_unlike_tops(first: Sequence[Report], second: Sequence[Report]) -> Iterat
     if all(tops) and abs(mean(tops[1]) / mean(tops[0]) - 1) >= UNLIKE_TOPS:
         low, high = (units.flops_per_second(mean(each)) for each in tops)
         yield RunWarning(
-            f"losses are shares of what an accelerator could do, and that differs: {low} in A, {high} in B",
+            f"losses are shares of an accelerator's peak, and the peaks differ: {low} in A, {high} in B",
             "warning",
-            "compare the losses in FLOPS, as each run's report has them",
+            "compare the losses in FLOPS, as listed in each run's report",
         )
 
 

@@ -1,4 +1,4 @@
-"""The figures that runs are compared by: how each is read off a report, and which way is better."""
+"""Figures of a comparison, each with its value in a report, its format and its direction."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from dataclasses import dataclass
 
 from aiperf import units
 from aiperf.report.facts import Report
+from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.difference import Change, change
-from aiperf.statistics.estimate import Estimate, mean, of_one_run, of_repeats
+from aiperf.statistics.estimate import Estimate, mean, of_repeats
 from aiperf.statistics.spread import Spread, spread
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A kind of figure."""
+    """Kind of a figure."""
 
     name: str
     value: Callable[[Report], float | None]
-    """None: the run has none."""
+    """Returns None if the run lacks the figure."""
     shown: Callable[[float], str]
     between: Callable[[float, float], str]
-    """Both ends of an interval under one unit."""
+    """Formats both ends of an interval with one unit."""
     more_is_better: bool | None
-    """None: neither is."""
+    """None if neither direction is better."""
 
 
 def _operations_per_trial(report: Report) -> float | None:
-    """Counted inside the window, those that were done again too."""
+    """Return the mean operations of a trial inside the window, including repeated work."""
     trained = [trial.in_window for trial in report.trials if trial.in_window.operations > 0]
     return sum(each.operations for each in trained) / len(trained) if trained else None
 
@@ -75,14 +76,14 @@ OF_SCORE = FIGURES[0]
 
 @dataclass(frozen=True, slots=True)
 class OfSide:
-    """A figure of one side: a run, or several equal ones."""
+    """Figure of one side."""
 
     value: float | None
-    """The mean over its runs; None: one of them has none."""
+    """Mean over the runs of the side. None if a run lacks the figure."""
     estimate: Estimate | None
-    """None: nothing is known of its uncertainty."""
+    """None if the uncertainty is unknown."""
     spread: Spread | None
-    """Of several runs."""
+    """None for a single run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,24 +95,29 @@ class Compared:
     first: OfSide
     second: OfSide
     change: Change | None
-    """None: one of them has no value."""
+    """None if a side has no value."""
 
 
 def of_side(figure: Figure, runs: Sequence[Report]) -> OfSide:
-    """Several runs are known by how far they lie apart; the score of one by how evenly it ran."""
+    """Return the mean of a side with its uncertainty over runs. For one run, only the score has an uncertainty."""
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
         return OfSide(None, None, None)
-    if len(runs) > 1:
-        return OfSide(mean(values), of_repeats(values), spread(values))
-    score = runs[0].score
-    own = of_one_run(score.flops_per_second, score.flops_per_second_interval, score.interval_freedom)
-    return OfSide(values[0], own if figure is OF_SCORE else None, None)
+    if figure is OF_SCORE:
+        return OfSide(mean(values), over_runs(list(map(_scored, runs))), spread(values))
+    return OfSide(mean(values), of_repeats(values), spread(values))
+
+
+def _scored(run: Report) -> ScoredRun:
+    score = run.score
+    return ScoredRun(
+        score.flops_per_second or 0.0, score.flops_per_second_interval, score.interval_freedom, score.window_seconds
+    )
 
 
 def compared(figure: Figure, first: Sequence[Report], second: Sequence[Report]) -> Compared:
-    """Of both sides, with a test of whether they differ."""
+    """Return a figure of both sides with a test of the difference."""
     one, other = of_side(figure, first), of_side(figure, second)
     apart = None
     if one.value is not None and other.value is not None:

@@ -1,4 +1,4 @@
-"""A following run beside the one that it follows: the same trials, pair by pair, and what they did unlike."""
+"""Comparison of a following run with the run that it follows, trial by trial."""
 
 from __future__ import annotations
 
@@ -15,59 +15,62 @@ from aiperf.statistics.pairs import EQUAL_WORK, Pairs, pairs
 
 @dataclass(frozen=True, slots=True)
 class TrialPair:
-    """A trial here and the one that it follows there."""
+    """Trial of the following run (here) and the trial that it follows (there)."""
 
     here: int
     there: int
     rate_here: float | None
-    """Operations a busy accelerator-second, of its work in the window; None: it did none there. The next is alike."""
+    """Operations per busy accelerator-second inside the window. None without work in the window."""
     rate_there: float | None
+    """As `rate_here`."""
     is_equal_work: bool
-    """Whether both did as many operations in their windows, within a hundredth: only such pairs are in `Followed.pairs`."""
+    """True if the operations inside both windows differ by at most 1 %. Only such pairs are in `Followed.pairs`."""
     accuracy_here: float | None
     accuracy_there: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What a following run and the followed one have in common."""
+    """Comparison of a following run with the followed run."""
 
     run: str
-    """The followed run's name."""
+    """Name of the followed run."""
     why_not: str | None
-    """Why there are no pairs, where its journal was not found or is another; None: there are."""
+    """Reason for missing pairs: the journal was not found or is another. None if there are pairs."""
     flops_per_second: float | None
-    """Its score."""
+    """Score of the followed run."""
     trials: tuple[TrialPair, ...]
-    """In the order of this run."""
+    """In order of the following run."""
     pairs: Pairs | None
-    """Over those that did equal work; the first side is the followed run. None: there are none."""
+    """Trials with equal work. The first side is the followed run. None if there are none."""
 
 
 def followed(report: Report, folder: Path) -> Followed | None:
-    """Of a following run and the followed one, which is looked for where it lay when the run began, and beside the run's own
-    folder; None: it follows none."""
+    """Compare a following run with the followed run. None if the run follows none.
+
+    The followed run is searched at its recorded path, and next to the run's own folder.
+    """
     follows = report.run.follows
     if follows is None:
         return None
     places = [Path(follows.path), folder.absolute().parent / Path(follows.path).name]
     place = next((each for each in places if (each / NAME).is_file()), None)
     if place is None:
-        return _without(follows.run, f"its journal is neither at '{places[0]}' nor beside this run")
+        return _without(follows.run, f"its journal is neither at '{places[0]}' nor next to this run")
     try:
         if _hash_at(place, follows.lines) != follows.last_hash:
             return _without(
-                follows.run, f"the journal at '{place}' is another: it has no line {follows.lines} of that hash"
+                follows.run, f"the journal at '{place}' is another: its line {follows.lines} has another hash"
             )
-        there = report_of(place)
+        other = report_of(place)
     except (AiperfError, OSError) as error:
         return _without(follows.run, f"its journal at '{place}' cannot be read ({error})")
     return Followed(
-        run=there.run.name,
+        run=other.run.name,
         why_not=None,
-        flops_per_second=there.score.flops_per_second,
-        trials=trial_pairs(report, there),
-        pairs=pairs(work_of(there), work_of(report)),
+        flops_per_second=other.score.flops_per_second,
+        trials=trial_pairs(report, other),
+        pairs=pairs(work_of(other), work_of(report)),
     )
 
 
@@ -76,7 +79,7 @@ def _without(run: str, why: str) -> Followed:
 
 
 def _hash_at(folder: Path, lines: int) -> str | None:
-    """Of a journal's so many first lines, which are checked; None: it has fewer. Raises JournalDamaged: one is damaged."""
+    """Return the hash of the first `lines` lines of a journal. None if it has fewer. Raises JournalDamaged."""
     with (folder / NAME).open("rb") as file:
         if sum(1 for _ in file) < lines:
             return None
@@ -87,7 +90,7 @@ def _hash_at(folder: Path, lines: int) -> str | None:
 
 
 def trial_pairs(report: Report, there: Report) -> tuple[TrialPair, ...]:
-    """Each trial of a following run with the one that it follows."""
+    """Return each trial of a following run with the trial that it follows."""
     others = {trial.number: trial for trial in there.trials}
     return tuple(
         _pair(trial, others[trial.follows])

@@ -1,4 +1,4 @@
-"""Sections of a report about two runs: the difference of their scores, and the trials of a run that follows another."""
+"""Report sections about two runs: the difference of their scores, and the trials of a following run."""
 
 from __future__ import annotations
 
@@ -6,60 +6,56 @@ from pathlib import Path
 
 from aiperf import units
 from aiperf.comparison.compare import Comparison, compare
+from aiperf.comparison.compared_runs import in_words, side, side_of
 from aiperf.comparison.figures import FIGURES, Compared
 from aiperf.comparison.followed import Followed, TrialPair, followed
-from aiperf.comparison.sides import in_words, side, side_of
-from aiperf.report import words
-from aiperf.report.beside import Beside
-from aiperf.report.document import table, text
+from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.report.section import Paragraph, Part, Section
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import MEANINGS, ScoreDifference
 
 MOST_PAIRS = 200
-"""Pairs of trials in the page's table; all of them are in report.json."""
+"""Largest number of pairs in the page's table. report.json has all pairs."""
 SHOWN = {figure.name: figure.shown for figure in FIGURES}
 
 
-def against(report: Report, other: str) -> Beside:
-    """The section on what makes this run's score another than that of the run that a word names.
+def against(report: Report, other: str) -> Section:
+    """Return the section about the difference of this run's score from another run's.
 
     Raises:
-        NoSuchRun: there is no such run; CannotCompare: one of the two has no score, or they are not of one benchmark.
+        NoSuchRun: `other` names no run.
+        CannotCompare: One of the two has no score, or they have different benchmarks.
     """
     found = compare(side([other]), side_of(report))
-    return Beside("against", "Against another run", _against(found), found)
+    return Section("against", "Against another run", _against(found), facts=found)
 
 
-def following(report: Report, folder: Path) -> Beside | None:
-    """The section on the run that this one follows; `folder`: of this run. None: it follows none."""
+def following(report: Report, folder: Path) -> Section | None:
+    """Return the section about the followed run. None if this run follows none. `folder`: folder of this run."""
     found = followed(report, folder)
-    return (
-        None if found is None else Beside("followed", "Beside the run that it follows", _followed(found, report), found)
+    if found is None:
+        return None
+    return Section("followed", "Comparison with the run that it follows", _followed(found, report), facts=found)
+
+
+def _against(found: Comparison) -> tuple[Part | None, ...]:
+    introduction = (
+        f"Differences of this run (B) from “{found.first[0]}” (A). The difference of the scores is tested with an assumed "
+        "spread between runs, given in a warning below. Tests of other figures need repeats."
     )
-
-
-def _against(found: Comparison) -> tuple[str, ...]:
-    other = found.first[0]
-    told = [
-        f"<p>Differences are of this run (B) from “{text(other)}” (A). A figure’s difference is tested where both have an "
-        "interval; one run of each side tells how evenly these ran, not what others would give.</p>",
-        table(_figures(found)),
-    ]
-    if found.made_of is not None:
-        told.append(table(_made_of(found.made_of)))
-    if found.pairs is not None:
-        told.append(f"<p>{text(_speed(found.pairs, 'this run', 'the other'))}</p>")
-    if found.losses:
-        told.append(table(_losses(found)))
     differing = in_words(found.differing) if found.differing else "nothing in configuration, system and versions"
-    told.append(f'<p class="footnote">Different between the two: {text(differing)}. All of it: report.json, or '
-                f"<code>python -m aiperf compare</code>.</p>")  # fmt: skip
-    told += [
-        f'<p class="footnote">Warning: {text(each.text)}. To do: {text(each.remedy)}.</p>' for each in found.warnings
-    ]
-    return tuple(told)
+    everything = f"Different between the two: {differing}. All differences: report.json, or `python -m aiperf compare`."
+    return (
+        Paragraph(introduction),
+        _figures(found),
+        None if found.made_of is None else _made_of(found.made_of),
+        None if found.pairs is None else Paragraph(_speed(found.pairs, "this run", "the other")),
+        _losses(found) if found.losses else None,
+        Paragraph(everything, "footnote"),
+        *(Paragraph(f"Warning: {each.text}. To do: {each.remedy}.", "footnote") for each in found.warnings),
+    )
 
 
 def _figures(found: Comparison) -> Table:
@@ -82,10 +78,10 @@ def _figure(each: Compared) -> tuple[Cell, ...]:
 def _made_of(found: ScoreDifference) -> Table:
     columns = (
         Column("part"),
-        Column("FLOPS", True, "of B’s score less A’s"),
-        Column("ln(B÷A)", True, "the parts add up to that of the scores"),
-        Column("± 95 %", True, "by how well trials tell speeds"),
-        Column("what it is"),
+        Column("FLOPS", True, "part of B’s score minus A’s score"),
+        Column("ln(B÷A)", True, "the sum of the parts is ln(B÷A) of the scores"),
+        Column("± 95 %", True, "uncertainty of the speeds estimated from trials"),
+        Column("meaning"),
     )
     rows = [
         (
@@ -107,10 +103,10 @@ def _made_of(found: ScoreDifference) -> Table:
         )
     )
     cells, part = units.count(found.shared_cells), units.share(found.shared_part)
-    shared = f"networks at a batch that both trained: {cells}, {part} of the time"
-    way = f"from {shared}" if found.is_direct else f"from what steps of unlike networks hold ({shared})"
-    footnote = f"The part of the machine is told {way}. docs/statistics.md says how each part is made."
-    return Table("made-of", "What the difference of the scores is made of", columns, tuple(rows), footnote=footnote)
+    shared = f"pairs of network and batch size that both trained: {cells}, {part} of the time"
+    way = f"from {shared}" if found.is_direct else f"from the cost of steps of different networks ({shared})"
+    footnote = f"The part of the machine is estimated {way}. docs/statistics.md defines each part."
+    return Table("made-of", "Parts of the difference of the scores", columns, tuple(rows), footnote=footnote)
 
 
 def _losses(found: Comparison) -> Table:
@@ -134,35 +130,36 @@ def _losses(found: Comparison) -> Table:
 
 def _speed(found: Pairs, this: str, other: str) -> str:
     between = "" if found.interval is None else f" (95 %: {units.change_interval(*found.interval)})"
-    trials = f"{units.count(found.pairs)} trial{'' if found.pairs == 1 else 's'} of the same network, batch and work"
-    left_out = f"; {units.count(found.left_out)} more did unlike much in their windows" if found.left_out else ""
+    trials = f"{units.count(found.pairs)} trial{'' if found.pairs == 1 else 's'} with the same network, batch and work"
+    left_out = f"; {units.count(found.left_out)} left out because their work differs" if found.left_out else ""
     return f"Pair by pair, over {trials}: speed of {this} against {other} {units.change(found.relative)}{between}{left_out}."
 
 
-def _followed(found: Followed, report: Report) -> tuple[str, ...]:
+def _followed(found: Followed, report: Report) -> tuple[Part, ...]:
     if found.why_not is not None:
-        return (f'<p class="empty">No pairs of trials with “{text(found.run)}”: {text(found.why_not)}.</p>',)
-    speed = "No pair of trials did equal work inside both windows." if found.pairs is None else ""
-    if found.pairs is not None:
+        return (Paragraph(f"No pairs of trials with “{found.run}”: {found.why_not}.", "empty"),)
+    if found.pairs is None:
+        speed = "No pair of trials has equal work inside both windows."
+    else:
         speed = _speed(found.pairs, "this run", f"“{found.run}”")
-    return f"<p>{text(speed)}</p>", table(_pairs(found, report))
+    return Paragraph(speed), _pairs(found, report)
 
 
 def _pairs(found: Followed, report: Report) -> Table:
     columns = (
         Column("trial", True),
-        Column("follows", True, "its like in the followed run"),
-        Column("speed here", True, "operations in a busy second of an accelerator, inside the window"),
+        Column("follows", True, "trial of the followed run"),
+        Column("speed here", True, "operations per busy accelerator-second inside the window"),
         Column("speed there", True),
         Column("here against there", True),
-        Column("accuracy here", True, f"best {words.measured(report.run)} top-1"),
+        Column("accuracy here", True, f"best {phrases.measured(report.run)} top-1"),
         Column("accuracy there", True),
         Column("work"),
     )
     rows = tuple(map(_pair, found.trials[:MOST_PAIRS]))
     left_out = len(found.trials) - len(rows)
     footnote = (
-        "Pairs whose work in the windows differs by more than a hundredth are in no mean: an edge of a window cut them."
+        "The mean does not include pairs whose work differs by more than 1 %, because the edge of a window cut a trial."
     )
     footnote += f" {units.count(left_out)} more pairs are in report.json." if left_out else ""
     caption = f"Trials of this run and of {found.run!r}, pair by pair ({units.count(len(found.trials))})"
@@ -176,15 +173,15 @@ def _pair(each: TrialPair) -> tuple[Cell, ...]:
     def accuracy(value: float | None) -> Cell:
         return Cell("—", -1.0) if value is None else Cell(units.share(value, 2), value)
 
-    here, there = each.rate_here, each.rate_there
-    step = None if here is None or not there else here / there - 1
+    here, other = each.rate_here, each.rate_there
+    step = None if here is None or not other else here / other - 1
     return (
         Cell(str(each.here), each.here),
         Cell(str(each.there), each.there),
         rate(here),
-        rate(there),
+        rate(other),
         Cell("—") if step is None else Cell(units.change(step), step),
         accuracy(each.accuracy_here),
         accuracy(each.accuracy_there),
-        Cell("equal" if each.is_equal_work else "unlike in the windows"),
+        Cell("equal" if each.is_equal_work else "different in the windows"),
     )

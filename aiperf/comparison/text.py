@@ -1,4 +1,4 @@
-"""A comparison in a terminal of 80 columns: what differs, the figures with a test, what makes the difference, the verdict."""
+"""Comparison in a terminal of 80 columns: differences, figures with tests, parts of the difference, and the verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from aiperf import units
-from aiperf.comparison.compare import Comparison, Gate, Repeats
+from aiperf.comparison.comparability import Differing
+from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
 from aiperf.comparison.figures import FIGURES, Compared, Figure, OfSide
-from aiperf.comparison.sameness import Differing
-from aiperf.plain import plain
 from aiperf.run_warning import RunWarning
+from aiperf.sanitize import sanitize
+from aiperf.statistics.between_runs import ENOUGH
 from aiperf.statistics.difference import Change
 from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
@@ -18,20 +19,20 @@ from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
 WIDTH = 80
 MOST_LOSSES = 5
 MOST_RUNS = 1000
-"""More are suggested to nobody."""
+"""Largest suggested number of runs."""
 SMALLEST_LOSS = 0.0005
-"""A share of the top; smaller changes are left to --json."""
+"""Smallest printed change as a share of the top. --json has all changes."""
 SHOWN = {figure.name: figure.shown for figure in FIGURES}
 
 
 def comparison_lines(found: Comparison) -> tuple[str, ...]:
-    """Of two sides."""
-    return tuple(plain(line) for line in _comparison(found))
+    """Return the lines of a comparison of two sides."""
+    return tuple(sanitize(line) for line in _comparison(found))
 
 
 def repeats_lines(found: Repeats) -> tuple[str, ...]:
-    """Of equal runs."""
-    return tuple(plain(line) for line in _repeats(found))
+    """Return the lines of a comparison of equal runs."""
+    return tuple(sanitize(line) for line in _repeats(found))
 
 
 def _comparison(found: Comparison) -> Iterator[str]:
@@ -39,7 +40,7 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield from _names("B", found.second)
     yield ""
     yield from _differing(found.differing)
-    yield _columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * real)", -38))
+    yield _columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * significant)", -38))
     for each in found.figures:
         yield from _figure(each)
     if found.made_of is not None:
@@ -67,11 +68,11 @@ def _repeats(found: Repeats) -> Iterator[str]:
     yield ""
     yield _columns(("", 16), ("mean", -14), ("95 % of the mean", -23), ("CV", -9), ("95 % of the CV", -18))
     for figure, (_, of_runs) in zip(FIGURES, found.figures, strict=True):
-        yield _of_repeats(figure, of_runs)
+        yield _of_repeats(figure, of_runs, len(found.runs))
     if found.precisions:
         yield ""
-        told = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
-        yield from _wrapped("", f"more runs that would know the mean score at 95 %: {', '.join(told)}")
+        needed = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
+        yield from _wrapped("", f"further runs needed for a 95 % interval of the mean score: {', '.join(needed)}")
     if found.made_of is not None:
         yield ""
         yield from _shares(found.made_of)
@@ -134,7 +135,7 @@ def _made_of(found: ScoreDifference) -> Iterator[str]:
     def amount(value: float) -> str:
         return _minus(f"{value / divisor:+.2f} {unit}")
 
-    yield _columns(("B − A is made of", 20), (amount(found.flops_per_second), -18), ("ln(B÷A)", -12), ("± 95 %", -10))
+    yield _columns(("parts of B − A", 20), (amount(found.flops_per_second), -18), ("ln(B÷A)", -12), ("± 95 %", -10))
     for part in found.parts:
         error = "" if part.error is None else f"{100 * part.error:.2f} %"
         name, logarithm = f"  {part.name}", units.change(part.log_ratio)
@@ -148,16 +149,17 @@ def _pairs(found: Pairs) -> Iterator[str]:
     if found.interval is not None:
         low, high = found.interval
         between = f" (95 %: {units.change_interval(low, high)})"
-    left_out = f"; {found.left_out} more did unlike much in their windows" if found.left_out else ""
+    left_out = f"; {found.left_out} left out because their work differs" if found.left_out else ""
     trials = f"{found.pairs} trial{'' if found.pairs == 1 else 's'}"
-    said = f"{trials} of the same network, batch and work; speed of B against A {units.change(found.relative)}"
-    yield from _wrapped("pair by pair: ", said + between + left_out)
+    speed = f"{trials} with the same network, batch and work; speed of B against A {units.change(found.relative)}"
+    yield from _wrapped("pair by pair: ", speed + between + left_out)
 
 
 def _how(found: ScoreDifference | SharesOfSpread) -> Iterator[str]:
-    cells = f"{found.shared_cells} networks at a batch that several runs trained ({units.share(found.shared_part)} of the time)"
-    told = f"from {cells}" if found.is_direct else f"from what steps of unlike networks hold; there are {cells}"
-    yield from _wrapped("  ", f"machine: told {told}")
+    part = units.share(found.shared_part)
+    cells = f"{found.shared_cells} networks were trained at one batch in several runs ({part} of the time)"
+    basis = cells if found.is_direct else f"estimated from the cost of steps of different networks; {cells}"
+    yield from _wrapped("  ", f"machine: {basis}")
 
 
 def _runs(more: int) -> str:
@@ -165,7 +167,7 @@ def _runs(more: int) -> str:
 
 
 def _shares(found: SharesOfSpread) -> Iterator[str]:
-    yield _columns(("the spread is", 20), ("share", -15), ("± 95 %", -12), ("CV, it alone", -15))
+    yield _columns(("parts of the spread", 20), ("share", -15), ("± 95 %", -12), ("CV, it alone", -15))
     for part in found.parts:
         error = "" if part.error is None else f"{100 * part.error:.1f} %"
         shown, alone = _minus(f"{100 * part.share:.1f} %"), f"{100 * part.deviation:.2f} %"
@@ -174,10 +176,15 @@ def _shares(found: SharesOfSpread) -> Iterator[str]:
     yield from _how(found)
 
 
-def _of_repeats(figure: Figure, found: OfSide) -> str:
+def _of_repeats(figure: Figure, found: OfSide, runs: int) -> str:
     if found.value is None:
         return _columns((figure.name, 16), ("none", -14))
-    between = "" if found.estimate is None else figure.between(*found.estimate.interval)
+    between = ""
+    if found.estimate is not None and found.estimate.basis == "repeats" and runs < ENOUGH:
+        between = f"needs {ENOUGH} runs"  # with two runs: ± 13 standard errors
+    elif found.estimate is not None:
+        low, high = found.estimate.interval
+        between = figure.between(max(0.0, low), high)  # figures are not negative
     line = [(figure.name, 16), (figure.shown(found.value), -14), (_minus(between), -23)]
     if found.spread is not None:
         of_cv = found.spread.variation_interval
@@ -186,13 +193,13 @@ def _of_repeats(figure: Figure, found: OfSide) -> str:
     return _columns(*line)
 
 
-def _gate(gate: Gate) -> Iterator[str]:
+def _gate(gate: RegressionGate) -> Iterator[str]:
     margin = units.share(gate.largest_regression)
     yield from _wrapped(f"{gate.verdict}: ", f"{gate.figure} against a largest regression of {margin}; {gate.why}")
 
 
 def _columns(*cells: tuple[str, int]) -> str:
-    """Each in its width; below zero: to the right."""
+    """Return texts in columns. A negative width aligns to the right."""
     return "".join(f"{text:{width}}" if width > 0 else f"{text:>{-width}}" for text, width in cells).rstrip()
 
 

@@ -1,4 +1,4 @@
-"""From a run's report to what its score is made of, trial by trial (`aiperf.statistics.work_mix`)."""
+"""Conversion of a report into the work of its trials (`aiperf.statistics.work_mix`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from aiperf.statistics.work_mix import RunWork, TrialWork
 
 
 def work_of(report: Report) -> RunWork:
-    """Of a run that has ended."""
+    """Return the work of a run that has ended."""
     trials = [_trial(trial) for trial in report.trials if trial.started is not None]
     return RunWork(
         name=report.run.name,
@@ -22,15 +22,15 @@ def work_of(report: Report) -> RunWork:
 
 def _trial(trial: TrialFacts) -> TrialWork:
     assert trial.started is not None
-    there = trial.in_window
+    inside = trial.in_window
     return TrialWork(
         network=trial.fingerprint,
         batch=trial.batch_size,
         started=trial.started,
-        images=there.trained_images + there.validated_images,
-        operations=there.operations,
-        tensor_operations=there.tensor_operations,
+        images=inside.trained_images + inside.validated_images,
+        operations=inside.operations,
+        tensor_operations=inside.tensor_operations,
         parameters=trial.parameters,
         generation=trial.generation,
-        busy_seconds=there.busy_seconds,
+        busy_seconds=inside.busy_seconds,
     )

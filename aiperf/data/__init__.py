@@ -1,4 +1,4 @@
-"""Data sets: what they are, where their images lie, and batches of them on a device, in time.
+"""Data sets: configuration, files, and batches on a device.
 
-Import `dataset_config` for the configurations (no torch in it), `survey` for `describe`, `opening` for `open_data`.
+Import `dataset_config` for the configurations (no torch), `survey` for `describe`, `opening` for `open_data`.
 """

@@ -1,4 +1,4 @@
-"""How much memory this process may count on, as a container sees it."""
+"""Available memory of this process, within its container."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from aiperf.system.host import meminfo
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int:
-    """Memory that can be taken without swapping: of the host, or of the tightest control group where that is less.
+    """Return the bytes that can be allocated without swapping: of the host, or of the tightest control group if that is
+    less.
 
-    0 where it cannot be known, so that nothing is cached on a guess.
+    0 if unknown, so that nothing is cached on a guess.
     """
     try:
         host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)
@@ -23,7 +24,7 @@ def available_bytes(proc: Path = Path("/proc")) -> int:
 
 
 def free_bytes(folder: Path) -> int:
-    """Room left in the file system of a folder; 0 where there is no such folder."""
+    """Return the free bytes of a folder's file system. 0 if the folder does not exist."""
     try:
         return shutil.disk_usage(folder).free
     except OSError:

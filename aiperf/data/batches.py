@@ -1,4 +1,4 @@
-"""What a trainer is given: batches on its device, of one pass over a split, and the time it waited for them."""
+"""Interface of the trainer to the data: batches on its device, in one pass over a split."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from aiperf.data.visiting_order import Step, shuffled, steps, training_steps
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One rank's images of one step."""
+    """Images of one rank in one step."""
 
     images: torch.Tensor
-    """(count, channels, height, width), normalised, on the device asked for."""
+    """(count, channels, height, width), normalised, in the requested dtype and on the requested device."""
     labels: torch.Tensor
     """(count,) int64, on the same device."""
     count: int
-    """Images in this batch; less than asked for in the last step, or where a corrupt image was skipped."""
+    """Images in this batch. Less than requested in the last step, or if a corrupt image was skipped."""
     global_count: int
-    """Images that all ranks together were dealt in this step: weigh a rank's gradient by count · ranks / global_count for
-    the exact mean (a corrupt image that a rank skips is still in it)."""
+    """Images of all ranks in this step.
+
+    Weigh a rank's gradient by count · ranks / global_count for the exact mean. Corrupt images that a rank skips are
+    included.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One walk of one rank over a split. Equal passes give equal batches."""
+    """One pass of one rank over a split. Equal passes give equal batches."""
 
     batch: int
     """Images of one rank in a step."""
@@ -40,7 +43,7 @@ class Pass:
     channels_last: bool
     dtype: torch.dtype
     is_training: bool
-    """Shuffled and augmented; otherwise in the order of the files, with centre crops."""
+    """True: shuffled and augmented. False: in the order of the files, with centre crops."""
     augment: bool
     epoch: int = 0
     seed: int = 0
@@ -49,20 +52,20 @@ class Pass:
         assert 0 <= self.rank < self.ranks and self.batch > 0, self
 
     def order(self, images: int) -> NDArray[np.int64]:
-        """The epoch's order of all images, the same for every rank."""
+        """Return the epoch's order of all images (images,), the same for every rank."""
         return shuffled(images, self.seed, self.epoch) if self.is_training else np.arange(images)
 
     def steps(self, images: int) -> tuple[Step, ...]:
-        """The steps of the pass, the same for every rank."""
+        """Return the steps of the pass, the same for every rank."""
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
 
 
 class Batches(Protocol):
-    """The batches of one pass, in order. Closing early lets go of what was prepared ahead."""
+    """Batches of one pass, in order. Closing early releases what was prepared ahead."""
 
     def __len__(self) -> int:
-        """Steps of the pass, the same on every rank."""
+        """Return the steps of the pass, the same on every rank."""
         ...
 
     def __iter__(self) -> Iterator[Batch]: ...
@@ -71,16 +74,16 @@ class Batches(Protocol):
 
 
 class Split(Protocol):
-    """The training or the validation images of an opened set."""
+    """Training or validation images of an opened set."""
 
     @property
     def images(self) -> int: ...
     def walk(self, walk: Pass) -> Batches:
-        """The batches of a pass, from its first; those prepared by `prime` are used."""
+        """Return the batches of a pass. Batches prepared by `prime` are used."""
         ...
 
     def prime(self, walk: Pass) -> None:
-        """Begins to prepare a pass in the background, so that its first step need not wait."""
+        """Begin to prepare a pass in the background, so that its first step need not wait."""
         ...
 
     def close(self) -> None: ...

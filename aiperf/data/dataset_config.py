@@ -1,6 +1,7 @@
-"""The choices a user has about data sets; one dataclass a set, for Hydra's structured configurations. No torch here.
+"""Options of data sets: one dataclass per set, for Hydra's structured configurations. No torch here.
 
-Each names the module in `aiperf/data/sets/` that describes, opens and checks it, which is imported when it is asked.
+Each names the module in `aiperf/data/sets/` that describes, opens and checks the set. The module is imported when it is
+needed.
 """
 
 from __future__ import annotations
@@ -23,83 +24,95 @@ from aiperf.option_limits import hold
 
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
 Format = Literal["folder", "webdataset"]
-Decoder = Literal["auto", "dali", "libjpeg"]
 Crop = Literal["auto", "pad", "resized"]
 
 
 SMALLEST, LARGEST = 4, 4096
-"""Of an image that a network sees, in pixels."""
+"""Limits of the height and width of an image for the network, in pixels."""
 
 
 @dataclass
 class DataSetConf:
-    """What all data sets have in common."""
+    """Options that all data sets share."""
 
     name: str = "???"
-    """The set's name, as the journal and the report give it."""
+    """The set's name in the journal and the report."""
     augment: bool = True
-    """Random crops and flips of the training images, where the set has them (digits: no flips; not: synthetic)."""
+    """Randomly crop and flip the training images. Digits are not flipped. Synthetic images are not augmented."""
 
     module: ClassVar[str]
-    """What describes, opens and checks the set: a `set_module.SetModule`. By name, since opening takes torch."""
+    """Module that describes, opens and checks the set: a `set_module.SetModule`.
+
+    A name, because opening imports torch.
+    """
     usual_start: ClassVar[str] = "resnet50_v1"
-    """The starting graph where none is named: the paper's."""
+    """Default starting graph: the paper's."""
 
     def __post_init__(self) -> None:
         hold(self, "dataset")
 
     def published(self) -> DataSet | None:
-        """The set in numbers as its authors published it; None: it has only the numbers that its files or its options give."""
+        """Return the set's published numbers. None if only its files or its options define them."""
         return None
 
 
 @dataclass
 class FilesConf(DataSetConf):
-    """What the sets that lie in files have in common."""
+    """Options that all sets of image files share."""
 
     root: str | None = None
-    """The folder the set lies in. Nothing is ever downloaded."""
+    """Folder of the set. Nothing is ever downloaded."""
     index: str | None = None
-    """What lies in its class folders, as `python -m aiperf prepare` writes it: a run reads that instead of listing them.
-    None: aiperf-folders.index in the root, where it is there."""
+    """Index of the set's class folders, written by `python -m aiperf prepare`.
+
+    A run reads it instead of listing the folders. Default: aiperf-folders.index in the root, if it exists.
+    """
     fingerprint: str | None = field(
         default=None, metadata={"form": ("[0-9a-f]{64}", "64 digits from 0 to f, as `prepare` prints them")}
     )
-    """A set of another fingerprint (`prepare` prints it) is refused. None: whatever lies in the root of the head; a run's
-    workers are held to that in any case."""
+    """Expected fingerprint of the set (`prepare` prints it).
+
+    Another set is refused. Default: the fingerprint on the driver's host, which all workers must find.
+    """
     corrupt_limit: int = field(default=10, metadata={"least": 0, "unit": "images"})
-    """How many corrupt images are named, counted and skipped; with one more the set is refused."""
+    """Maximum number of corrupt images. They are reported and skipped. A set with more is refused."""
     cache: str = field(default="auto", metadata={"among": get_args(CacheKind)})
-    """What is kept in this host's memory, one copy for all its processes. auto: decoded where the training images are small
-    (up to 64 pixels, a quarter of the free memory), encoded where the files fit in half of it, none otherwise; decoded,
-    encoded, none: just that. Centre crops for validation are kept decoded too, under auto, where they fit in a quarter."""
+    """Data kept in this host's memory, one copy for all its processes: decoded, encoded, none or auto.
+
+    Default: auto, which is decoded for small training images (up to 64 pixels, a quarter of the free memory), else
+    encoded if the files fit in half of it, else none. With auto, centre crops for validation are also kept decoded if
+    they fit in a quarter.
+    """
     workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
-    """Decoding threads of one process; 0: its share of its worker's cores."""
+    """Decoding threads of one process. 0: its share of its worker's cores."""
     prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
-    """Batches that are decoded ahead of the step that needs them; each lies in memory."""
-    decoder: str = field(default="auto", metadata={"among": get_args(Decoder)})
-    """Of large images for an NVIDIA accelerator. auto: libjpeg-turbo, until NVIDIA DALI has been run on a GPU; dali, libjpeg:
-    just that."""
+    """Batches that are decoded in advance and kept in memory."""
 
 
 @dataclass
 class DigitsConf(DataSetConf):
-    """1797 real handwritten digits of 8×8 grey pixels that ship inside scikit-learn, split 1437 / 360. The default."""
+    """1797 real handwritten digits of 8×8 grey pixels from scikit-learn, split 1437 / 360. The default."""
 
     module: ClassVar[str] = "aiperf.data.sets.digits"
     usual_start: ClassVar[str] = "digits_small"
     name: str = "digits"
     noise: float = field(default=0.0, metadata={"least": 0, "most": 1})
-    """Deviation of noise added to each pixel, as a share of its range: drawn anew in each epoch for a training image, once for
-    ever for a validation image. conf/dataset/digits.yaml has the default run's: without it the digits are learnt at once."""
+    """Standard deviation of noise added to each pixel, as a share of its range.
+
+    A training image has new noise in each epoch, a validation image always the same. Without noise the digits are
+    learned at once. conf/dataset/digits.yaml has the default run's value.
+    """
 
     shift: int = field(default=0, metadata={"least": 0, "most": 7, "unit": "pixels"})
-    """A training image is moved by up to so many pixels each way, anew in each epoch; where `augment` is true."""
+    """Maximum random shift of a training image in each direction, in pixels, drawn in each epoch.
+
+    Only if `augment` is true.
+    """
 
 
 @dataclass
 class SyntheticConf(DataSetConf):
-    """Images made up from a seed: a prototype for each class, and noise; so the labels can be learnt. No files, no decoding."""
+    """Images generated from a seed: a prototype for each class plus noise. No files, no decoding."""
 
     module: ClassVar[str] = "aiperf.data.sets.synthetic"
     usual_start: ClassVar[str] = "resnet20"
@@ -115,9 +128,12 @@ class SyntheticConf(DataSetConf):
     channels: int = field(default=3, metadata={"least": 1, "most": 65536})
     """Channels of a pixel."""
     noise: float = field(default=0.25, metadata={"least": 0, "most": 1})
-    """Deviation of the noise added to a prototype, as a share of the range of a pixel; more is harder to learn."""
+    """Standard deviation of the noise added to a prototype, as a share of a pixel's range.
+
+    More noise is harder to learn.
+    """
     seed: int = field(default=0, metadata={"least": 0})
-    """Of prototypes and noise: the same seed is the same set, everywhere."""
+    """Seed of prototypes and noise. The same seed gives the same set on every machine."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,8 +146,10 @@ class SyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Memory that each rank takes at the most while it makes the set up: labels, prototypes of the classes, a bank of 256
-        noises with what they are drawn from. Measured (torch 2.13): 67 bytes an image, 12.5 and 138 a pixel of one channel."""
+        """Maximum bytes that each rank needs to generate the set: labels, prototypes of the classes, and a bank of 256
+        noises with the random numbers for it. Measured (torch 2.13): 67 bytes per image, 12.5 and 138 per pixel of
+        one channel.
+        """
         pixels = self.image**2 * self.channels
         return 67 * (self.training_images + self.validation_images) + 12 * self.classes * pixels + 138 * 256 * pixels
 
@@ -156,14 +174,17 @@ class ImagesConf(FilesConf):
     usual_start: ClassVar[str] = "resnet20"
     name: str = "images"
     image: int = field(default=32, metadata={"least": SMALLEST, "most": LARGEST, "unit": "pixels"})
-    """Height and width the network sees, in pixels."""
+    """Height and width of the network's input, in pixels."""
     channels: int = field(default=3, metadata={"least": 1, "most": 3})
-    """3: colour, 1: grey."""
+    """3 for colour, 1 for grey."""
     format: str = field(default="folder", metadata={"among": get_args(Format)})
-    """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
+    """folder for class folders, webdataset for tar shards of NAME.jpg and NAME.cls, as `python -m aiperf prepare` packs
+    them.
+    """
     crop: str = field(default="auto", metadata={"among": get_args(Crop)})
-    """How training images are augmented. pad: pad by an eighth, crop, flip (CIFAR-10's way); resized: random resized crop of
-    8–100 % and flip (ImageNet's way); auto: pad up to 64 pixels, resized above."""
+    """Augmentation of training images: pad (pad by an eighth, crop, flip, as for CIFAR-10), resized (random resized
+    crop of 8–100 % and flip, as for ImageNet) or auto. Default: auto, which is pad up to 64 pixels, else resized.
+    """
     mean: list[float] = field(
         default_factory=lambda: list(IMAGENET_MEAN), metadata={"least": 0, "most": 1, "fewest": 1}
     )
@@ -191,7 +212,9 @@ class ImagesConf(FilesConf):
 
     @property
     def is_resized_crop(self) -> bool:
-        """Whether images are cropped ImageNet's way (random resized crop; shorter side 256/224 and centre crop)."""
+        """Return whether images are cropped as for ImageNet (random resized crop, and for validation shorter side
+        256/224 and centre crop).
+        """
         return self.crop == "resized" or (self.crop == "auto" and self.image > 64)
 
 
@@ -202,7 +225,9 @@ class ImagenetConf(FilesConf):
     module: ClassVar[str] = "aiperf.data.sets.imagenet"
     name: str = "imagenet"
     format: str = field(default="folder", metadata={"among": get_args(Format)})
-    """folder: class folders; webdataset: tar shards of NAME.jpg + NAME.cls, as `python -m aiperf prepare` packs them."""
+    """folder for class folders, webdataset for tar shards of NAME.jpg and NAME.cls, as `python -m aiperf prepare` packs
+    them.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -225,7 +250,7 @@ class ImagenetConf(FilesConf):
         )
 
     def as_images(self) -> ImagesConf:
-        """The same set as a folder of images of 224 pixels, cropped ImageNet's way."""
+        """Return the same set as a folder of images of 224 pixels, cropped as for ImageNet."""
         return ImagesConf(
             name=self.name,
             augment=self.augment,
@@ -234,7 +259,6 @@ class ImagenetConf(FilesConf):
             cache=self.cache,
             workers=self.workers,
             prefetch_batches=self.prefetch_batches,
-            decoder=self.decoder,
             index=self.index,
             fingerprint=self.fingerprint,
             image=224,
@@ -245,4 +269,4 @@ class ImagenetConf(FilesConf):
 
 
 DATA_SETS: tuple[type[DataSetConf], ...] = (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf)
-"""All that can be chosen, under their names; conf/dataset/NAME.yaml holds what a choice sets besides."""
+"""All available data sets, under their names. conf/dataset/NAME.yaml has the further options that a choice sets."""

@@ -1,4 +1,4 @@
-"""What a data set is, in numbers: enough to plan a run, count its operations and build its network's first and last layer."""
+"""Numbers of a data set, as needed to plan a run, count its operations and build its network's first and last layer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ IMAGENET_TRAINING_IMAGES = 1_281_167
 IMAGENET_VALIDATION_IMAGES = 50_000
 IMAGENET_CLASSES = 1000
 
-# Mean and deviation of each channel over the training images, of pixels in 0..1: the figures that everyone uses.
+# Mean and deviation of each channel over the training images, of pixels in 0..1: the commonly used values.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
@@ -19,7 +19,7 @@ SYNTHETIC_STD = (0.25,)
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A set of labelled square images, split once into training and validation."""
+    """A set of labelled square images, with a fixed split into training and validation."""
 
     name: str
     training_images: int
@@ -29,12 +29,15 @@ class DataSet:
     """Height and width of an image as the network sees it, in pixels."""
     channels: int
     mean: tuple[float, ...]
-    """Per channel, of pixels in 0..1; images are given as (pixel − mean) / std."""
+    """Per channel, of pixels in 0..1. Images are normalised as (pixel − mean) / std."""
     std: tuple[float, ...]
     noise: float = 0.0
-    """Deviation of the noise that was added to real images, as a share of a pixel's range, so that the task is harder."""
+    """Standard deviation of noise added to real images, as a share of a pixel's range. It makes the task harder."""
     fingerprint: str | None = None
-    """Of its files (see `fingerprint.py`), or of the options that make it. None: nobody looked at files."""
+    """Fingerprint of its files (see `fingerprint.py`), or of the options that generate it.
+
+    None if no files were read.
+    """
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self

@@ -1,4 +1,4 @@
-"""The handwritten digits that ship inside scikit-learn, with a split that never changes; under noise, where that is wished."""
+"""Handwritten digits from scikit-learn, with a fixed split and optional noise."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS
 from aiperf.data.errors import MissingData
+from aiperf.data.images.pixel_noise import PixelNoise
+from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, Stored
-from aiperf.data.pixel_noise import PixelNoise
-from aiperf.data.pixels import Normaliser
 from aiperf.data.visiting_order import draws
 
 # Constants: the split, and the noise of the validation images, are part of the set's definition.
@@ -24,7 +24,10 @@ _GREYS = 16  # pixels are 0..16
 
 
 def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Numbers of the training and of the validation images: a fifth of every class (largest remainders first) validates."""
+    """Return the indices of the training and of the validation images.
+
+    A fifth of every class validates, by largest remainders. `labels`: (images,).
+    """
     exact = np.bincount(labels) * DIGITS.validation_images / len(labels)
     wanted = np.floor(exact).astype(np.int64)
     for label in np.argsort(wanted - exact, kind="stable")[: DIGITS.validation_images - wanted.sum()]:
@@ -38,9 +41,9 @@ def split(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int6
 
 
 def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Images (1797, 8, 8), grey values 0..16, and labels, as sklearn.datasets.load_digits gives them.
+    """Return images (1797, 8, 8) with grey values 0..16, and labels (1797,), as sklearn.datasets.load_digits.
 
-    Read from scikit-learn's own file: importing the package would take every rank over a second of a run's start.
+    They are read from scikit-learn's own file, because importing the package takes each rank over a second.
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
@@ -51,7 +54,10 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def open_splits(conf: DigitsConf) -> tuple[InMemory, InMemory]:
-    """Training and validation, in memory. Noise is part of a validation image, and falls anew on a training image."""
+    """Return training and validation split in memory.
+
+    A validation image has fixed noise, a training image new noise in each epoch.
+    """
     images, labels = read()
     pixels = torch.from_numpy(np.rint(images * (255 / _GREYS)).astype(np.uint8))[..., None]
     normalise = Normaliser(DIGITS.image, DIGITS.mean, DIGITS.std)

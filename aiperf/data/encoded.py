@@ -1,4 +1,4 @@
-"""One image of an encoded split, by its number: read, cropped and decoded, from this host's memory where it is there."""
+"""One image of an encoded split: read, cropped and decoded, from the host's memory cache if possible."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Pass
-from aiperf.data.corrupt import CorruptImages
-from aiperf.data.crops import Box, Crop
-from aiperf.data.decode import Corrupt, decode
+from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import HostCache, MarkedCorrupt
-from aiperf.data.samples import Samples
+from aiperf.data.images.corrupt import CorruptImages
+from aiperf.data.images.crops import Box, Crop
+from aiperf.data.images.decode import Corrupt, decode
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The images of a split as files, and what is known to make pixels of them. Safe to use from many threads."""
+    """Image files of a split, with the parameters of decoding. Safe to use from many threads."""
 
     samples: Samples
     image: int
@@ -26,16 +26,16 @@ class Encoded:
     plain_crop: Crop
     corrupt: CorruptImages
     encoded_cache: HostCache | None = None
-    """The files' bytes."""
+    """Cache of the files' bytes."""
     plain_cache: HostCache | None = None
-    """The pixels under the plain crop."""
+    """Cache of the pixels under the plain crop."""
 
     def crop(self, walk: Pass) -> Crop:
-        """The crop of a pass."""
+        """Return the crop of a pass."""
         return self.training_crop if walk.augment else self.plain_crop
 
     def bytes_of(self, index: int) -> bytes:
-        """The encoded image. Raises OSError."""
+        """Return the encoded image. Raises OSError."""
         if self.encoded_cache is None:
             return self.samples.read(index)
         held = self.encoded_cache.read(index)
@@ -45,9 +45,9 @@ class Encoded:
         return held
 
     def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
-        """Writes the image into `out` (image, image, channels); False for a corrupt image, which is counted.
+        """Decode the image into `out` (image, image, channels). Return False for a corrupt image, which is counted.
 
-        Raises DamagedData beyond the limit.
+        Raises DamagedData above the limit of corrupt images.
         """
         cache = self.plain_cache if crop is self.plain_crop else None
         try:
@@ -72,7 +72,7 @@ class Encoded:
         return True
 
     def close(self) -> None:
-        """Lets go of what is held in shared memory."""
+        """Release shared memory."""
         for cache in (self.encoded_cache, self.plain_cache):
             if cache is not None:
                 cache.close()

@@ -1,4 +1,4 @@
-"""What is wrong with a data set, each error saying the law, the offence and the remedy."""
+"""Errors of a data set. Each message has the rule, the offending value and the fix."""
 
 from __future__ import annotations
 
@@ -6,20 +6,22 @@ from aiperf.errors import AiperfError
 
 
 class DataError(AiperfError):
-    """A data set that cannot be used as it is."""
+    """A data set cannot be used as it is."""
 
 
 class MissingData(DataError):
-    """The files of a set are not where the configuration says; the message shows the tree that is wanted. Nothing is ever
-    downloaded."""
+    """The files of a set are not in the configured folder.
+
+    The message shows the expected tree. Nothing is ever downloaded.
+    """
 
 
 class DamagedData(DataError):
-    """Files that contradict their format, or more corrupt images than the stated limit."""
+    """Files violate their format, or more images are corrupt than the limit."""
 
 
 class StaleIndex(DataError):
-    """The files of a set are not those that its index was written of."""
+    """The files of a set differ from its index."""
 
     def __init__(self, offence: str) -> None:
         super().__init__(
@@ -29,4 +31,4 @@ class StaleIndex(DataError):
 
 
 class OtherData(DataError):
-    """The set here is not the one that is meant."""
+    """The set on this host is not the expected one."""

@@ -1,7 +1,9 @@
-"""Records of a data set in this host's memory, one copy for all its processes, filled by whoever comes to a record first.
+"""Records of a data set in this host's memory: one copy for the processes of a run, filled as they read.
 
-A file in shared memory: a byte of state for each record, then the records. It is removed by the last process that closes it;
-one that killed processes leave is removed by whoever cleans up after their run (`aiperf.scratch`), or by the next run.
+A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there. So the
+file has a random name and mode 0600, and the processes of a run exchange its name in a private folder (`NAMES`). Its
+owner and mode are checked after each opening. The last process that closes the file removes it. If processes were
+killed, the cleanup of the run removes it (`aiperf.scratch`), or the next run.
 """
 
 from __future__ import annotations
@@ -11,45 +13,63 @@ import fcntl
 import hashlib
 import mmap
 import os
+import secrets
+import stat
 import weakref
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aiperf.errors import BadConfiguration
+
 SHARED_MEMORY = Path("/dev/shm")
+NAMES = "AIPERF_SHARED_NAMES"
+"""Environment variable: private folder in which processes exchange the names of their files.
+
+Nothing is shared if it is unset.
+"""
 
 _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
 
-def cache_path(key: str, sizes: NDArray[np.int64], folder: Path | None = None) -> Path:
-    """Where the records of that key and those sizes lie; it exists while a process uses them."""
-    digest = hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
-    return (folder or SHARED_MEMORY) / f"{_prefix()}{digest}"
-
-
 class MarkedCorrupt(Exception):
-    """A record that some process of this host found it cannot make."""
+    """A record that a process of this host could not decode."""
 
 
 class HostCache:
-    """Byte records of known sizes, shared between processes. Two that write the same record write the same bytes."""
+    """Byte records of known sizes, shared between processes.
 
-    def __init__(self, key: str, sizes: NDArray[np.int64], folder: Path | None = None) -> None:
-        """`key` tells sets apart: it must name everything the bytes depend on. `sizes`: bytes of each record; `folder`: in
-        memory (/dev/shm)."""
+    Two processes that write the same record write the same bytes.
+    """
+
+    def __init__(
+        self, key: str, sizes: NDArray[np.int64], folder: Path | None = None, names: Path | None = None
+    ) -> None:
+        """Open the records, and create them if no process of the run has.
+
+        Args:
+            key: names everything that the bytes depend on.
+            sizes: bytes of each record.
+            folder: a folder in memory (default: /dev/shm).
+            names: the folder in which names are handed over (default: that of the environment).
+
+        Raises:
+            BadConfiguration: another user can write to the file or to the folder of names.
+        """
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
-        self.path = cache_path(key, sizes, folder)
         self._is_full = False
-        remove_orphans(self.path.parent, keep=self.path)
-        self._file = _open_shared(self.path)
+        folder = folder or SHARED_MEMORY
+        names = names or _names_of_environment()
+        self._file, self.path = _create(folder) if names is None else _open_shared(names, _digest(key, sizes), folder)
+        remove_orphans(folder)
         self._let_go = weakref.finalize(self, _let_go, self._file, self.path)
-        os.ftruncate(self._file, int(self._starts[-1]))  # zeros: no record is there; takes memory only where written
+        os.ftruncate(self._file, int(self._starts[-1]))  # zeros: all records are absent. Only written pages take memory
         self._map = mmap.mmap(self._file, int(self._starts[-1]))
         self._state = np.frombuffer(self._map, np.uint8, len(sizes))
 
     def read(self, record: int) -> bytes | None:
-        """The record; None where nobody has written it yet. Raises MarkedCorrupt."""
+        """Return the record. None if it was not written yet. Raises MarkedCorrupt."""
         state = self._state[record]
         if state == _CORRUPT:
             raise MarkedCorrupt(record)
@@ -59,9 +79,9 @@ class HostCache:
         return os.pread(self._file, stop - start, start)
 
     def write(self, record: int, value: bytes | memoryview) -> None:
-        """Keeps the record; its state last, so that a process killed half-way leaves it absent.
+        """Store the record. Its state is written last, so that a process killed during the write leaves it absent.
 
-        Once shared memory is full (others may have taken what was free), records stay absent and are made anew each time.
+        If shared memory is full, records stay absent and are decoded again each time.
         """
         start, stop = int(self._starts[record]), int(self._starts[record + 1])
         assert len(value) == stop - start, (record, len(value), stop - start)
@@ -78,36 +98,119 @@ class HostCache:
             os.pwrite(self._file, bytes([_PRESENT]), record)
 
     def mark_corrupt(self, record: int) -> None:
-        """No process need try again to make this record."""
+        """Mark the record as corrupt, so that no process tries it again."""
         os.pwrite(self._file, bytes([_CORRUPT]), record)
 
     def state(self, record: int) -> bool | None:
-        """True: there; False: corrupt; None: not there yet."""
+        """Return True if the record is present, False if it is corrupt, None if it is absent."""
         return {_ABSENT: None, _PRESENT: True, _CORRUPT: False}[int(self._state[record])]
 
     def records(self) -> NDArray[np.uint8]:
-        """All records as one array of bytes in shared memory, without the states."""
+        """Return all records as one array of bytes (bytes,) in shared memory, without the states."""
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
-        """Lets go of it; the last process to do so gives the memory back. Arrays made by `records` stay readable.
+        """Release the file. The last process frees the memory. Arrays returned by `records` stay readable.
 
-        Done at the interpreter's end too, where nobody did it before.
+        Called at the interpreter's end if necessary.
         """
         self._let_go()
 
 
-def _open_shared(path: Path) -> int:
-    """Opens with a shared lock, held as long as the file is open: a lock that nobody holds means an orphan."""
+def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
+    """Return True if a process of this run has created these records and they are still in memory."""
+    names = _names_of_environment()
+    if names is None:
+        return False
+    try:
+        name = (names / _digest(key, sizes)).read_text()
+    except FileNotFoundError:
+        return False
+    return name != "" and (SHARED_MEMORY / name).exists()
+
+
+def _names_of_environment() -> Path | None:
+    value = os.environ.get(NAMES)
+    return Path(value) if value else None
+
+
+def _digest(key: str, sizes: NDArray[np.int64]) -> str:
+    return "images-" + hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
+
+
+def _open_shared(names: Path, digest: str, folder: Path) -> tuple[int, Path]:
+    """Open the file that another process of the run has created, or create it and publish its name."""
+    found = names.stat(follow_symlinks=False)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise BadConfiguration(
+            f"{NAMES} must name a folder that this user owns and nobody else can write to; found {str(names)!r} with "
+            f"{_owner_and_mode(found)}. Unset {NAMES}: each run then makes a folder of its own"
+        )
+    handed_over = os.open(names / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handed_over, fcntl.LOCK_EX)
+        if name := os.read(handed_over, 256).decode():
+            file = _open_verified(folder / name)
+            if file is not None:
+                return file, folder / name
+        file, path = _create(folder)
+        os.ftruncate(handed_over, 0)
+        os.pwrite(handed_over, path.name.encode(), 0)
+        return file, path
+    finally:
+        os.close(handed_over)
+
+
+def _create(folder: Path) -> tuple[int, Path]:
+    """Create a file with a shared lock, held as long as the file is open. A file without a lock is an orphan."""
     while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        path = folder / f"{_prefix()}{secrets.token_hex(16)}"
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        os.fchmod(file, 0o600)  # the umask may have taken more
         fcntl.flock(file, fcntl.LOCK_SH)
-        try:
-            if path.stat().st_ino == os.fstat(file).st_ino:
-                return file
-        except FileNotFoundError:
-            pass
-        os.close(file)  # removed by its last user between our opening and our locking
+        if os.fstat(file).st_nlink == 1:
+            return file, path
+        os.close(file)  # removed as an orphan between the opening and the lock
+
+
+def _open_verified(path: Path) -> int | None:
+    """Open a file of this user with a shared lock. None if its last user has removed it.
+
+    Raises:
+        BadConfiguration: another user created the file or can write to it.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadConfiguration(f"{_replaced(path)}: {error.strerror}. {_REMEDY}") from error
+    found = os.fstat(file)
+    if not _is_private(found):
+        os.close(file)
+        raise BadConfiguration(f"{_replaced(path)}: {_owner_and_mode(found)}. {_REMEDY}")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    if os.fstat(file).st_nlink:
+        return file
+    os.close(file)
+    return None
+
+
+def _is_private(found: os.stat_result) -> bool:
+    """Return True for a regular file that this user alone can open. A second hard link would be another user's."""
+    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+    return is_own and stat.S_IMODE(found.st_mode) == 0o600 and found.st_nlink <= 1
+
+
+def _owner_and_mode(found: os.stat_result) -> str:
+    return f"owner {found.st_uid}, mode {found.st_mode:o}, {found.st_nlink} links"
+
+
+def _replaced(path: Path) -> str:
+    return f"shared images must be in a regular file of user {os.geteuid()} with mode 100600 and one link; found {str(path)!r}"
+
+
+_REMEDY = "Another user may have replaced it: give /dev/shm mode 1777, or use dataset.cache=none"
 
 
 def _let_go(file: int, path: Path) -> None:
@@ -121,26 +224,25 @@ def _let_go(file: int, path: Path) -> None:
 
 
 def _prefix() -> str:
-    return f"aiperf-{os.getuid()}-"
+    return f"aiperf-{os.geteuid()}-"
 
 
 def pattern() -> str:
-    """Of the paths of all of this user's files."""
+    """Return the path pattern of all of this user's files."""
     return str(SHARED_MEMORY / f"{_prefix()}*")
 
 
-def remove_orphans(folder: Path = SHARED_MEMORY, keep: Path | None = None) -> None:
-    """Removes this user's files that no process uses."""
-    for path in folder.glob(f"{_prefix()}*"):
-        if path == keep:
-            continue
+def remove_orphans(folder: Path | None = None) -> None:
+    """Remove this user's files that no process uses (default: those in /dev/shm)."""
+    for path in (folder or SHARED_MEMORY).glob(f"{_prefix()}*"):
         try:
-            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            continue  # gone meanwhile, or not ours
+            continue  # removed meanwhile, or another user's
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
+            if os.fstat(file).st_uid == os.geteuid():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
         except BlockingIOError:
             pass  # in use
         finally:

@@ -1,8 +1,8 @@
-"""Sets that stand in memory as pixels: each batch is a few tensor operations, done where and when it is needed.
+"""Sets whose pixels are in memory. A batch is made by a few tensor operations when it is needed.
 
-No thread takes part: on a processor that trains, one would only take time from the training; on an accelerator the
-operations are enqueued in microseconds. A small set that nothing augments is normalised once and laid out anew for each pass,
-so that a batch is a slice; under noise it is normalised anew for each pass too.
+No thread is used: on a CPU it would take time from training, and on an accelerator the operations are enqueued in
+microseconds. A small set without augmentation is normalised once and reordered for each pass, so that a batch is a
+slice. With noise it is also normalised in each pass.
 """
 
 from __future__ import annotations
@@ -15,36 +15,39 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, Pass
-from aiperf.data.crops import shifts
-from aiperf.data.pixel_noise import PixelNoise
-from aiperf.data.pixels import Normaliser, shifted
-from aiperf.data.transfer import to_device
+from aiperf.data.images.crops import shifts
+from aiperf.data.images.pixel_noise import PixelNoise
+from aiperf.data.images.pixels import Normaliser, shifted
+from aiperf.data.images.transfer import to_device
 from aiperf.data.visiting_order import Step
 
 # Share of an accelerator's memory that a set may take; larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
 
 
-# Bytes, normalised, up to which a pass is laid out in its order: a millisecond's copying. A batch made between two steps finds
-# the caches full of the network: 0.28 ms for 128 digits on one core, of a step of 48 ms (2-core AMD EPYC).
+# Largest normalised set, in bytes, that is reordered at once: a copy takes about 1 ms. Between two steps the CPU caches hold
+# the network, so a single batch takes 0.28 ms for 128 digits on one core, in a step of 48 ms (2-core AMD EPYC).
 _SMALL = 4 * 2**20
 
 
 class Pixels(Protocol):
-    """Images as bytes, by their number."""
+    """Images as bytes, by their index."""
 
     @property
     def nbytes(self) -> int: ...
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """uint8 (count, height, width, channels) on `device`, of the images numbered by an int64 tensor on the host."""
+        """Return uint8 (count, height, width, channels) on `device`. `images`: int64 indices (count,) on the host."""
         ...
 
 
 class Stored:
-    """Pixels that are held: one tensor on the host, and a copy on each accelerator that has room for it."""
+    """Pixels in memory: one tensor on the host, and a copy on each accelerator with enough free memory."""
 
     def __init__(self, images: torch.Tensor, rows: NDArray[np.int64] | None = None) -> None:
-        """`images`: uint8 (images, height, width, channels); `rows`: the ones that count, where some are corrupt."""
+        """`images`: uint8 (images, height, width, channels).
+
+        `rows`: indices (count,) of the valid images. None if all are valid.
+        """
         assert images.dtype == torch.uint8 and images.dim() == 4, images.shape
         self._images = images
         self._rows = None if rows is None else torch.from_numpy(rows)
@@ -85,9 +88,10 @@ class InMemory:
         noise: PixelNoise | None = None,
         flips: bool = True,
     ) -> None:
-        """`padding`: pixels added at each side before training images are cut back at random and, with
-        `flips`, mirrored half of the time; 0: neither.
-        `noise`: falls on training images, anew in each epoch."""
+        """`padding`: pixels added at each side before training images are cropped at a random position and, with
+        `flips`, mirrored with probability 1/2. 0 for neither. `noise`: added to training images, different in each
+        epoch.
+        """
         self._pixels = pixels
         self._labels = torch.from_numpy(labels)
         self._normalise = normalise
@@ -108,15 +112,15 @@ class InMemory:
         return _InlineBatches(self, walk)
 
     def prime(self, walk: Pass) -> None:
-        """Makes the pass's order and its first batch, and keeps them."""
+        """Prepare the pass's order and its first batch."""
         self._primed = _InlineBatches(self, walk)
         self._primed.make_first()
 
     def close(self) -> None:
-        """Holds nothing but memory."""
+        """Do nothing, because only memory is held."""
 
     def batch(self, walk: Pass, order: NDArray[np.int64], step: Step) -> Batch:
-        """One rank's batch of a step."""
+        """Return one rank's batch of a step. `order`: (images,)."""
         mine = order[step.share(walk.rank, walk.ranks)]
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
         pixels = self._pixels.gather(numbers, walk.device)
@@ -131,7 +135,10 @@ class InMemory:
         return Batch(images, labels, len(mine), step.images)
 
     def laid_out(self, walk: Pass, order: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """All images, normalised, and labels in the order of a pass; None for a set that is augmented or not small."""
+        """Return all normalised images (images, channels, height, width) and labels (images,) in the order of a pass.
+
+        None for a set that is augmented or not small.
+        """
         if walk.augment and self._padding:
             return None
         device, dtype = walk.device, walk.dtype
@@ -163,7 +170,7 @@ class _InlineBatches:
         self._next = 0
 
     def make_first(self) -> None:
-        """Ahead of the step that needs it."""
+        """Prepare the first batch."""
         self._first = self._batch(self._steps[0])
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""An opened data set: what a trainer holds for the whole run, over all its trials."""
+"""An opened data set, which a trainer keeps for the whole run and all its trials."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from types import TracebackType
 import torch
 
 from aiperf.data.batches import Batches, Pass, Split
-from aiperf.data.corrupt import CorruptImages
 from aiperf.data.description import DataSet
+from aiperf.data.images.corrupt import CorruptImages
 from aiperf.data.visiting_order import Step, training_steps
 
 
 class OpenData:
     """Training and validation batches of one set, in one process. Close it, or use it as a context.
 
-    Where images are decoded as they are needed, the end of a training pass already begins the validation pass that came after
-    the one before, and the next epoch; a new trial's first pass is begun by `prime_training`.
+    If images are decoded on demand, the end of a training pass begins the following validation pass and the next epoch.
+    `prime_training` begins a new trial's first pass.
     """
 
     def __init__(
@@ -33,9 +33,9 @@ class OpenData:
         close: Callable[[], None] = lambda: None,
     ) -> None:
         self.description = description
-        """The set in numbers, without the images found corrupt so far."""
+        """Numbers of the set, without the images found corrupt so far."""
         self.how = how
-        """How images reach the network, in words for the report."""
+        """Path of images to the network, as text for the report."""
         self._training = training
         self._validation = validation
         self._augment = augment
@@ -55,14 +55,17 @@ class OpenData:
         channels_last: bool,
         dtype: torch.dtype,
     ) -> Batches:
-        """One epoch of this rank's training batches: shuffled by (seed, epoch), augmented, each image of the set on exactly
-        one rank. `batch`: images of one rank in a step. Raises DataError; DamagedData while walking."""
+        """Return one epoch of this rank's training batches: shuffled by (seed, epoch), augmented, each image on exactly
+        one rank.
+
+        `batch`: images of one rank in a step. Raises DataError, and DamagedData during iteration.
+        """
         return self._training.walk(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
 
     def validation(
         self, batch: int, *, rank: int, ranks: int, device: torch.device, channels_last: bool, dtype: torch.dtype
     ) -> Batches:
-        """This rank's validation batches: no shuffling, no augmentation, each image on exactly one rank."""
+        """Return this rank's validation batches: no shuffling, no augmentation, each image on exactly one rank."""
         self._last_validation = self._validation_pass(batch, rank, ranks, device, channels_last, dtype)
         return self._validation.walk(self._last_validation)
 
@@ -78,16 +81,16 @@ class OpenData:
         channels_last: bool,
         dtype: torch.dtype,
     ) -> None:
-        """Begins to decode the first batches of what `training` will be called for with the same arguments."""
+        """Begin to decode the first batches of a later call of `training` with the same arguments."""
         self._training.prime(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
 
     def training_steps(self, batch: int, ranks: int) -> tuple[Step, ...]:
-        """The steps of one training epoch."""
+        """Return the steps of one training epoch."""
         return training_steps(self.training_images, batch, ranks)
 
     @property
     def training_images(self) -> int:
-        """Images of the training split: an epoch visits as many of them as make whole steps."""
+        """Images of the training split. An epoch uses as many of them as fill whole steps."""
         return self._training.images
 
     @property
@@ -97,18 +100,18 @@ class OpenData:
 
     @property
     def corrupt(self) -> tuple[tuple[str, str], ...]:
-        """(image, reason) of the corrupt images met so far in this process."""
+        """Return (image, reason) of each corrupt image that this process has found so far."""
         return () if self._corrupt is None else self._corrupt.names()
 
     def begin_what_follows(self, walk: Pass) -> None:
-        """Called when the last image of a training pass has gone to the decoders: begins what comes after it."""
+        """Begin the passes that follow a training pass. Called when its last image was submitted to the decoders."""
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)
         self._training.prime(replace(walk, epoch=walk.epoch + 1))
 
     def close(self) -> None:
-        """Ends decoding threads and lets go of shared memory."""
-        self._close()  # first the threads: they read from what the splits let go of
+        """End decoding threads and release shared memory."""
+        self._close()  # first the threads, because they read memory of the splits
         self._training.close()
         self._validation.close()
 

@@ -1,4 +1,4 @@
-"""Opens a configured data set in this process, and chooses what of it is kept in memory."""
+"""Opening of a configured data set in this process, and choice of its in-memory caches."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data import cifar10, dali, hostcache
+from aiperf.data import hostcache
 from aiperf.data.available_memory import available_bytes, free_bytes
-from aiperf.data.corrupt import CorruptImages
-from aiperf.data.crops import CentreCrop, ResizedCrop
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.encoded import Encoded
 from aiperf.data.errors import DamagedData
-from aiperf.data.hostcache import HostCache, cache_path
+from aiperf.data.files import cifar10
+from aiperf.data.files.samples import Samples
+from aiperf.data.hostcache import HostCache, is_held
+from aiperf.data.images.corrupt import CorruptImages
+from aiperf.data.images.crops import CentreCrop, ResizedCrop
+from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, Stored
 from aiperf.data.opened import OpenData
-from aiperf.data.pixels import Normaliser
-from aiperf.data.samples import Samples
 from aiperf.data.set_module import module_of
 from aiperf.data.streamed import Streamed
 from aiperf.data.survey import listing
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
-# Below this a copy for each process is nothing.
+# Smaller sets are copied into each process.
 _WORTH_SHARING = 16 * 2**20
 
 # Under cache=auto training images up to this size are kept as pixels.
@@ -40,16 +41,16 @@ _SMALL_IMAGE = 64
 
 
 def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
-    """Opens the set. `cores`: this process's share of the host's, for decoding; None: all that it may use.
+    """Open the set. `cores`: this process's share of the host's cores, for decoding. Default: all that it may use.
 
-    Raises MissingData (what to put where), DamagedData (corrupt beyond the limit), BadConfiguration. Small sets are decoded
-    here, wholly; large ones as they are walked.
+    Raises MissingData (with the expected files), DamagedData (more corrupt images than the limit), BadConfiguration.
+    Small sets are decoded here, large ones on demand.
     """
     return module_of(conf).open_data(conf, cores)
 
 
 def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
-    """CIFAR-10's binary version, whose files lie in the folder and have that fingerprint."""
+    """Open CIFAR-10's binary version in `folder`, whose files have the given fingerprint."""
     files = [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
     labels = np.concatenate([cifar10.labels(file) for file in files])
     size = cifar10.RECORDS * 32 * 32 * 3
@@ -79,7 +80,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
 
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
-    """A set of image files."""
+    """Open a set of image files."""
     found = listing(conf, asker=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
@@ -120,10 +121,10 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     streamed, streamed_validation = split(training), split(validation)
     opened = OpenData(
         description,
-        dali.or_else(conf, streamed),
-        dali.or_else(conf, streamed_validation),
+        streamed,
+        streamed_validation,
         augment=conf.augment,
-        how=f"{dali.how(conf)}, {workers} decoding threads, {kind}",
+        how=f"libjpeg-turbo, {workers} decoding threads, {kind}",
         corrupt=corrupt,
         close=lambda: pool.shutdown(cancel_futures=True),
     )
@@ -179,7 +180,7 @@ def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -
         states = [cache.state(index) for index in range(count)]
         if None not in states:
             return _Kept(cache.records().reshape(count, *shape), np.array(states, np.bool_), encoded, cache)
-        cache.close()  # shared memory ran full under way
+        cache.close()  # shared memory is full
     pixels = np.empty((count, *shape), np.uint8)
     is_whole = np.zeros(count, np.bool_)
 
@@ -195,7 +196,7 @@ _NO_NUMBERS = np.zeros(0)
 
 
 def _all(pool: ThreadPoolExecutor, task: Callable[[int], None], count: int) -> None:
-    """Runs the task from 0, 64, 128 … in the pool; the first error is raised, and the rest left undone."""
+    """Run the task from 0, 64, 128 … in the pool. Raise the first error and cancel the rest."""
     try:
         for _ in pool.map(task, range(0, count, 64)):
             pass
@@ -205,13 +206,13 @@ def _all(pool: ThreadPoolExecutor, task: Callable[[int], None], count: int) -> N
 
 
 def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tuple[Encoded, Encoded, str]:
-    """The splits with what memory allows to keep of them, and that in words."""
+    """Return the splits with the caches that memory allows, and a description of them."""
     if conf.cache == "none":
         return training, validation, "nothing kept in memory"
     room = min(available_bytes(), free_bytes(hostcache.SHARED_MEMORY))
     sizes = [encoded.samples.sizes() for encoded in (training, validation)]
     keys = [f"encoded {_fingerprint(encoded.samples)}" for encoded in (training, validation)]
-    held = all(cache_path(key, each).exists() for key, each in zip(keys, sizes, strict=True))
+    held = all(is_held(key, each) for key, each in zip(keys, sizes, strict=True))
     total = sum(int(each.sum()) for each in sizes)
     if not (held or total <= room // 2):
         if conf.cache == "encoded":
@@ -233,13 +234,16 @@ def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: st
     shape = (conf.image, conf.image, conf.channels)
     sizes = np.full(len(validation.samples), int(np.prod(shape)), np.int64)
     key = f"{_fingerprint(validation.samples)} {validation.plain_crop} {shape}"
-    if not (cache_path(key, sizes).exists() or int(sizes.sum()) <= room // 4):
+    if not (is_held(key, sizes) or int(sizes.sum()) <= room // 4):
         return validation, kind
     return replace(validation, plain_cache=HostCache(key, sizes)), f"{kind}, validation images as pixels"
 
 
 def _fingerprint(samples: Samples) -> str:
-    """Changes with any file's name, size or time of change; of files that an index names, with the index."""
+    """Return a hash that changes with any file's name, size or time of change.
+
+    With an index, it changes with the index.
+    """
     if samples.checksum is not None:
         return f"{samples.checksum} {samples.name(0)}"
     sizes, times = samples.sizes_and_times()

@@ -1,4 +1,4 @@
-"""What a check of a data set found, in numbers and in words."""
+"""Result of a check of a data set, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from aiperf.errors import BadConfiguration
 
 @dataclass(frozen=True, slots=True)
 class PrepareReport:
-    """What was found."""
+    """Result of a check."""
 
     description: DataSet
-    """As listed: corrupt images included."""
+    """The set as listed, including corrupt images."""
     files: int
     files_checked_now: int
-    """The others had been checked before, and have not changed."""
+    """Files that were checked in this call. The others were checked before and have not changed."""
     bytes: int
     corrupt: tuple[tuple[str, str], ...]
-    """(file below the root, what the decoder said)."""
+    """Pairs of a file below the root and the decoder's error."""
     corrupt_limit: int
     checksum: str | None
-    """SHA-256 of the whole set (see `checksums.set_checksum`); None for a set that lies in no files."""
+    """SHA-256 of the whole set (see `checksums.set_checksum`). None for a set without files."""
     checksums: Path | None
-    """Where each file's checksum stands."""
+    """File with each file's checksum."""
     shards: int
-    """Written or found written; 0 where no packing was asked for."""
+    """Number of shards, written or present. 0 without packing."""
     index: Path | None = None
-    """Of the set's class folders, where it lies in such."""
+    """Index of the set's class folders. None if it has no class folders."""
 
     @property
     def is_usable(self) -> bool:
-        """Whether a run would accept the set."""
+        """Return whether a run would accept the set."""
         return len(self.corrupt) <= self.corrupt_limit
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The report in words."""
+        """Render the report as lines of text."""
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
@@ -70,7 +70,7 @@ class PrepareReport:
 
 
 def nothing_to_check(description: DataSet, pack: Path | None) -> PrepareReport:
-    """The report of a set that lies in no files. Raises BadConfiguration where it should be packed."""
+    """Return the report of a set without files. Raises BadConfiguration if it should be packed."""
     if pack is not None:
         raise BadConfiguration(f"images that lie in files can be packed; data set {description.name!r} lies in none")
     return PrepareReport(description, 0, 0, 0, (), 0, None, None, 0)

@@ -1,4 +1,4 @@
-"""What a data set's module in `aiperf/data/sets/` offers, and how it is found: the configuration names it."""
+"""Interface of a data set's module in `aiperf/data/sets/`, and its import by the name in the configuration."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
 
 class SetModule(Protocol):
-    """A module a data set. Importing it takes no torch: what opens images is imported where it is called.
+    """Module of a data set.
+
+    Importing it does not import torch: modules that open images are imported when they are called.
 
     `conf` is always of the set's own class.
     """
 
     describe: Callable[[Any], DataSet]
-    """The set in numbers, without reading a pixel: for dry runs. See `survey.describe`."""
+    """Return the set's numbers without reading a pixel. See `survey.describe`."""
     open_data: Callable[[Any, int | None], OpenData]
-    """The set opened, for a process with so many cores (None: all it may use). See `opening.open_data`."""
+    """Open the set for a process with so many cores (default: all that it may use). See `opening.open_data`."""
     prepare: Callable[[Any, Path | None, Console, Path | None], PrepareReport]
-    """The set checked, and packed into a folder where one is named. See `verification.prepare`."""
+    """Check the set, and pack it into a folder if one is given. See `verification.prepare`."""
 
 
 def module_of(conf: DataSetConf) -> SetModule:
-    """The module that knows this set.
+    """Return the module of this set.
 
     Raises:
-        BadConfiguration: the configuration is that of no set.
+        BadConfiguration: the configuration is not of a data set.
     """
     if not hasattr(conf, "module"):
         names = ", ".join(each().name for each in DATA_SETS)

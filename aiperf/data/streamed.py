@@ -1,7 +1,7 @@
-"""Sets too large to stand in memory as pixels: decoded by threads, some batches ahead of the step that needs them.
+"""Sets too large for pixels in memory: decoded by threads, some batches ahead of the step that needs them.
 
-A pass may be begun long before it is walked (`prime`), so that neither an epoch's nor a trial's first step waits. What is ahead
-is bounded in batches, and handed to the threads in the order it will be needed.
+A pass may begin long before it is used (`prime`), so that the first step of an epoch or a trial need not wait. The
+number of batches ahead is bounded. They are submitted to the threads in the order in which they are needed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, Pass
-from aiperf.data.crops import shifts
 from aiperf.data.encoded import Encoded
 from aiperf.data.errors import DamagedData
-from aiperf.data.pixels import Normaliser, shifted
+from aiperf.data.images.crops import shifts
+from aiperf.data.images.pixels import Normaliser, shifted
 from aiperf.data.visiting_order import Step
 
-# Passes begun and not yet walked that are kept: the next epoch's, and one that a new trial asked for.
+# Prepared passes that are kept: the next epoch's, and a new trial's.
 _PRIMED = 2
 
 
@@ -43,7 +43,7 @@ class _Ahead:
 
 @dataclass(slots=True)
 class _Uploaded:
-    """A batch whose bytes are on their way to the device."""
+    """A batch that is being copied to the device."""
 
     batch: _Ahead
     pixels: torch.Tensor
@@ -52,7 +52,7 @@ class _Uploaded:
 
 
 class Streamed:
-    """A split whose images are decoded as they are needed."""
+    """A split whose images are decoded on demand."""
 
     def __init__(
         self,
@@ -63,19 +63,22 @@ class Streamed:
         ahead: int,
         padding: int = 0,
     ) -> None:
-        """`pool` has `workers` threads, and may be shared with another split; `ahead`: batches decoded in advance;
-        `padding`: pixels added at each side before a training batch is cut back at random and flipped; 0: neither."""
+        """`pool`: has `workers` threads, and may be shared with another split.
+
+        `ahead`: batches decoded in advance. `padding`: pixels added at each side before a training batch is cropped at
+        a random position and flipped. 0 for neither.
+        """
         self.encoded = encoded
         self.normalise = normalise
         self.pool = pool
         self.ahead = ahead
         self.padding = padding
-        # Small tasks keep all threads at one batch, so that the next one needed is done first.
+        # With small tasks all threads work on the batch that is needed first.
         self.images_of_a_task = 4 if encoded.image >= 64 else 16
         self.images_ahead = 2 * workers * self.images_of_a_task
         self.labels = torch.from_numpy(encoded.samples.labels)
         self.when_submitted: Callable[[Pass], None] = lambda _: None
-        """Told once a pass has handed its last image to the threads: the moment to begin the next."""
+        """Called when a pass has submitted its last image to the threads. The next pass can begin then."""
         self._primed: dict[Pass, _StreamedBatches] = {}
         self._upload_streams: dict[torch.device, torch.cuda.Stream] = {}
 
@@ -87,7 +90,7 @@ class Streamed:
         return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
 
     def prime(self, walk: Pass) -> None:
-        """Begins the pass, or does nothing where it is begun; forgets the oldest of those begun and never walked."""
+        """Begin the pass if it has not begun. Cancel the oldest pass that was begun and never used."""
         if walk in self._primed:
             return
         while len(self._primed) >= _PRIMED:
@@ -96,7 +99,7 @@ class Streamed:
         batches.fill()
 
     def upload_stream(self, device: torch.device) -> torch.cuda.Stream:
-        """The side stream on which bytes go to the device while it computes."""
+        """Return the side stream on which batches are copied to the device while it computes."""
         if device not in self._upload_streams:
             self._upload_streams[device] = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         return self._upload_streams[device]
@@ -131,12 +134,12 @@ class _StreamedBatches:
         uploaded = self._next_uploaded()
         while not len(uploaded.labels):
             uploaded = self._next_uploaded()
-        # The next batch crosses to the device while this one is computed.
+        # The next batch is copied to the device while this one is computed.
         is_next_ready = self._walk.device.type == "cuda" and bool(self._ahead) and self._ahead[0].is_done
         self._uploaded = self._upload(self._ahead.popleft()) if is_next_ready else None
         batch = self._finish(uploaded)
         self.fill()
-        # Not from `fill`: a pass that is merely primed must not prime the one after it, and so on for ever.
+        # Not in `fill`: a primed pass must not prime the next one, and so on without end.
         if self._submitted == len(self._steps) and not self._is_announced:
             self._is_announced = True
             self._split.when_submitted(self._walk)
@@ -150,7 +153,7 @@ class _StreamedBatches:
         return uploaded
 
     def fill(self) -> None:
-        """Hands images to the threads, up to what may be ahead."""
+        """Submit images to the threads, up to the limits."""
         while self._submitted < len(self._steps) and not self._is_closed:
             if (
                 len(self._ahead) >= self._split.ahead
@@ -161,7 +164,7 @@ class _StreamedBatches:
             self._submitted += 1
 
     def close(self) -> None:
-        """Ends the pass here; images that no thread has begun are not decoded."""
+        """End the pass. Images that no thread has begun are not decoded."""
         self._is_closed = True
         for ahead in self._ahead:
             for part in ahead.parts:
@@ -196,7 +199,7 @@ class _StreamedBatches:
             pixels = pixels[torch.from_numpy(batch.is_whole)]
             if (
                 not len(numbers) and self._walk.is_training
-            ):  # all ranks exchange gradients in each step: it cannot be left out
+            ):  # all ranks exchange gradients in each step, so no rank can skip one
                 raise DamagedData(
                     f"a training batch has at least one image; all {len(batch.mine)} of this one are corrupt, "
                     f"first {self._split.encoded.samples.name(int(batch.mine[0]))!r}: `python -m aiperf prepare` lists them"
@@ -215,7 +218,7 @@ class _StreamedBatches:
         if uploaded.copied is not None:
             here = torch.cuda.current_stream(self._walk.device)
             here.wait_event(uploaded.copied)
-            # made on the side stream: their memory may be given away only once this stream is done with them too
+            # allocated on the side stream: their memory may be reused only after this stream has used them
             uploaded.pixels.record_stream(here)
             uploaded.labels.record_stream(here)
         pixels, walk, padding = uploaded.pixels, self._walk, self._split.padding

@@ -1,6 +1,6 @@
-"""What a configured data set holds, by looking at file names alone: no pixel is read and torch is not needed.
+"""Contents of a configured data set, by file names alone. No pixel is read, and torch is not imported.
 
-Where an index stands (`index.py`), the names are read from there, and no folder is listed.
+If an index exists (`index.py`), the names are read from it, and no folder is listed.
 """
 
 from __future__ import annotations
@@ -10,31 +10,34 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from aiperf.data import cifar10, fingerprint, index
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagenetConf, ImagesConf
 from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
 from aiperf.data.errors import DamagedData, MissingData, OtherData
-from aiperf.data.index import Index
-from aiperf.data.samples import INDEX as SHARDS_INDEX
-from aiperf.data.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
+from aiperf.data.files import cifar10, fingerprint, index
+from aiperf.data.files.index import Index
+from aiperf.data.files.samples import INDEX as SHARDS_INDEX
+from aiperf.data.files.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
 from aiperf.data.set_module import module_of
 from aiperf.errors import BadConfiguration
-from aiperf.typed import command, option
+from aiperf.shell_command import command, option
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The files of a set of encoded images."""
+    """Files of a set of encoded images."""
 
     root: Path
     training: Samples
     validation: Samples
     index: Index | None = None
-    """That they were read from; None: they were listed."""
+    """Index from which the files were read. None if folders were listed."""
 
     @cached_property
     def fingerprint(self) -> str:
-        """See `aiperf.data.fingerprint`. Without an index every file is asked for its size."""
+        """Fingerprint of the files.
+
+        See `aiperf.data.files.fingerprint`. Without an index the size of every file is read.
+        """
         if self.index is not None:
             return self.index.header.fingerprint
         try:
@@ -46,7 +49,7 @@ class Listing:
             ) from error
 
     def describe(self, conf: ImagesConf) -> DataSet:
-        """The set in numbers, corrupt images included."""
+        """Return the set's numbers, including corrupt images."""
         classes = len(self.training.classes)
         return DataSet(
             conf.name,
@@ -62,31 +65,36 @@ class Listing:
 
 
 def describe(conf: DataSetConf) -> DataSet:
-    """The set in numbers. Raises MissingData, saying what to put where, and DataError where it contradicts itself.
+    """Return the set's numbers. Raises MissingData with the expected files, and DataError if the set is inconsistent.
 
-    Corrupt images are counted here, since nothing is decoded: an opened set may hold a few fewer.
+    Corrupt images are counted, because nothing is decoded. An opened set may have fewer images.
     """
     return module_of(conf).describe(conf)
 
 
 def data_fingerprint(conf: DataSetConf) -> str:
-    """What the set is made of, in one word: equal on two hosts where their sets are (see `aiperf.data.fingerprint`).
+    """Return the fingerprint of the set's files or options.
 
-    Where there is an index it is read from there, and all folders and some files are asked whether it still holds.
-    Raises MissingData, DataError as `describe` does.
+    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`).
+
+    It is read from the index if there is one, and the index is checked against all folders and some files. Raises
+    MissingData and DataError, as `describe`.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """The set as workers are given it: held to the fingerprint that a plan was made of. None: the plan knew none."""
+    """Return the configuration for workers, which must find the fingerprint of the plan.
+
+    Unchanged if the plan has none.
+    """
     if meant is None or not isinstance(conf, FilesConf):
         return conf
     return replace(conf, fingerprint=meant)
 
 
 def require_meant(conf: FilesConf, found: str) -> None:
-    """Raises OtherData where the set here is another than `dataset.fingerprint` means."""
+    """Raise OtherData if the fingerprint of the set here differs from `dataset.fingerprint`."""
     if conf.fingerprint is not None and conf.fingerprint != found:
         raise OtherData(
             f"all hosts of a run read the same data set, of fingerprint {conf.fingerprint[:16]}…; on {socket.gethostname()} "
@@ -95,16 +103,18 @@ def require_meant(conf: FilesConf, found: str) -> None:
 
 
 def describe_without_files(conf: DataSetConf) -> DataSet:
-    """As `describe`, but a published set whose folder is not named is described as it was published: for who reads no image.
+    """Return the set's numbers.
 
-    Raises as `describe` does.
+    A published set without a configured folder is described as published, for callers that read no image.
+
+    Raises the same errors as `describe`.
     """
     published = conf.published() if isinstance(conf, FilesConf) and conf.root is None else None
     return describe(conf) if published is None else published
 
 
 def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
-    """CIFAR-10 (or a part of it) as class folders of image files."""
+    """Return the configuration of CIFAR-10 (or a part of it) as class folders of image files."""
     return ImagesConf(
         name=conf.name,
         augment=conf.augment,
@@ -113,7 +123,6 @@ def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
         cache=conf.cache,
         workers=conf.workers,
         prefetch_batches=conf.prefetch_batches,
-        decoder=conf.decoder,
         index=conf.index,
         fingerprint=conf.fingerprint,
         image=32,
@@ -124,7 +133,7 @@ def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
 
 
 def root_of(conf: FilesConf) -> Path:
-    """The folder the set lies in. Raises MissingData."""
+    """Return the set's folder. Raises MissingData."""
     if conf.root is None:
         raise MissingData(
             f"data set {conf.name!r} lies in a folder that you name: dataset.root=FOLDER (nothing is downloaded); "
@@ -139,12 +148,12 @@ def root_of(conf: FilesConf) -> Path:
 
 
 def is_seen(conf: FilesConf) -> bool:
-    """Whether the set's folder is there, as far as this machine sees."""
+    """Return whether this machine sees the set's folder."""
     return conf.root is not None and Path(conf.root).expanduser().is_dir()
 
 
 def is_indexed(conf: DataSetConf) -> bool:
-    """Whether the set can be opened without listing folders or walking through shards. Raises MissingData."""
+    """Return whether the set can be opened without listing folders or scanning shards. Raises MissingData."""
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         return all((shards[0].parent / SHARDS_INDEX).is_file() for shards in _shards(root_of(conf)) if shards)
@@ -157,15 +166,15 @@ def _shards(root: Path) -> list[list[Path]]:
 
 
 def index_path(conf: FilesConf) -> Path:
-    """Where the set's index lies, or would lie."""
+    """Return the path of the set's index, which need not exist."""
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
 def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -> Listing:
-    """The files of both splits: from the set's index where there is one, unless they are to be listed `anew`.
+    """Return the files of both splits, from the set's index if there is one. `anew`: list the folders in any case.
 
-    `asker`: see `Index.check`. Raises MissingData, DataError; StaleIndex where the index does not hold any more; OtherData
-    where another set is meant.
+    `asker`: see `Index.check`. Raises MissingData, DataError, StaleIndex if the index is outdated, and OtherData if the
+    fingerprint differs from the configured one.
     """
     root = root_of(conf)
     if conf.format == "webdataset":
@@ -203,14 +212,14 @@ def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
 
 
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
-    """Lists a set's class folders and writes their index; no image is read. Gives what was found, in words.
+    """List a set's class folders and write their index. No image is read. Return the result as lines of text.
 
-    Raises BadConfiguration for a set that lies in no class folders; MissingData, DataError.
+    Raises BadConfiguration for a set without class folders, MissingData, DataError.
     """
     if getattr(conf, "format", "folder") == "webdataset":
         assert isinstance(conf, FilesConf)
         root = root_of(conf)
-        describe(conf)  # what is wrong with the shards is told first
+        describe(conf)  # report faults of the shards first
         return tuple(f"index of {number} shards: {path}" for path, number in index_shards(_shards(root)).items())
     folders = as_folders(conf)
     if folders is None:
@@ -230,7 +239,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
 
 
 def as_folders(conf: DataSetConf) -> ImagesConf | None:
-    """The set as class folders of images; None where it does not lie in such. Raises MissingData."""
+    """Return the set as class folders of images. None if it has no class folders. Raises MissingData."""
     if isinstance(conf, ImagenetConf):
         conf = conf.as_images()
     elif isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is None:

@@ -1,7 +1,7 @@
-"""Images made up from a seed: smooth prototypes, one a class, plus noise; nothing is read or decoded.
+"""Images generated from a seed: smooth prototypes, one per class, plus noise. Nothing is read or decoded.
 
-Prototypes and a bank of noise are all that is held, so the set may have any number of images; image i is its class's prototype
-plus one of the bank's noises, chosen by i.
+Only prototypes and a bank of noise are stored, so the set may have any number of images. Image i is its class's
+prototype plus one noise of the bank, chosen by i.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN as MEAN
 from aiperf.data.description import SYNTHETIC_STD as STD
+from aiperf.data.images.pixels import Normaliser
+from aiperf.data.images.transfer import to_device
 from aiperf.data.inmemory import InMemory
-from aiperf.data.pixels import Normaliser
 from aiperf.data.visiting_order import draws, shuffled
 
 _BANK = 256
@@ -24,7 +25,7 @@ _SPLIT_TRAINING, _SPLIT_VALIDATION = 0, 1
 
 
 def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
-    """Training and validation: the same prototypes, different noise."""
+    """Return training and validation split: the same prototypes, different noise."""
     normalise = Normaliser(conf.image, MEAN * conf.channels, STD * conf.channels)
     prototypes = _prototypes(conf)
 
@@ -36,7 +37,7 @@ def open_splits(conf: SyntheticConf) -> tuple[InMemory, InMemory]:
 
 
 class _MadeUp:
-    """Pixels as prototype plus noise, on whichever device they are asked for."""
+    """Pixels as prototype plus noise, on any device."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class _MadeUp:
         split: int,
     ) -> None:
         shape = (_BANK, conf.image * conf.image * conf.channels)
-        # The sum of four even draws, scaled to deviation 1: close to a normal one, and the same everywhere.
+        # Sum of four uniform draws, scaled to deviation 1: nearly normal, and the same on every machine.
         even = draws(np.arange(shape[0] * shape[1], dtype=np.int64), 4, conf.seed, split, _SALT_NOISE).sum(1)
         noise = (even.reshape(shape) - 2) * np.sqrt(3) * conf.noise * 255
         self._parts = (
@@ -66,12 +67,12 @@ class _MadeUp:
         if device not in self._on:
             self._on[device] = (self._parts[0].to(device), self._parts[1].to(device))
         prototypes, noise = self._on[device]
-        which = self._labels[images].to(device), self._chosen[images].to(device)
+        which = to_device(self._labels[images], device), to_device(self._chosen[images], device)
         return (prototypes.index_select(0, which[0]) + noise.index_select(0, which[1])).clamp_(0, 255).to(torch.uint8)
 
 
 def _prototypes(conf: SyntheticConf) -> torch.Tensor:
-    """int16 (classes, height, width, channels): coarse random patterns, scaled up smoothly; 64..191."""
+    """Return int16 (classes, height, width, channels) in 64..191: coarse random patterns, scaled up smoothly."""
     count = conf.classes * conf.channels * _COARSE * _COARSE
     coarse = draws(np.arange(count, dtype=np.int64), 1, conf.seed, _SALT_PROTOTYPES).reshape(
         conf.classes, conf.channels, _COARSE, _COARSE

@@ -1,6 +1,6 @@
-"""`python -m aiperf prepare`: checks a data set before days are spent on it, and packs it into shards that other tools read.
+"""`python -m aiperf prepare`: check a data set before a run, and pack it into shards that other tools can read.
 
-Every file is read, hashed and decoded once; a check that was ended goes on with the files it had not come to.
+Every file is read, hashed and decoded once. An interrupted check continues with the remaining files.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aiperf.data import cifar10, index
-from aiperf.data.checksums import FILE, Checked, Checksums, set_checksum
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
-from aiperf.data.decode import Corrupt, check
-from aiperf.data.index import Pixels
-from aiperf.data.pack import pack as pack_shards
+from aiperf.data.files import cifar10, index
+from aiperf.data.files.checksums import FILE, Checked, Checksums, set_checksum
+from aiperf.data.files.index import Pixels
+from aiperf.data.files.pack import pack as pack_shards
+from aiperf.data.files.samples import Samples
+from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
-from aiperf.data.samples import Samples
 from aiperf.data.set_module import module_of
 from aiperf.data.survey import Listing, index_path, listing, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
-# Enough that no thread waits, few enough that an end by Ctrl-C comes at once.
+# Enough that no thread waits, few enough that Ctrl-C takes effect at once.
 _AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """Something to check: a file, or a member of a shard."""
+    """An item to check: a file, or a member of a shard."""
 
     name: str
     split: str
@@ -46,20 +46,20 @@ class _File:
 
 
 def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
-    """Checks the set that `conf` names, showing progress on `out`, and packs it into the folder `pack`.
+    """Check the set of `conf`, show progress on `out`, and pack it into the folder `pack` if one is given.
 
-    Checksums go to aiperf-checksums.jsonl in the set's root, or into the file `checksums`. Corrupt images are all listed,
-    however many; they are not packed. Raises MissingData, DataError, and BadConfiguration where there is nothing to pack.
+    Checksums are written to aiperf-checksums.jsonl in the set's root, or to the file `checksums`. All corrupt images
+    are listed. They are not packed. Raises MissingData, DataError, and BadConfiguration if there is nothing to pack.
     """
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Checks, and packs, a set of image files."""
+    """Check, and pack, a set of image files."""
     root = root_of(conf)
     found = listing(conf, anew=True)
     if not found.training.is_sharded:
-        index.require_writable(index_path(conf))  # known before hours of reading, not after
+        index.require_writable(index_path(conf))  # checked before hours of reading
     splits = {"train": found.training, "val": found.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
     with Checksums(checksums or root / FILE) as held:
@@ -113,7 +113,7 @@ def _write_index(conf: ImagesConf, found: Listing, lines: list[Checked]) -> Path
 def prepare_cifar10(
     conf: Cifar10Conf, folder: Path, pack: Path | None, out: Console, checksums: Path | None
 ) -> PrepareReport:
-    """Checks CIFAR-10's binary version, whose files lie in the folder."""
+    """Check CIFAR-10's binary version in `folder`."""
     if pack is not None:
         raise BadConfiguration(
             "CIFAR-10's binary version holds pixels, not image files: nothing to pack; it is small as it is"
@@ -124,7 +124,7 @@ def prepare_cifar10(
         task = progress.add_task("checked", total=len(cifar10.TRAINING_FILES) + 1)
         for split, names in splits.items():
             for name in names:
-                cifar10.labels(folder / name)  # refuses a damaged file
+                cifar10.labels(folder / name)  # raises for a damaged file
                 stat = (folder / name).stat()
                 digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
                 lines.append(Checked(name, stat.st_size, stat.st_mtime_ns, digest, split))
@@ -146,7 +146,7 @@ def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
 
 def _is_known(held: Checksums, file: _File) -> bool:
     line = held.known.get(file.name)
-    # no checksum: it could not be read then, and perhaps can now
+    # no checksum: reading failed in the last check, so try again
     return line is not None and line.sha256 != "" and (line.bytes, line.changed) == (file.bytes, file.changed)
 
 
@@ -164,7 +164,7 @@ def _check(file: _File) -> Checked:
 
 
 def _check_all(files: list[_File], workers: int) -> Iterator[Checked]:
-    """As they are done. Reading, hashing and decoding all let go of the interpreter lock."""
+    """Yield results in the order of completion. Reading, hashing and decoding release the interpreter lock."""
     rest = iter(files)
     with ThreadPoolExecutor(workers, "aiperf-check") as pool:
         running: set[Future[Checked]] = {pool.submit(_check, file) for file in islice(rest, _AHEAD)}

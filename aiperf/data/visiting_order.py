@@ -1,7 +1,7 @@
-"""In which order an epoch visits the images, who takes which of them, and the random numbers of each image.
+"""Order of an epoch's images, their distribution over ranks, and the random numbers of each image.
 
-All of it is arithmetic on (seed, epoch, image): no generator with a hidden state, so that order and augmentation are the
-same whatever the number of ranks and threads, and the same on every machine and version of numpy.
+Everything is arithmetic on (seed, epoch, image), without a generator's hidden state. So order and augmentation are the
+same for any number of ranks and threads, and on every machine and version of numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection whose output bits look independent."""
+    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood 2014) to each value, any shape.
+
+    A bijection whose output bits look independent.
+    """
     z = values.copy()
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
@@ -39,7 +42,10 @@ def _key(*salt: int) -> int:
 
 
 def draws(images: NDArray[np.int64], count: int, *salt: int) -> NDArray[np.float64]:
-    """`count` numbers in [0, 1) for each image, shape (images, count), that depend on the salt and on that image alone."""
+    """Return `count` numbers in [0, 1) for each image, shape (images, count).
+
+    They depend only on the salt and the image. `images`: (images,).
+    """
     counters = np.arange(count, dtype=np.uint64)[None].repeat(len(images), axis=0)
     counters += images.astype(np.uint64)[:, None] * np.uint64(count)
     counters *= np.uint64(_GOLDEN)
@@ -50,7 +56,7 @@ def draws(images: NDArray[np.int64], count: int, *salt: int) -> NDArray[np.float
 
 @lru_cache(maxsize=4)
 def shuffled(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """A permutation of 0..images−1 for this epoch, read-only. 1.28 million images: about 0.1 s."""
+    """Return a permutation (images,) of 0..images−1 for this epoch, read-only. 1.28 million images take about 0.1 s."""
     keys = mixed(mixed(np.arange(images, dtype=np.uint64) * np.uint64(_GOLDEN) + np.uint64(_key(seed, epoch))))
     order = np.argsort(keys, kind="stable")
     order.flags.writeable = False
@@ -65,7 +71,7 @@ class Step:
     stop: int
 
     def share(self, rank: int, ranks: int) -> slice:
-        """What one rank takes: contiguous, and within one image as much as any other rank."""
+        """Return the slice of one rank. Shares are contiguous, and their sizes differ by at most one image."""
         images = self.stop - self.start
         return slice(self.start + images * rank // ranks, self.start + images * (rank + 1) // ranks)
 
@@ -77,12 +83,12 @@ class Step:
 
 @lru_cache(maxsize=16)
 def training_steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
-    """Cuts a training epoch into steps of `batch` images on each of `ranks` ranks; what is left of its order is not visited.
+    """Cut a training epoch into steps of `batch` images on each of `ranks` ranks. The remainder is not visited.
 
-    A step of fewer images would move the running statistics of batch normalisation as far as any other, a tenth, just before
-    they are evaluated; which images are left out is another matter of chance in each epoch. So train timm
-    (`drop_last=is_training`) and NVIDIA's DeepLearningExamples (`drop_last=True`); torchvision's references keep the smaller
-    step. A set smaller than one whole step is one step, as `steps` has it.
+    A smaller last step would change the running statistics of batch normalisation as much as any other step, by a
+    tenth, just before validation. The omitted images differ randomly between epochs. timm (`drop_last=is_training`) and
+    NVIDIA's DeepLearningExamples (`drop_last=True`) train in the same way. torchvision's references keep the smaller
+    step. A set smaller than one whole step is one step, as in `steps`.
 
     >>> [step.images for step in training_steps(1000, 128, 2)]
     [256, 256, 256]
@@ -95,15 +101,15 @@ def training_steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
 
 @lru_cache(maxsize=16)
 def steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
-    """Cuts a pass over all images into steps of `batch` images on each of `ranks` ranks.
+    """Cut a pass over all images into steps of `batch` images on each of `ranks` ranks.
 
-    Every image is in exactly one step; every rank has a share of at least one image in every step (of two, from batch 4 on,
-    since batch normalisation of a 1×1 map needs two), so that all ranks exchange gradients equally often. Where the last
-    step would be too small for that, it borrows from the one before. No share exceeds `batch`, but for batch 1, whose last
-    step may have shares of two.
+    Every image is in exactly one step. Every rank has at least one image in every step, so that all ranks exchange
+    gradients equally often. From batch 4 it has at least two, because batch normalisation of a 1×1 map needs two. A
+    last step that would be too small takes images from the previous one. No share exceeds `batch`, except for batch 1,
+    whose last step may have shares of two.
 
-    1000 images, batch 128, 2 ranks: steps of 256, 256, 256, 232; the last gives each rank 116.
-    Raises DataError where there are fewer images than ranks.
+    1000 images, batch 128, 2 ranks: steps of 256, 256, 256, 232. The last gives each rank 116. Raises DataError for
+    fewer images than ranks.
     """
     assert batch > 0 and ranks > 0, (batch, ranks)
     if images < ranks:

@@ -1,1 +1,1 @@
-"""The impure floor: the only code that touches clock, disk and workers."""
+"""Drivers and executors: the only code that uses the clock, the disk and workers."""

@@ -1,31 +1,32 @@
-"""After a run's time is over nobody inherits any more: of its checkpoints the best stays, or what storage.checkpoints says.
+"""Checkpoints to keep after the end of a run: the best one, or those that storage.checkpoints names.
 
-The end stands in the journal before anything is removed. A driver that is killed in between leaves all of them, or some, and no
-word of it (`aiperf.train.kept`): every one that stands is whole. Files of no trial of the journal stay.
+RunEnded is in the journal before any file is removed. If the driver is killed meanwhile, some or all files remain
+without a record in `aiperf.train.kept_checkpoints`. Each remaining file is complete. Files of trials that are not in
+the journal are never removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from aiperf.journal.events import AnyEvent, EpochFinished, Progress
+from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Progress
 from aiperf.journal.journal import NAME, read_again
 from aiperf.rules.state import Run
-from aiperf.train.checkpoint_files import CHECKPOINTS, checkpoint_of, trial_of
-from aiperf.train.kept import KEPT, KeptCheckpoints
+from aiperf.train.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
+from aiperf.train.kept_checkpoints import KEPT, KeptCheckpoints
 from morphism import Lineage, decode, decode_morph, encode, rebuild
 
 CANNOT_BE_RESUMED = "duration"
-"""The one reason of an end after which a run cannot be taken up again (`session.resumable`)."""
+"""The only reason of an end after which a run cannot be resumed (`session.resumable`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """A checkpoint whose accuracy the journal says."""
+    """Checkpoint whose accuracy is in the journal."""
 
     trial: int
     epoch: int
@@ -33,8 +34,8 @@ class Best:
 
 
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
-    """The checkpoint with the best accuracy, of these files; of equal ones the earliest trial's. None: there is none that the
-    journal knows. An epoch that was trained again is as it was the last time."""
+    """Return the checkpoint with the best accuracy among the files `names`. Of equal ones, return that of the earliest
+    trial. None if the journal knows none of them. A repeated epoch counts with its latest accuracy."""
     there = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
     for event in events:
@@ -43,12 +44,83 @@ def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | N
     return min(found.values(), key=lambda one: (-one.accuracy, one.trial, one.epoch), default=None)
 
 
+@dataclass(slots=True)
+class BestEpoch:
+    """Hard link to the checkpoint of the run's best epoch so far.
+
+    Workers remove the file of an epoch when its successor is written, and all files of a dropped trial. The link keeps the
+    weights. On a file system without hard links the best of the remaining checkpoints is kept at the end.
+    """
+
+    folder: CheckpointFolder
+    best: Best | None = None
+    _unwritten: dict[tuple[int, int], float] = field(default_factory=dict)
+    """Accuracies of better epochs whose checkpoint is still being written."""
+
+    @classmethod
+    def of_run(cls, run_folder: Path) -> BestEpoch:
+        """Continue with the link of an earlier driver. Remove a link that the journal does not know."""
+        path = run_folder / CHECKPOINTS
+        links = {file.name.removeprefix(BEST): file for file in path.glob(f"{BEST}*")}
+        best = best_of(read_again(run_folder / NAME, Progress), links) if links else None
+        for name, file in links.items():
+            if best is None or checkpoint_of(name) != (best.trial, best.epoch):
+                file.unlink(missing_ok=True)
+        return cls(CheckpointFolder(path), best)
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Link the checkpoint of each epoch that is better than all before."""
+        for event in events:
+            if isinstance(event, EpochFinished):
+                place = (event.trial, event.epoch)
+                if self.best is not None and place == (self.best.trial, self.best.epoch):
+                    self._link(None)  # the epoch was repeated after a loss
+                if event.checkpoint:
+                    self._consider(Best(*place, event.accuracy))
+                else:
+                    self._unwritten[place] = event.accuracy
+            elif isinstance(event, CheckpointWritten):
+                accuracy = self._unwritten.pop((event.trial, event.epoch), None)
+                if accuracy is not None:
+                    self._consider(Best(event.trial, event.epoch, accuracy))
+
+    def _consider(self, found: Best) -> None:
+        if self.best is None or found.accuracy > self.best.accuracy:
+            self._unwritten = {place: each for place, each in self._unwritten.items() if each > found.accuracy}
+            self._link(found)
+
+    def _link(self, found: Best | None) -> None:
+        before = self.best
+        file = None if found is None else self.folder.written(found.trial, found.epoch)
+        with suppress(OSError):
+            if found is not None and file is not None:
+                file.with_name(f"{BEST}{file.name}").hardlink_to(file)
+                self.best = found
+        if found is None:
+            self.best = None
+        if before is not None and self.best != before:
+            for old in self.folder.path.glob(f"{BEST}trial-{before.trial}.epoch-{before.epoch}.*"):
+                old.unlink(missing_ok=True)
+
+
+def _unlinked(folder: Path) -> None:
+    """Give the linked checkpoint its own name again."""
+    for link in folder.glob(f"{BEST}*"):
+        file = link.with_name(link.name.removeprefix(BEST))
+        with suppress(OSError):
+            if file.exists():
+                link.unlink()
+            else:
+                link.rename(file)
+
+
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Removes what is not to stay; the journal in the run's folder is whole by then. None: all stays, since the run can be
-    resumed; or it has written none."""
+    """Remove the checkpoints that storage.checkpoints does not keep. The journal in `run_folder` is complete by then.
+    Return None if nothing is removed: the run can be resumed, or it has no checkpoints."""
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():
         return None
+    _unlinked(folder)
     ours = sorted(file for file in folder.iterdir() if trial_of(file.name) in run.trials)
     if not ours:
         return None
@@ -65,7 +137,7 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
         try:
             file.unlink(missing_ok=True)
             removed = [removed[0] + 1, removed[1] + size]
-        except OSError:  # a disk that lets nothing go ends no run; it is told
+        except OSError:  # a failed removal must not end the run. The report counts it
             not_removed += 1
     said = KeptCheckpoints(
         keep=keep,
@@ -80,20 +152,21 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
         accuracy=None if best is None else best.accuracy,
         graph=None if graph is None else f"{CHECKPOINTS}/{graph.name}",
     )
-    with suppress(OSError):  # a full disk: the files are as they are, and the report says nothing of them
+    with suppress(OSError):  # a full disk: the report then has no section on kept checkpoints
         said.save(run_folder)
     return said
 
 
 def forget(run_folder: Path) -> str | None:
-    """For a run that goes on though its checkpoints were cleared, as after a rollback; gives what there is to tell."""
+    """Remove the record of kept checkpoints of a run that continues after its end, for example after a rollback. Return
+    a warning, or None if no checkpoints were removed."""
     said = run_folder / CHECKPOINTS / KEPT
     if not said.exists():
         return None
     said.unlink()
     return (
-        "the checkpoints of this run were removed at its end; trials that would inherit from them fail. "
-        "Who wants to roll a run back keeps them: storage.checkpoints=all"
+        "the checkpoints of this run were removed at its end, so trials that inherit from them fail. "
+        "Keep the checkpoints of a run that may be rolled back: storage.checkpoints=all"
     )
 
 
@@ -102,7 +175,8 @@ def _name(staying: Iterable[Path], best: Best) -> str:
 
 
 def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
-    """The architecture beside its weights, in the form of docs/graph-format.md. None: the disk refused it."""
+    """Write the architecture next to its weights, in the format of docs/graph-format.md. Return None if the disk is
+    full."""
     start = decode(json.dumps(run.started.start_graph))
     graph = rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(best.trial))))
     file = folder / f"trial-{best.trial}.graph.json"
@@ -116,5 +190,5 @@ def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
 def _size(file: Path) -> int:
     try:
         return file.stat().st_size
-    except OSError:  # gone meanwhile
+    except OSError:  # removed meanwhile
         return 0

@@ -1,6 +1,6 @@
-"""Checkpoints that lie on disk though the journal has dropped them: an order to remove one may be lost with a worker or driver.
+"""Removal of checkpoints that the journal has dropped. An order to remove one can be lost with a worker or driver.
 
-What is to go is decided by name, from the run as its journal tells it. A file of no trial of this journal is left alone.
+Files are chosen by name and by the state of their trial in the journal. A file of no trial of this journal stays.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from pathlib import Path
 
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
-from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
-from aiperf.train.kept import KEPT
+from aiperf.train.checkpoint_files import BEST, CheckpointFolder, trial_of
+from aiperf.train.kept_checkpoints import KEPT
 
 _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, TrialState.WITHDRAWN})
 NAMED = 8
-"""So many unknown files are named."""
+"""Maximum number of unknown files in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """What a folder of checkpoints holds besides those that are needed."""
+    """Contents of a checkpoint folder that the run does not need."""
 
     dropped: tuple[int, ...]
-    """Trials that are over, and whose weights nobody can inherit any more."""
+    """Finished trials whose weights no later trial can inherit."""
     unknown: tuple[str, ...]
-    """Names of files that are no trial's of the run."""
+    """Names of files that belong to no trial of the run."""
 
 
 def leftover(run: Run, names: Iterable[str]) -> Leftover:
-    """What of these files is left over. Needs nothing but their names."""
+    """Return the files among `names` that the run does not need."""
     dropped: set[int] = set()
     unknown: list[str] = []
     for name in sorted(names):
-        if name == KEPT:
+        if name == KEPT or name.startswith(BEST):
             continue
         trial = run.trials.get(number) if (number := trial_of(name)) is not None else None
         if trial is None:
@@ -45,8 +45,8 @@ def leftover(run: Run, names: Iterable[str]) -> Leftover:
 
 
 def sweep(run: Run, folder: Path) -> str | None:
-    """Removes what is left over in a folder of checkpoints; gives what there is to tell of it, if anything: a file that
-    cannot be removed too, since no run ends of it."""
+    """Remove checkpoints that the run does not need. Return a message about removed, remaining and unknown files, or
+    None. A file that cannot be removed does not end the run."""
     if not folder.is_dir():
         return None
     found = leftover(run, [file.name for file in folder.iterdir()])
@@ -62,9 +62,9 @@ def sweep(run: Run, folder: Path) -> str | None:
     said = [
         f"{len(those)} {what} ({', '.join(those[:NAMED])}{' …' if len(those) > NAMED else ''})"
         for what, those in (
-            ("trials whose checkpoints were dropped before have none any more", removed),
-            ("trials' checkpoints were dropped and cannot be removed", kept),
-            ("files are no checkpoints of this journal's trials, and stay", found.unknown),
+            ("trials' dropped checkpoints were removed", removed),
+            ("trials' dropped checkpoints cannot be removed", kept),
+            ("files stay, since they are no checkpoints of this journal's trials", found.unknown),
         )
         if those
     ]

@@ -5,7 +5,7 @@ An order is sent only after the events that lead to it are on disk. Each turn fl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from aiperf.accounting.convergence import StopRule, rest_at
@@ -17,6 +17,7 @@ from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
     ProposalRequested,
+    RejectedBy,
     RunEnded,
     TrialFailed,
     TrialRejected,
@@ -26,7 +27,6 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
 from aiperf.rng import derive
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import (
     Command,
     DropCheckpoint,
@@ -46,8 +46,9 @@ from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.state import Run
-from aiperf.typed import resuming
+from aiperf.shell_command import resuming
 from searchers.history import History, Observation
 
 TURN_SECONDS = 0.5
@@ -55,11 +56,11 @@ TURN_SECONDS = 0.5
 LINGER_SECONDS = 2.0
 """After the end, how long the driver waits for words that close intervals at the edge of the window."""
 UNDISTURBED = ("duration", "converged", "followed")
-"""Reasons of an end after which the processors are measured once more: nobody waits for the driver to be gone."""
+"""Reasons of an end after which processors are measured again. No user waits for the driver to exit in these cases."""
 SHORTEST_MEASURED_SECONDS = 60.0
 """A run that is declared to be shorter is not measured again: importing torch for it would take a good part of its time."""
 PEAKS_SECONDS = 60.0
-"""How long that may take at most."""
+"""Maximum duration of that measurement."""
 
 
 @dataclass(slots=True)
@@ -73,25 +74,28 @@ class Driver:
     executor: Executor
     clock: Clock
     after_turn: Callable[[Driver], None] = lambda driver: None
-    """Called after every turn; it shows the live table."""
+    """Called after every turn. Updates the live table."""
+    after_commit: Callable[[Sequence[AnyEvent]], None] = lambda events: None
+    """Called with the events of a turn once they are in the journal."""
     first_worker_seconds: float = 300.0
-    """How long the first worker of a session may take to come up."""
+    """Maximum time until the first worker of a session is up."""
     agenda: Agenda | None = None
-    """What is to be trained of the run that this one follows; None: it searches."""
+    """Replay queue of the run that this one follows. None if the run searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
     _looked: float | None = None
-    """When it was last asked whether the score has come to rest."""
+    """Time of the last convergence check."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
-    """For the executor, in the order of the events, so that no proposal sees an observation of a line after its request."""
+    """Orders and observations for the executor, in the order of the events. So no proposal sees an observation that was
+    recorded after its request."""
 
     def drive(self) -> None:
-        """Drives the run until it has ended.
+        """Drive the run until it has ended.
 
         Raises:
-            NoWorkers: nothing to train on came up in time.
-            JournalNotWritten: the disk would not take an event; nothing has acted on it.
+            NoWorkers: no worker came up in time.
+            JournalNotWritten: an event could not be written. Nothing has acted on it.
         """
         began, known = self.clock.now(), self.run.next_worker
         while self.run.ended is None:
@@ -100,9 +104,9 @@ class Driver:
                 self._end("no workers")
                 self._commit()
                 raise NoWorkers(
-                    f"a run needs at least one worker; none came up within {self.first_worker_seconds:.0f} s. "
-                    "The executor's own messages stand above; dry_run=true shows what it asks for. "
-                    f"When there are machines: {resuming(self.journal.run)}"
+                    f"a run needs at least one worker, but none came up within {self.first_worker_seconds:.0f} s. "
+                    "The executor's messages are above, and dry_run=true shows the requested machines. "
+                    f"To resume when there are machines: {resuming(self.journal.run)}"
                 )
             self.after_turn(self)
 
@@ -112,7 +116,7 @@ class Driver:
         except RuntimeLost:
             if not self.interrupted:
                 raise
-            return []  # whoever asks for the end may ask everybody at once, as a scheduler does that cancels a job
+            return []  # a scheduler that cancels the job sends its signal to all processes, also to Ray's
 
     def _patience(self) -> float:
         return max(0.0, min(TURN_SECONDS, self.run.duration - self.clock.now()))
@@ -131,7 +135,8 @@ class Driver:
         self._commit()
 
     def _has_converged(self) -> bool:
-        """By schedule.stop=converged. A look waits until the intervals that reach into it have been told."""
+        """Return whether the run has converged, with schedule.stop=converged. A check waits until all intervals before
+        it are reported."""
         run, schedule = self.run, self.run.schedule
         if schedule.stop != "converged":
             return False
@@ -152,8 +157,8 @@ class Driver:
             case Unproposed():
                 if word.number not in self.run.requests:
                     return []
-                by = "searcher" if word.was_made else "nobody"
-                return [TrialRejected(at=now, number=word.number, reason=word.reason, by=by)]
+                by: RejectedBy = "searcher" if word.was_made else "generator"
+                return [TrialRejected(at=now, number=word.number, by=by, reason=word.reason)]
             case _:
                 return interpret(self.run, word, now)
 
@@ -170,6 +175,7 @@ class Driver:
 
     def _commit(self) -> None:
         self.journal.append(self._events)
+        self.after_commit(self._events)
         self._events = []
         outbox, self._outbox = self._outbox, []
         for item in outbox:
@@ -224,25 +230,25 @@ class Driver:
                     )
                 )
             case Reject():
-                self._take(TrialRejected(at=now, number=command.number, reason=command.reason, by="nobody"))
+                self._take(TrialRejected(at=now, number=command.number, by="silence", reason=command.reason))
             case Finish():
                 for event in end(run, run.trials[command.trial], command.reason, now):
                     self._take(event)
             case GiveUp():
                 self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason, cause="machine"))
             case WriteOff():
-                self._take(WorkerLost(at=now, worker=command.worker, reason=command.reason))
+                self._take(WorkerLost(at=now, worker=command.worker, cause="silence", reason=command.reason))
                 self._outbox.append(Release(worker=command.worker, reason=command.reason))
             case DropCheckpoint():
-                self._take(CheckpointDropped(at=now, trial=command.trial, reason=command.reason))
+                self._take(CheckpointDropped(at=now, trial=command.trial, cause="not best", reason=command.reason))
                 self._outbox.append(Drop(trial=command.trial))
             case End():
                 self._end(command.reason)
 
     def _end(self, reason: str) -> None:
-        """Takes in what workers still report of the time before the end, then writes the end.
+        """Process the last reports of the workers, then write RunEnded.
 
-        At the end of the declared time they report by themselves. Before it they are asked to.
+        At the end of the declared time workers report without a request. Before it they are asked to report.
         """
         self._commit()
         last, run = self.run.duration, self.run
@@ -269,7 +275,8 @@ class Driver:
         self._take(RunEnded(at=self.clock.now(), reason=reason, measured_matmul_flops=peaks))
 
     def _peaks_again(self) -> dict[str, float]:
-        """What processors of workers without accelerators do now, by worker: after the window, when nothing trains."""
+        """Measure the processors of workers without accelerators again, after the window, when nothing trains. Return
+        FLOPS by worker."""
         executor = self.executor
         if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresAgain):
             return {}

@@ -1,4 +1,4 @@
-"""What a driver needs of the machines: to send orders to them and to read their words. Nothing else."""
+"""Interface between the driver and the machines: send orders, read messages."""
 
 from __future__ import annotations
 
@@ -10,37 +10,39 @@ from searchers.history import Observation
 
 
 class Executor(Protocol):
-    """Where a run's orders are carried out: in this process, on Ray, or under a virtual clock.
+    """Backend that carries out a run's orders: in this process, on Ray, or under a virtual clock.
 
-    `tests/drive/test_executors.py` is the contract that each of them is held to.
+    `tests/drive/test_executors.py` contains the contract tests of all implementations.
     """
 
     def start(self) -> None:
-        """Brings workers up; each says WorkerUp when it is ready, now or later."""
+        """Start the workers. Each sends WorkerUp when it is ready."""
         ...
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """What searchers learn, in the journal's order; a Propose sent afterwards sees it."""
+        """Add observations to the searchers' history, in the journal's order. A later Propose sees them."""
         ...
 
     def send(self, order: Order) -> None:
-        """Has an order carried out; returns at once. One for a worker that is gone is dropped; a word tells of the loss."""
+        """Start to carry out an order. Return at once. An order for a lost worker is dropped, and a message reports the
+        loss."""
         ...
 
     def words(self, timeout: float) -> list[Word]:
-        """The words that have come; waits up to `timeout` seconds of the driver's clock for the first."""
+        """Return the messages that have arrived. Wait up to `timeout` seconds of the driver's clock for the first."""
         ...
 
     def close(self) -> None:
-        """Ends all work and releases everything. Words that were not read yet are lost."""
+        """End all work and release all resources. Unread messages are lost."""
         ...
 
 
 @runtime_checkable
 class MeasuresAgain(Protocol):
-    """What an executor may promise besides: its workers' processors are measured once more when the run is over."""
+    """Executor that can measure its workers' processors again after the run."""
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        """Ends those workers that measured their processors when they came up, and measures them: by worker, FLOPS of one
-        rank. Who has not answered in time, or when it is wanted no more, is left out. Nothing trains afterwards."""
+        """End the workers that measured their processors at their start, and measure again. Return FLOPS of one rank,
+        by worker. Workers that do not answer within `seconds`, or before `is_wanted` returns False, are left out.
+        Nothing trains afterwards."""
         ...

@@ -8,16 +8,20 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+import msgspec
+
 from aiperf.journal.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
 from aiperf.rules.proposals import Proposer, make
+from aiperf.system.describe import describe
 from searchers.history import History, Observation, Space
 
 Training = Callable[[Train], Iterator[Word]]
-"""Carries out an order to train in this process, word by word."""
+"""Function that carries out an order to train in this process, message by message."""
 
 
 class InlineExecutor:
-    """Makes proposals at once; trains a little whenever the driver waits for words."""
+    """Executor with one worker in the driver's process. Makes proposals at once, and trains while the driver waits for
+    messages."""
 
     def __init__(
         self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int
@@ -32,7 +36,7 @@ class InlineExecutor:
         self._training: Iterator[Word] = iter(())
 
     def start(self) -> None:
-        """The one worker is there; over a resume it has a new number."""
+        """Report the worker as up. After a resume it has a new number."""
         self._say_up()
 
     def _say_up(self) -> None:
@@ -45,7 +49,7 @@ class InlineExecutor:
                 device="cpu (inline)",
                 device_memory_bytes=memory,
                 collective="none",
-                machine={},
+                machine=msgspec.to_builtins(describe()),
             )
         )
 
@@ -54,7 +58,7 @@ class InlineExecutor:
         self._history.tell(observations)
 
     def send(self, order: Order) -> None:
-        """Proposes at once; takes up training when the driver next waits. One for a worker that is gone is dropped."""
+        """Propose at once. Start training when the driver next waits. Drop an order for a lost worker."""
         match order:
             case Drop():
                 self._drop(order.trial)
@@ -65,7 +69,7 @@ class InlineExecutor:
             case Train():
                 self._training = self._train(order)
             case Release():
-                # written off for its silence, as behind a breakpoint: it goes on under a new number, as any other would
+                # released after a silence, for example in a debugger: the worker continues under a new number
                 self._training = iter(())
                 self._said.clear()
                 self._worker += 1
@@ -74,7 +78,7 @@ class InlineExecutor:
                 pass  # waiting for words trains on to the next one, which has them
 
     def words(self, timeout: float) -> list[Word]:
-        """What was said, else the next word of the training under way."""
+        """Return the pending messages, or else the next message of the current training."""
         if not self._said:
             word = next(self._training, None)
             if word is None:
@@ -86,5 +90,5 @@ class InlineExecutor:
         return said
 
     def close(self) -> None:
-        """Leaves off training."""
+        """Stop training."""
         self._training = iter(())

@@ -1,8 +1,7 @@
-"""A run while it goes on: a table in a terminal, a plain line every minute where the output is none.
+"""Display of a running run: a table in a terminal, or one line per minute if the output is not a terminal.
 
-The table is laid out by `live_table.py`. The driver hands over a way to make a LiveView, and it is asked only when a refresh
-is due: at most twice a second, and so seldom that showing takes no more than 2 % of the driver's time. Nothing here runs in a
-thread of its own.
+`live_table.py` renders the table. The driver passes a function that makes a LiveView. It is called only when a refresh
+is due: at most twice a second, and within 2 % of the driver's time. No thread is started.
 """
 
 from __future__ import annotations
@@ -22,17 +21,18 @@ from aiperf.drive.live_values import LAST_STAGE, LiveView
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 60.0
 LARGEST_SHARE = 0.02
-"""Of the driver's time, spent on showing."""
+"""Maximum share of the driver's time for the display."""
 
 
 def terminal() -> Console:
-    """What a run is shown on: whether it is a terminal is asked of the terminal alone, and one that can do nothing is none."""
+    """Return the console of standard output. A terminal without cursor control (TERM=dumb) is treated as a plain
+    file."""
     can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return Console(force_terminal=can_move)
 
 
 class Live:
-    """Shows a run for as long as it is open. Use it in a `with` block; what is printed meanwhile goes above the table."""
+    """Display of a run, used in a `with` block. Lines printed meanwhile appear above the table."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` counts seconds from any beginning."""
@@ -46,8 +46,8 @@ class Live:
         self._size = console.size
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
-        """Shows the run if a refresh is due, and says whether it did; `make` is called only then. The last one always is due,
-        and stays."""
+        """Show the run if a refresh is due. Return whether it was shown. `make` is called only then. The last refresh
+        is always due, and its table stays on the screen."""
         before = self._clock()
         if before < self._next and not is_last:
             return False
@@ -55,7 +55,7 @@ class Live:
         spent = self._clock() - before
         self._next = before + max(REFRESH_SECONDS, spent / LARGEST_SHARE)
         if not self._console.is_terminal and self._stage == LAST_STAGE:
-            self._next = max(self._next, self._next_line)  # nothing is to be said before
+            self._next = max(self._next, self._next_line)  # nothing to print before
         if is_last:
             self._close()
         return shown
@@ -74,7 +74,7 @@ class Live:
     def _update(self, view: LiveView) -> None:
         size = self._console.size
         if self._live is not None and size != self._size:
-            # how a terminal folds lines that were there before is its own affair: the table begins anew on an empty screen
+            # terminals differ in how they wrap old lines after a resize: start again on an empty screen
             self._close(is_kept=False)
             self._console.clear()
         if self._live is None:
@@ -82,7 +82,7 @@ class Live:
             self._live.start()
         self._size = size
         can_draw = self._console.encoding.startswith("utf")
-        width = size.width if can_draw else size.width - 2  # '…' is three signs there
+        width = size.width if can_draw else size.width - 2  # '…' takes three cells without UTF-8
         shown = table(view, width, size.height - 1, can_draw=can_draw)
         self._live.update(Group(*shown), refresh=True)
 

@@ -1,8 +1,7 @@
-"""A run's live table as lines for a terminal of any size: text only, and functions of values.
+"""Live table of a run, rendered by rich for a terminal of any size.
 
-No line is wider than the terminal, and there are no more lines than it has. No figure is ever cut: what does not fit goes,
-whole: columns by their ranks, workers from the least bad on, and those that are left out are counted. Only names are
-shortened, and say so by '…'.
+The table fits the width and the height of the terminal. Figures are never truncated. Columns are removed by rank,
+workers from the best one, and the removed workers are counted. Only names are shortened.
 """
 
 from __future__ import annotations
@@ -10,26 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from io import StringIO
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
 from aiperf.drive.live_values import LiveView, WorkerView
-from aiperf.plain import plain
+from aiperf.sanitize import sanitize
 
 UNKNOWN = "—"
-GAP = "  "
 PARTS = " · "
 BAR = 16
-LONGEST_BAR = 30
 SHORTEST_NAME = 12
-"""Cells of a name that is shortened; with less it goes."""
+"""Minimum width of a shortened name. In less space its column is removed."""
 
 
 def line(view: LiveView) -> str:
-    """The run in one plain line: `1 min 30 s left · score 41.2 TFLOPS · …`."""
+    """Return the run in one plain line: `1 min 30 s left · score 41.2 TFLOPS · …`."""
     parts = [
         _left(view),
         f"{_title(view)} {_window(view)} (now {_or_unknown(view.flops_per_second, units.flops_per_second)})",
@@ -44,77 +45,56 @@ def line(view: LiveView) -> str:
     if view.workers_lost:
         parts.append(f"{units.count(view.workers_lost)} lost")
     if view.follows is not None:
-        parts.append(f"follows {plain(view.follows.run)}")
+        parts.append(f"follows {sanitize(view.follows.run)}")
     return PARTS.join(parts)
 
 
 def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> list[Text]:
-    """The run in at most `height` lines of at most `width` cells each. `can_draw`: the terminal shows more than ASCII."""
-    head = [_clock(view, width, can_draw)]
-    roomy = height >= 16
-    if roomy:
-        head.append(Text())
-    head += _figures(view, width, can_stand=height >= 12)
-    if roomy:
-        head.append(Text())
-    counts = [Text(part, "dim") for part in flowed(_counts(view), width)]
-    room = height - len(head) - len(counts)
-    lines = [*head, *_workers(view, width, room, can_draw), *counts]
-    return lines[: max(0, height)]
-
-
-# --- the clock
-
-
-def _clock(view: LiveView, width: int, can_draw: bool) -> Text:
-    """Name, bar and what is left; in a narrow terminal without the bar, then with a shorter name, then without one."""
-    left = _left(view)
-    if cell_len(left) > width:
-        return Text()
-    name = plain(view.run) + ("" if view.follows is None else f", follows {plain(view.follows.run)}")
-    bar_room = width - cell_len(name) - cell_len(left) - 2 * len(GAP)
-    if bar_room >= BAR:
-        share = view.at / view.duration_seconds if view.duration_seconds > 0 else 1.0
-        bar = _bar(share, min(bar_room, LONGEST_BAR), can_draw)
-        return Text.assemble((name, "bold"), GAP, bar, GAP, left)
-    if (room := width - cell_len(left) - len(GAP)) >= SHORTEST_NAME:
-        return Text.assemble((_shortened(name, room), "bold"), GAP, left)
-    return Text(left)
-
-
-def _bar(share: float, length: int, can_draw: bool) -> Text:
-    full, empty = ("━", "─") if can_draw else ("#", "-")
-    done = round(min(max(share, 0.0), 1.0) * length) if math.isfinite(share) else 0
-    return Text.assemble((full * done, "green"), (empty * (length - done), "dim"))
-
-
-# --- the figures
-
-
-def _figures(view: LiveView, width: int, *, can_stand: bool) -> list[Text]:
-    """Names above their values where that has room; else `name value · name value`, in as many lines as that takes."""
+    """Return the run in at most `height` lines of at most `width` cells. `can_draw`: the terminal shows more than ASCII."""
     figures = [
-        (f"{_title(view)} (window)", _window(view), "bold"),
-        ("now", _or_unknown(view.flops_per_second, units.flops_per_second), ""),
-        ("regulated", _or_unknown(view.regulated_flops_per_second, units.flops_per_second), ""),
-        ("best error", _or_unknown(view.error, units.error), ""),
-        ("busy", _or_unknown(view.busy_share, units.share), ""),
-        ("trials", _trials(view), ""),
-        ("proposals waiting", units.count(view.proposals_waiting), ""),
+        f"{_title(view)} (window) {_window(view)}",
+        f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
+        f"regulated {_or_unknown(view.regulated_flops_per_second, units.flops_per_second)}",
+        f"best error {_or_unknown(view.error, units.error)}",
+        f"busy {_or_unknown(view.busy_share, units.share)}",
+        f"trials {_trials(view)}",
+        f"proposals waiting {units.count(view.proposals_waiting)}",
     ]
-    lengths = [max(cell_len(name), cell_len(value)) for name, value, _ in figures]
-    gap = next((gap for gap in (3, 2) if sum(lengths) + gap * (len(lengths) - 1) <= width), None)
-    if can_stand and gap is not None:
-        named = zip(figures, lengths, strict=True)
-        cells = [(_padded(name, length), Text(_padded(value, length), style)) for (name, value, style), length in named]
-        names = Text((" " * gap).join(name for name, _ in cells), "dim")
-        values = Text(" " * gap).join(value for _, value in cells)
-        return [names, values]
-    return [Text(part) for part in flowed([f"{name} {value}" for name, value, _ in figures], width)]
+    blank = [Text()] if height >= 16 else []
+    head = [*_clock(view, width, can_draw), *blank, *map(Text, flowed(figures, width)), *blank]
+    counts = [Text(part, "dim") for part in flowed(_counts(view), width)]
+    workers = _workers(view, width, height - len(head) - len(counts), can_draw)
+    return [*head, *workers, *counts][: max(0, height)]
+
+
+def _clock(view: LiveView, width: int, can_draw: bool) -> list[Text]:
+    """Return the line with name, bar and remaining time. In a narrow terminal the bar is removed first, then the
+    name."""
+    left = _left(view)
+    room = width - cell_len(left) - 2
+    named = Text(
+        sanitize(view.run) + ("" if view.follows is None else f", follows {sanitize(view.follows.run)}"), "bold"
+    )
+    if named.cell_len + 2 + BAR <= room:
+        share = view.at / view.duration_seconds if view.duration_seconds > 0 else 1.0
+        (bar,) = _lines(_bar(share, can_draw), BAR)
+        bar.pad_right(BAR - bar.cell_len)
+        return [Text.assemble(named, "  ", bar, "  ", left)]
+    if room >= SHORTEST_NAME:
+        named.truncate(room, overflow="ellipsis")
+        return [Text.assemble(named, "  ", left)]
+    return [Text(left if cell_len(left) <= width else "")]
+
+
+def _bar(share: float, can_draw: bool) -> RenderableType:
+    done = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    if can_draw:
+        return ProgressBar(total=1.0, completed=done, width=BAR, complete_style="green", finished_style="green")
+    return Text("#" * round(done * BAR) + "-" * (BAR - round(done * BAR)))
 
 
 def flowed(parts: Sequence[str], width: int) -> list[str]:
-    """Parts with ' · ' between them, in lines no wider than that; one that is wider by itself is left out, whole."""
+    """Return lines of parts joined by ' · '. A part wider than the terminal is left out."""
     lines: list[str] = []
     for part in parts:
         if cell_len(part) > width:
@@ -126,103 +106,97 @@ def flowed(parts: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-# --- the workers
-
-
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One of the table of workers."""
+    """One column of the table of workers."""
 
     name: str
     written: Callable[[WorkerView], str]
     rank: int
-    """Columns with higher ranks go first where there is no room."""
+    """Columns with higher ranks are removed first in a narrow terminal."""
     is_right: bool = False
     is_name: bool = False
     """May be shortened."""
 
 
-DOING = Column("doing", lambda one: plain(one.doing), 1)
-BAR_AFTER = Column("epoch", lambda one: "" if one.epoch is None else f"{one.epoch}/{one.epochs}", 3)
 COLUMNS = (
     Column("worker", lambda one: str(one.worker), 0, is_right=True),
-    Column("host", lambda one: plain(one.host), 5, is_name=True),
-    DOING,
+    Column("host", lambda one: sanitize(one.host), 5, is_name=True),
+    Column("doing", lambda one: sanitize(one.doing), 1),
     Column("trial", lambda one: "" if one.trial is None else str(one.trial), 2, is_right=True),
     Column("round", lambda one: "" if one.round is None else str(one.round), 6, is_right=True),
-    BAR_AFTER,
+    Column("epoch", lambda one: "" if one.epoch is None else f"{one.epoch}/{one.epochs}", 3),
     Column("accuracy", lambda one: _or_unknown(one.accuracy, lambda value: units.share(value, 2)), 4, is_right=True),
 )
 
 
 def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text]:
-    """The heading and a line each for as many workers as there is room for; one line for those that are left out."""
+    """Return the heading and one line for each of the worst workers that fit, and a line that counts the others."""
     if not view.workers_present:
         return [Text(part, "yellow") for part in flowed([_starting(view)], width)][: max(0, room)]
     if room < 2:
         return []
-    fit = room - 1
-    if view.workers_present <= fit and len(view.workers) == view.workers_present:
-        chosen, left_out = list(view.workers), 0
-    else:
-        chosen = sorted(view.workers, key=lambda one: one.badness)[: fit - 1]
+    chosen, left_out = list(view.workers), 0
+    if view.workers_present > room - 1 or len(view.workers) < view.workers_present:
+        chosen = sorted(view.workers, key=lambda one: one.badness)[: room - 2]
         left_out = view.workers_present - len(chosen)
     lines = _rows(chosen, width, can_draw) if chosen else []
-    if left_out and chosen:
+    if left_out and lines:
         more = f"and {units.count(left_out)} more worker{'' if left_out == 1 else 's'}"
-        fitting = (text for text in (f"{more}, those above are the worst", more) if cell_len(text) <= width)
-        lines += [Text(text, "dim") for text in islice(fitting, 1)]
+        fitting = [text for text in (f"{more}, those above are the worst", more) if cell_len(text) <= width]
+        lines += [Text(text, "dim") for text in fitting[:1]]
     return lines
 
 
 def _rows(chosen: Sequence[WorkerView], width: int, can_draw: bool) -> list[Text]:
-    texts = {column: [column.name, *map(column.written, chosen)] for column in COLUMNS}
-    lengths = _fitted({column: max(map(cell_len, texts[column])) for column in COLUMNS}, width)
-    has_bar = BAR_AFTER in lengths and _taken(lengths) + len(GAP) + BAR <= width
-    rows = []
-    for place in range(1 + len(chosen)):
-        cells = []
-        for column, length in lengths.items():
-            text = _padded(_shortened(texts[column][place], length), length, column.is_right)
-            is_warned = column is DOING and place > 0 and text.strip() != "training"
-            cells.append(Text(text, "dim" if place == 0 else "yellow" if is_warned else ""))
-            if column is BAR_AFTER and has_bar:
-                share = chosen[place - 1].epoch_share if place > 0 else None
-                cells.append(Text(" " * BAR) if share is None else _bar(share, BAR, can_draw))
-        row = Text(GAP).join(cells)
-        row.rstrip()
-        rows.append(row)
-    return rows
+    for most in range(max(column.rank for column in COLUMNS), -1, -1):
+        columns = [column for column in COLUMNS if column.rank <= most]
+        for has_bar in (True, False):
+            rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+            for column in columns:
+                longest = max(cell_len(text) for text in (column.name, *map(column.written, chosen)))
+                shortest = min(longest, SHORTEST_NAME) if column.is_name else longest
+                rows.add_column(
+                    column.name,
+                    justify="right" if column.is_right else "left",
+                    no_wrap=True,
+                    overflow="ellipsis",
+                    min_width=shortest,
+                )
+                if column.name == "epoch" and has_bar:
+                    rows.add_column(min_width=BAR)
+            spare = width - _least_width(rows)
+            if spare < 0:
+                continue
+            for shown in rows.columns:
+                if shown.header == "host" and shown.min_width is not None:
+                    shown.max_width = shown.min_width + spare  # else rich shortens the other columns too
+            for one in chosen:
+                cells: list[RenderableType] = []
+                for column in columns:
+                    warned = column.name == "doing" and one.doing != "training"
+                    cells.append(Text(column.written(one), "yellow" if warned else ""))
+                    if column.name == "epoch" and has_bar:
+                        cells.append("" if one.epoch_share is None else _bar(one.epoch_share, can_draw))
+                rows.add_row(*cells)
+            return _lines(rows, width)
+    return []
 
 
-def _fitted(lengths: dict[Column, int], width: int) -> dict[Column, int]:
-    """Columns that a terminal has room for: with names shortened, then without those of the highest ranks."""
-    lengths = dict(lengths)
-    for column in sorted(lengths, key=lambda column: -column.rank):
-        for named in (each for each in lengths if each.is_name):
-            over = _taken(lengths) - width
-            lengths[named] = max(min(lengths[named], SHORTEST_NAME), lengths[named] - max(0, over))
-        if _taken(lengths) <= width or len(lengths) == 1:
-            break
-        del lengths[column]
-    return lengths if _taken(lengths) <= width else {}
+_CONSOLE = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
 
 
-def _taken(lengths: dict[Column, int]) -> int:
-    return sum(lengths.values()) + len(GAP) * (len(lengths) - 1)
+def _least_width(rows: Table) -> int:
+    return Measurement.get(_CONSOLE, _CONSOLE.options.update(width=10_000), rows).minimum
 
 
-def _shortened(name: str, length: int) -> str:
-    """A name in so many cells at most."""
-    return name if cell_len(name) <= length else f"{set_cell_size(name, length - 1).rstrip()}…"
-
-
-def _padded(text: str, length: int, is_right: bool = False) -> str:
-    blank = " " * (length - cell_len(text))
-    return blank + text if is_right else text + blank
-
-
-# --- words
+def _lines(shown: RenderableType, width: int) -> list[Text]:
+    lines = []
+    for segments in _CONSOLE.render_lines(shown, _CONSOLE.options.update(width=width, height=None), pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
+        text.rstrip()
+        lines.append(text)
+    return lines
 
 
 def _counts(view: LiveView) -> list[str]:

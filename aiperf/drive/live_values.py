@@ -1,4 +1,4 @@
-"""What is shown of a run while it goes on: values, of bounded size. `live_view` makes them, `live_table` lays them out."""
+"""Values that the live table shows. Their size is bounded. `live_view` computes them and `live_table` renders them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from aiperf.journal.events import FollowedRun
 
 MOST_WORKERS = 100
-"""Workers of which a view tells; of the others it holds the counts."""
+"""Maximum number of workers in a view. The others are counted."""
 SILENT_SECONDS = 60.0
-"""Whoever trains and has said nothing for so long is shown before those that have."""
+"""Workers that train without a message for this time are listed before the other training workers."""
 LAST_STAGE = "training"
 
 
@@ -27,22 +27,22 @@ class WorkerView:
     epochs: int | None = None
     """The round's limit."""
     epoch_share: float | None = None
-    """How much of the epoch's images are done, 0..1."""
+    """Finished share of the epoch's images, 0..1."""
     accuracy: float | None = None
     """The trial's best so far."""
     silent_seconds: float = 0.0
-    """Since its trial was last heard of."""
+    """Time since the last message of its trial."""
 
     @property
     def badness(self) -> tuple[int, float, int]:
-        """The worst first: those that train nothing, those that prepare, the silent; then by number."""
+        """Sort key, the worst worker first: waiting, preparing, silent, then by number."""
         silent = self.silent_seconds if self.silent_seconds >= SILENT_SECONDS else 0.0
         return (("waiting", "preparing").index(self.doing) if self.doing != "training" else 2, -silent, self.worker)
 
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """What is shown: made by the driver from its state, of bounded size."""
+    """Values of one refresh, computed from the driver's state."""
 
     run: str
     at: float
@@ -50,12 +50,12 @@ class LiveView:
     duration_seconds: float
     warmup_seconds: float
     flops_per_second: float
-    """Now: over the last half minute or so."""
+    """Mean over the last NOW_SECONDS."""
     window_flops_per_second: float | None
-    """In the valid window so far; None before it has begun."""
+    """Mean over the valid window so far. None before the window begins."""
     regulated_flops_per_second: float | None
     error: float | None
-    """The best so far."""
+    """Best validation error so far."""
     busy_share: float | None
     trials_finished: int
     proposals_waiting: int
@@ -64,22 +64,22 @@ class LiveView:
     workers_waiting: int
     workers_lost: int
     workers: tuple[WorkerView, ...]
-    """By number; of more than MOST_WORKERS the worst, so many."""
+    """Workers by number. With more than MOST_WORKERS, the worst MOST_WORKERS."""
     is_simulated: bool = False
     follows: FollowedRun | None = None
-    """The run whose trials it trains instead of searching."""
+    """Run to repeat. None if the run searches."""
 
     ranks_of_worker: int | None = None
-    """As planned: processes that each worker starts. None: not known."""
+    """Planned ranks of each worker. None if unknown."""
 
     @property
     def stage(self) -> str:
-        """How far the run is: 'starting' its workers, 'preparing' its first trials, or 'training'."""
+        """Stage of the run: 'starting' workers, 'preparing' the first trials, or 'training'."""
         if not self.workers_present and not self.trials_finished:
             return "starting"
         return LAST_STAGE if self.workers_training or self.trials_finished else "preparing"
 
     @property
     def workers_present(self) -> int:
-        """All that are there."""
+        """Number of workers that are up."""
         return self.workers_training + self.workers_preparing + self.workers_waiting

@@ -1,4 +1,4 @@
-"""What the live table shows of a run: made from the driver's state when a refresh is due, and of bounded size."""
+"""Computation of the live table's values from the driver's state."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from aiperf.rules.state import Run
 from aiperf.rules.worker import Worker
 
 NOW_SECONDS = 30.0
-"""`now` is the work of the last so many seconds."""
+"""Length of the interval over which `flops_per_second` is averaged."""
 
 
 def live_view(driver: Driver) -> LiveView:
-    """The run as it stands."""
+    """Return the current values of the run."""
     run, now = driver.run, driver.clock.now()
     so_far = score(driver.work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.

@@ -1,4 +1,4 @@
-"""Brings up what carries a run's orders out: a Ray cluster with its workers, or one worker in this process."""
+"""Start of the machines of a run: a Ray cluster with its workers, or one worker in this process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
-from aiperf.system.own_processes import identity
+from aiperf.system.load.own_processes import identity
 from cluster.place import Existing, Head, Here, Invited, Simulated, place_of
 from morphism import encode
 
@@ -26,7 +26,7 @@ UNCHECKED = Checked()
 
 
 class MachinesExecutor(Protocol):
-    """Brings the executor of the machines up that stand: see `session.ExecutorOf`."""
+    """Function that starts the executor on running machines. See `session.ExecutorOf`."""
 
     def __call__(self, conf: RunConf, folder: Path, standing: Standing, checked: Checked = ...) -> Executor:
         """`checked`: what preflight found of them."""
@@ -35,8 +35,8 @@ class MachinesExecutor(Protocol):
 
 @contextmanager
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
-    """What a configuration asks for; it stands for as long as the context does. `folder`: the run's, where it is there already;
-    other hosts find in it what they must know to join."""
+    """Start the machines of a configuration, and stop them at the end of the context. `folder`: folder of an existing
+    run. Other hosts read there how to join."""
     if conf.executor == "inline":
         yield _inline
         return
@@ -47,21 +47,21 @@ def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExec
 def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
     match place_of(conf.cluster, os.environ):
         case Here():
-            from aiperf.drive.ray.local_cluster import local_ray
+            from aiperf.drive.ray.cluster.local_cluster import local_ray
 
             return local_ray(conf.metrics_port)
         case Head() as head:
-            from aiperf.drive.ray.head import head_ray
+            from aiperf.drive.ray.cluster.head import head_ray
 
             assert folder is not None, "other hosts join through the run's folder"
             return head_ray(folder, head, conf.metrics_port)
         case Invited() as invited:
-            from aiperf.drive.ray.invited_hosts import invited_ray
+            from aiperf.drive.ray.cluster.invited_hosts import invited_ray
 
             assert folder is not None, "other hosts join through the run's folder"
             return invited_ray(folder, invited, conf.metrics_port)
         case Existing() as existing:
-            from aiperf.drive.ray.existing import existing_ray
+            from aiperf.drive.ray.cluster.existing import existing_ray
 
             return existing_ray(existing)
         case Simulated():
@@ -71,7 +71,8 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """What puts the run's figures where Ray's endpoint shows them, after each turn; nothing where there is none."""
+    """Return a function that exports the run's metrics after each turn. It does nothing if no endpoint is
+    configured."""
     if conf.metrics_port is None and not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
     from aiperf.drive.ray import metrics
@@ -80,10 +81,10 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
 
 
 def check(conf: RunConf, folder: Path | None) -> Checked:
-    """Preflight of the machines that stand. `folder`: the run's, where it is there already.
+    """Check the running machines (preflight). `folder`: folder of an existing run.
 
     Raises:
-        NoWorkers: no node is left, or one has a fault and preflight.broken=stop.
+        NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
     """
     if (deep := depth(conf)) == "none":
         return UNCHECKED
@@ -95,13 +96,13 @@ def check(conf: RunConf, folder: Path | None) -> Checked:
         if (error := nobody_left({here.node: here.address}, excluded, events)) is not None:
             raise error
         return Checked(events)
-    from aiperf.drive.ray.gate import check_nodes
+    from aiperf.drive.ray.node_admission import check_nodes
 
     return check_nodes(conf, parent, is_full=deep == "full")
 
 
 def worker_shape(conf: RunConf, checked: Checked = UNCHECKED) -> WorkerShape:
-    """What the workers will have, on the machines that stand and are not excluded: a run's plan is made of it."""
+    """Return the shape of the workers on the machines that preflight did not exclude. The run's plan is based on it."""
     if conf.executor == "inline":
         return this_machine(conf)
     from aiperf.drive.ray.discovery import learn
@@ -128,14 +129,14 @@ def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = 
 
 
 def _meant(conf: RunConf, standing: Standing) -> DataSetConf:
-    """The data set, held to that of the run's first line."""
+    """Return the data set configuration, with the fingerprint of the run's first event."""
     from aiperf.data.survey import held_to
 
     return held_to(conf.dataset, standing.run.started.dataset.get("fingerprint"))
 
 
 def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
-    """Workers on the Ray cluster that this process is connected to."""
+    """Return an executor on the Ray cluster that this process is connected to."""
     from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
 

@@ -1,7 +1,8 @@
-"""Preflight of a run: who is checked and how deep, what becomes of those with a fault, and what the journal is told of it.
+"""Preflight of a run: choice of nodes and probes, exclusion of nodes with a fault, and the events for the journal.
 
-The nodes that stand are checked before the plan is made; those that join later by the gate (`drive/ray/gate.py`), before a
-worker is started on them. On this machine alone the driver's own process asks, without Ray.
+Nodes that are up are checked before the plan is made. Nodes that join later are checked by the gate
+(`drive/ray/node_admission.py`) before a worker starts on them. On a single machine the driver's own process runs the
+probes, without Ray.
 """
 
 from __future__ import annotations
@@ -21,23 +22,24 @@ from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
 from aiperf.journal.messages import Inspected
 from aiperf.preflight import clock
-from aiperf.preflight.judge import Verdict, judge
-from aiperf.preflight.meeting import meeting
+from aiperf.preflight.node_faults import Verdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.prober import Prober
-from aiperf.preflight.probes.listed import full, quick
+from aiperf.preflight.probes.all_probes import full, quick
 from aiperf.preflight.reading import Measured, Setting
-from aiperf.system.describe import System, describe
+from aiperf.preflight.shared_folder import meeting
+from aiperf.system.describe import System, describe_usable
 from aiperf.system.description.differences import in_words
 from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_description
 
 
 class Gate(Protocol):
-    """Which nodes may hold a worker: see `drive.ray.gate`, which knows what `nodes` and `there` are."""
+    """Choice of the nodes that may hold a worker. Implemented in `drive.ray.node_admission`, which defines the types of
+    `nodes` and `there`."""
 
     @property
     def excluded(self) -> AbstractSet[str]:
-        """Nodes that are to hold no worker, by Ray's identifiers."""
+        """Ray's identifiers of nodes that must hold no worker."""
         ...
 
     def look(self, nodes: Sequence[Mapping[str, Any]], there: Any) -> tuple[Any, list[Inspected]]:
@@ -45,32 +47,32 @@ class Gate(Protocol):
         ...
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """End the check in progress."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What came of it."""
+    """Result of preflight."""
 
     events: tuple[NodeChecked, ...] = ()
-    """Each node's line; `at` is 0."""
+    """One event per node, with `at` = 0."""
     excluded: frozenset[str] = frozenset()
-    """Ray's identifiers of nodes that are to have no worker."""
+    """Ray's identifiers of nodes that must hold no worker."""
     gate: Gate | None = None
-    """Checks nodes that join later. None: none is checked."""
+    """Checks nodes that join later. None if no node is checked."""
 
 
 def depth(conf: RunConf) -> str:
-    """full, quick or none."""
+    """Return the depth of the check: 'full', 'quick' or 'none'."""
     if conf.preflight.probes != "auto":
         return conf.preflight.probes
     return "quick" if conf.cluster is None else "full"
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> Measured:
-    """What is measured of this machine."""
-    system = describe()
+    """Measure this machine."""
+    system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as place:
         temporary = Path(tempfile.gettempdir())
@@ -97,21 +99,22 @@ def judged(new: Sequence[Measured], known: Sequence[Measured], conf: PreflightCo
     """
     verdicts = judge(known, conf)
     if conf.broken == "stop" and (faulty := [one for one in new if verdicts[one.node].faults]):
-        told = "; ".join(f"{one.host} ({one.address}): {', '.join(verdicts[one.node].faults)}" for one in faulty)
-        raise NoWorkers(f"with preflight.broken=stop no run begins on nodes with a fault; found {told}")
+        faults = "; ".join(f"{one.host} ({one.address}): {', '.join(verdicts[one.node].faults)}" for one in faulty)
+        raise NoWorkers(f"with preflight.broken=stop no run begins on nodes with a fault: {faults}")
     ours = {one.node for one in new}
     described = {hash for one in known if one.node not in ours and (hash := _hash(one)) is not None}
     return tuple(_event(one, verdicts[one.node], conf, described) for one in new)
 
 
 def _hash(one: Measured) -> str | None:
-    """Of the node's description, which stands in the journal where an earlier line brought it there."""
+    """Return the hash of the node's description. An earlier event may contain the description itself."""
     reading = one.readings.get(PROBE)
     return None if reading is None else reading.facts.get(HASH)
 
 
 def _event(one: Measured, verdict: Verdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
-    """`described`: hashes of descriptions that stand in the journal; this node's is added."""
+    """Return the event of one node. `described`: hashes of descriptions that the journal already contains. The hash of
+    this node is added."""
     told = one.readings.get(clock.NAME)
     off = clock.offset(told) if told is not None and told.failed is None else None
     return NodeChecked(
@@ -128,26 +131,27 @@ def _event(one: Measured, verdict: Verdict, conf: PreflightConf, described: set[
 
 
 def as_word(event: NodeChecked) -> Inspected:
-    """What the driver is told of a node that joined."""
+    """Return the message to the driver about a node that joined."""
     return Inspected(**{name: getattr(event, name) for name in Inspected.__struct_fields__})
 
 
 def nobody_left(
     places: Mapping[str, str], excluded: Collection[str], events: Sequence[NodeChecked]
 ) -> NoWorkers | None:
-    """What is to be raised where every place for a worker is on an excluded node. `places`: node → address."""
+    """Return the error to raise if all places for workers are on excluded nodes, else None. `places`: address by
+    node."""
     if not places or not set(places) <= set(excluded):
         return None
     addresses = set(places.values())
-    told = "; ".join(f"{event.host}: {', '.join(event.faults)}" for event in events if event.address in addresses)
+    faults = "; ".join(f"{event.host}: {', '.join(event.faults)}" for event in events if event.address in addresses)
     return NoWorkers(
-        f"a run needs at least one worker; preflight excludes all {len(places)} nodes that could hold one. {told}. "
+        f"a run needs at least one worker, but preflight excludes all {len(places)} nodes that could hold one. {faults}. "
         "Fix them, or use them as they are: preflight.broken=keep"
     )
 
 
 def lines(events: Sequence[NodeChecked]) -> Iterator[str]:
-    """What is told before a run begins."""
+    """Yield the printed lines of the result, before the run begins."""
     if not events:
         return
     excluded = sum(event.excluded for event in events)

@@ -1,4 +1,4 @@
-"""The driver's clock: seconds since the run began. It never runs back, and goes on while no driver is there."""
+"""Driver's clock: seconds since the run began. It never decreases, and it includes the time without a driver."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
-    """A moment by the clocks of a host."""
+    """Time on the clocks of one host."""
 
     unix: float
     """Its wall clock, which can be set."""
     boot_id: str | None
-    """Another one after each boot; None where the kernel tells none."""
+    """Identifier that changes with each boot. None if the kernel provides none."""
     boot_seconds: float
-    """Since then, suspended time included."""
+    """Seconds since that boot, with suspended time."""
 
 
 def host_time() -> HostTime:
-    """This moment, by this host."""
+    """Return the current time of this host."""
     return HostTime(time.time(), boot_id(), _boot_seconds())
 
 
 class WallClock:
-    """Goes on by the time since the host booted, which nobody can set and which counts on while the host is suspended."""
+    """Clock based on the time since the host booted. It cannot be set, and it includes the time in which the host is
+    suspended."""
 
     def __init__(self, already: float = 0.0) -> None:
         """`already`: seconds since the run began, at this moment."""

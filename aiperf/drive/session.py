@@ -1,7 +1,8 @@
-"""One session of a run: from a configuration to a finished journal. New runs, and those that are taken up again."""
+"""One session of a run, new or resumed: from a configuration to a complete journal."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,21 +14,21 @@ import msgspec
 from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
-from aiperf.drive.checkpoint_clearing import clear, forget
+from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget
 from aiperf.drive.checkpoint_sweep import sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
-from aiperf.errors import CannotResume, NoWorkers, RunStopped, RuntimeLost
+from aiperf.errors import CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted
-from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, read
+from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, locked, read
 from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
 from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
@@ -35,34 +36,39 @@ from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
 from aiperf.train.checkpoint_files import CHECKPOINTS
+from cluster.place import HEAD_FILE
 from searchers.history import History, Observation
 
 END_REQUEST = "end-requested"
-"""A file of this name in a run's folder asks for what Ctrl-C asks for, from any host that shares the folder: a batch script's
-word before the time limit, where a signal would reach Ray's own processes too."""
+"""Name of a file in the run's folder that requests the same end as Ctrl-C, from any host that shares the folder. A
+batch script writes it before the time limit, since a signal would also reach Ray's processes."""
+
+
+LOCK_SECONDS = 1.0
+"""Interval at which the lock of another driver is tried."""
 
 
 @dataclass(slots=True)
 class Standing:
-    """All folds of a journal that a driver needs, and the observations that its executor must be given first."""
+    """All folds of a journal that a driver needs, and the first observations for its executor."""
 
     run: Run
     work_log: WorkLog
     history: History
     observed: list[Observation] = field(default_factory=list)
     agenda: Agenda | None = None
-    """What is left of the run that this one follows; None: it searches."""
+    """Replay queue of the run that this one follows. None if the run searches."""
 
     @classmethod
     def at(cls, first: RunStarted, follows: Following | None = None) -> Standing:
-        """After the first line. `follows`: the run that it says it follows."""
+        """State after the first event. `follows`: the run that the event names as followed."""
         agenda = None if follows is None else Agenda(follows.work.trials)
         standing = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
         standing.work_log.take(first)
         return standing
 
     def take(self, event: AnyEvent) -> None:
-        """One more line."""
+        """Add one event."""
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
@@ -73,7 +79,7 @@ class Standing:
 
 
 ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
-"""Brings the machines of a configuration up for a run that stands so."""
+"""Function that starts the machines of a configuration for a run in this state."""
 
 
 def run_session(
@@ -83,11 +89,14 @@ def run_session(
     folder: Path | None = None,
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """A new run, from its beginning to its end; gives its folder: a new one, or the one that was made for it. Ctrl-C once ends
-    it cleanly. `checks`: what preflight found, written right after the first line."""
+    """Drive a new run from its beginning to its end. Return its folder.
+
+    `folder`: an existing empty run folder. Default: a new one. `checks`: events of preflight, written after the first
+    event. Ctrl-C once ends the run cleanly.
+    """
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
-    use_announcement(plan.conf, folder)
+    use_announcement(plan.conf, folder, (folder.name, began.unix))
     first = msgspec.structs.replace(
         first_event(plan, folder.name, began.unix, versions=versions() | revision(), machine=_driver_host(plan.conf)),
         boot_id=began.boot_id,
@@ -105,7 +114,7 @@ def run_session(
 
 
 def _driver_host(conf: RunConf) -> dict[str, Any]:
-    """Described with what the run's folders lie on."""
+    """Describe the driver's host, with the file systems of the run's folders."""
     folders = folders_of(Path(conf.runs), getattr(conf.dataset, "root", None))
     described: dict[str, Any] = msgspec.to_builtins(describe(folders))
     return described
@@ -113,23 +122,23 @@ def _driver_host(conf: RunConf) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Resumable:
-    """A run that can be taken up where its journal ends."""
+    """Run that can be resumed at the end of its journal."""
 
     folder: Path
     conf: RunConf
     standing: Standing
     reading: Reading
     session: RunStarted | RunResumed
-    """The event that the last driver began with."""
+    """First event of the last driver."""
 
 
 def resumable(conf: RunConf) -> Resumable:
-    """Reads the journal of the run that `conf.resume` names; nothing is started or written.
+    """Read the journal of the run that `conf.resume` names. Nothing is started or written.
 
     Raises:
         CannotResume: its declared time is over, or it is simulated.
-        OtherRules: its proposals were made by other rules than this code's.
-        CannotFollow: it follows a run that is not the one it was.
+        OtherRules: its proposals were made by another version of the rules.
+        CannotFollow: the run that it follows has changed.
         JournalDamaged, NoSuchRun: see aiperf.journal.journal.
     """
     assert conf.resume is not None
@@ -138,10 +147,10 @@ def resumable(conf: RunConf) -> Resumable:
     lines = iter(reader)
     first = next(lines, None)
     if not isinstance(first, RunStarted):
-        raise CannotResume(f"the journal in '{folder}' holds not one whole line; begin another run: python -m aiperf")
+        raise CannotResume(f"the journal in '{folder}' has no complete line. Begin another run: python -m aiperf")
     if first.simulated:
         raise CannotResume(
-            f"a simulated run is begun anew, not resumed: equal seed, equal journal; '{folder}' is simulated"
+            f"'{folder}' is a simulated run, which cannot be resumed. Start it again: an equal seed gives an equal journal"
         )
     check_rules(first)
     with folding(reader):
@@ -154,14 +163,35 @@ def resumable(conf: RunConf) -> Resumable:
                 session = event
     if standing.run.ended == "duration":
         raise CannotResume(
-            f"a run is over when its declared time is; '{folder}' ended after its {first.duration_seconds:.0f} s. "
+            f"the run '{folder}' is finished: its declared {first.duration_seconds:.0f} s are over. "
             "Begin another: python -m aiperf"
         )
     if reader.reading.torn:
         print(
-            f"the last line of '{folder / NAME}' was torn (a driver killed while it wrote); it is dropped, and kept beside it"
+            f"the last line of '{folder / NAME}' was torn (the driver was killed while writing). It is moved to a file "
+            "next to it"
         )
     return Resumable(folder, conf, standing, reader.reading, session)
+
+
+def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
+    """Wait until no driver writes the journal in `folder`. A driver that was cut off with the first node of a job ends when it
+    sees that another head's file has replaced its own.
+
+    Raises:
+        JournalInUse: another driver still writes it.
+        JournalNotLocked: the lock failed.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            with (folder / NAME).open("r+b") as file:
+                locked(file, folder / NAME)  # without locks: the copy of a journal on another driver's own disk
+            return
+        except JournalInUse:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(LOCK_SECONDS)
 
 
 def _followed_again(recorded: FollowedRun, conf: RunConf) -> Following:
@@ -169,7 +199,7 @@ def _followed_again(recorded: FollowedRun, conf: RunConf) -> Following:
 
 
 def _own_disk(folder: Path) -> Path | None:
-    """Where the first line of a run's journal says that its driver wrote it, if not in the folder."""
+    """Return the folder on the driver's own disk that the first event names, or None."""
     reader = read(folder)
     first = next(iter(reader), None)
     with folding(reader):
@@ -182,19 +212,19 @@ def resume(
     after_turn: Callable[[Driver], None],
     checks: Sequence[NodeChecked] = (),
 ) -> Path:
-    """Goes on with a run that was killed or ended early; gives its folder.
+    """Continue a run that was killed or ended early. Return its folder.
 
     Raises:
-        JournalInUse: another driver has it.
-        JournalNotLocked: it can be kept by neither lock nor lease.
+        JournalInUse: another driver writes it.
+        JournalNotLocked: the lock failed.
     """
     standing = found.standing
     with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:
         resumed = resumption(standing.run, found.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(
-                f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and kept in "
-                f"'{journal.cut.kept}'; a run that was rolled back is outside the ranking"
+                f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and moved to "
+                f"'{journal.cut.kept}'. A run that was rolled back is outside the ranking"
             )
         lines: list[AnyEvent] = [resumed, *(msgspec.structs.replace(event, at=resumed.at) for event in checks)]
         for event in lines:
@@ -209,10 +239,10 @@ def resume(
 
 
 def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: Cut | None = None) -> RunResumed:
-    """The event of taking a run up again; `session` is what its last driver began with.
+    """Return the event of a resume. `session`: first event of the last driver.
 
-    On the same boot the clock went on by the time since then, whatever happened to the wall clock; after another boot, or on
-    another host, there is nothing but the wall clock. It never runs back.
+    On the same boot the clock continues by the time since boot, whatever happened to the wall clock. After another
+    boot, or on another host, it continues by the wall clock. It never decreases.
     """
     by_wall = now.unix - run.started.started_unix
     by_boot = None
@@ -246,9 +276,11 @@ def _drive(
     clock = WallClock(already)
     request = folder / END_REQUEST
     request.unlink(missing_ok=True)  # of a driver before this one
+    own_head = _content(folder / HEAD_FILE)
 
     def look(driver: Driver) -> None:
-        driver.interrupted = driver.interrupted or request.exists()
+        is_replaced = own_head is not None and _content(folder / HEAD_FILE) not in (own_head, None)
+        driver.interrupted = driver.interrupted or request.exists() or is_replaced
         after_turn(driver)
 
     try:
@@ -265,6 +297,7 @@ def _drive(
                 executor,
                 clock,
                 look,
+                BestEpoch.of_run(folder).take,
                 agenda=standing.agenda,
             )
             with ending_on_interrupt(driver):
@@ -275,6 +308,13 @@ def _drive(
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:
         raise RunStopped(folder, str(none)) from none
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 @contextmanager

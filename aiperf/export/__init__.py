@@ -1,1 +1,1 @@
-"""A run's results in the forms of other tools: TensorBoard, MLflow, Optuna, tables of CSV."""
+"""Exports of a run to other tools: TensorBoard, MLflow, Optuna and CSV tables."""

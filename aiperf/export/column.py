@@ -1,4 +1,4 @@
-"""A column of an exported table: its name, its unit, what it means, and where its figure comes from."""
+"""Columns and tables of a CSV export: name, unit, meaning and value of each column."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from aiperf.plain import cell
+from aiperf.sanitize import cell
 
 Row = TypeVar("Row")
 Cell = str | int | float | bool | None
@@ -17,33 +17,34 @@ _LINES_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column; None is an empty cell: not measured, or not defined."""
+    """One column of a table. None is an empty cell: not measured or not defined."""
 
     name: str
     unit: str
-    """'' where it has none."""
+    """'' for a column without a unit."""
     meaning: str
     of: Callable[[Row], Cell]
 
     @property
     def header(self) -> str:
-        """As it stands in the table's first line: `seconds [s]`."""
+        """Header of the column in the table's first line: `seconds [s]`."""
         return f"{self.name} [{self.unit}]" if self.unit else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Table(Generic[Row]):
-    """A table of a run: one row for each thing that `row` says."""
+    """A table of a run."""
 
     name: str
-    """Of its file, without .csv."""
+    """Name of the file without .csv."""
     row: str
+    """The thing that each row describes."""
     columns: Sequence[Column[Row]]
     rows: Callable[[], Iterable[Row]]
-    """Gives them once, in the order in which they are written."""
+    """Returns the rows once, in file order."""
 
     def csv(self) -> Iterator[bytes]:
-        """The file, piece by piece: UTF-8, lines that end in CR LF (RFC 4180), numbers such that they read back equal."""
+        """Yield the file in pieces: UTF-8, lines ending in CR LF (RFC 4180), numbers that read back exactly."""
         yield _lines([[column.header for column in self.columns]])
         kept: list[list[Cell]] = []
         for row in self.rows():
@@ -54,7 +55,7 @@ class Table(Generic[Row]):
         yield _lines(kept)
 
     def described(self) -> str:
-        """Its columns, in Markdown."""
+        """Return a Markdown description of the columns."""
         lines = [
             f"## {self.name}.csv",
             "",

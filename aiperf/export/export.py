@@ -1,4 +1,4 @@
-"""A run's folder is exported: to which tools, what that takes, and where it goes."""
+"""Export of a run's folder to another tool."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from aiperf.export.record import RunRecord, record_of
 from aiperf.report.write import write as write_report
 
 TOOLS = {
-    "tensorboard": "event files: the run's scalars, and a sub-run a trial with its hyperparameters",
-    "mlflow": "a file store, mlruns/: an experiment with a run, and below it a nested run a trial",
-    "optuna": "the file of a JournalStorage: a study of all trials, and one of what tuning was told",
-    "csv": "tables: run, trials, epochs, intervals, workers, telemetry; README.md says what each column is",
+    "tensorboard": "event files: scalars of the run, and one sub-run per trial with its hyperparameters",
+    "mlflow": "a database, mlflow.db: an experiment with one run, and one nested run per trial",
+    "optuna": "the file of a JournalStorage: a study of all trials, and one of the trials that tuning observed",
+    "csv": "tables: run, trials, epochs, intervals, workers, telemetry; README.md describes each column",
 }
 
 
 def tool(word: str) -> str:
-    """The tool that a word names. Raises BadConfiguration where there is none; the message names the nearest."""
+    """Return the tool with this name.
+
+    Raises:
+        BadConfiguration: if there is none. The message suggests the nearest name.
+    """
     if word in TOOLS:
         return word
     near = difflib.get_close_matches(word.lower(), TOOLS, n=1, cutoff=0.4)
@@ -32,39 +36,36 @@ def tool(word: str) -> str:
 
 
 def export(run_folder: Path, name: str, out: Path) -> Path:
-    """Writes a run's export into `out`, whole or not at all; gives what the tool is to be pointed at.
+    """Write a run's export to `out`, completely or not at all. Return the path to open with the tool.
 
     Raises:
         NoSuchRun: there is no journal.
-        JournalDamaged: a line of it does not follow from the one before.
-        BadConfiguration: the tool's library is not installed, `out` is there already or cannot be written.
+        JournalDamaged: a line of it is invalid after the previous lines.
+        BadConfiguration: the tool's library is not installed, or `out` exists already or cannot be written.
     """
     if name == "tensorboard":
         _require_tensorboard()
-    target = {"mlflow": out / "mlruns", "optuna": out / "optuna-journal.log"}.get(name, out)
+    target = {"mlflow": out / "mlflow.db", "optuna": out / "optuna-journal.log"}.get(name, out)
 
     refuse_if_there(out)
     record = record_of(run_folder)
 
     def fill(folder: Path) -> None:
-        write_files(folder, files(record, name, out))
         if name == "mlflow":
-            from aiperf.export.mlflow_files import artifacts_of
+            from aiperf.export import mlflow_store
 
-            report = folder / artifacts_of(record) / "report"
+            report = mlflow_store.write(record, folder, out) / "report"
             report.mkdir()
             write_report(record.report, report, run_folder)
+        else:
+            write_files(folder, files(record, name))
 
     write_whole(out, fill)
     return target
 
 
-def files(record: RunRecord, name: str, out: Path) -> Iterable[File]:
-    """The files of an export that will lie in `out`: the same record gives the same bytes."""
-    if name == "mlflow":
-        from aiperf.export import mlflow_files
-
-        return mlflow_files.files(record, out)
+def files(record: RunRecord, name: str) -> Iterable[File]:
+    """Return the files of an export for TensorBoard, Optuna or CSV. Equal records give equal bytes."""
     if name == "tensorboard":
         from aiperf.export import tensorboard_files
 
@@ -83,6 +84,6 @@ def _require_tensorboard() -> None:
         importlib.import_module("tensorboard.summary.writer.record_writer")
     except ImportError as error:
         raise BadConfiguration(
-            f"event files are written by TensorBoard's own library; it does not import here ({error}). Install it: "
+            f"event files need TensorBoard's own library, which cannot be imported here ({error}). Install it: "
             "pip install aiperf-cluster[tensorboard]"
         ) from error

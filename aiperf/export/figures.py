@@ -1,4 +1,4 @@
-"""What of a run and of its trials is a parameter, a result or a course over time, for every tool under the same names."""
+"""Parameters, results and time series of a run and of its trials, under the same names for every tool."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Value = str | int | float
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One figure at one moment."""
+    """One value at one time."""
 
     at: float
-    """Seconds since the run began."""
+    """Seconds since the start of the run."""
     step: int
-    """The epoch in the course of a trial; whole seconds since the run began in that of the run."""
+    """Epoch in a time series of a trial. Whole seconds since the start in a time series of the run."""
     value: float
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One figure over time."""
+    """One value over time."""
 
     name: str
     points: tuple[Point, ...]
@@ -39,7 +39,7 @@ _OF_TRIAL = ("accuracy", "validation_loss", "training_loss", "learning_rate")
 
 
 def courses_of_run(record: RunRecord) -> list[Course]:
-    """The score and the error as the report draws them, and the devices' means; a figure that there is not has no point."""
+    """Return the curves of score and error as in the report, and the devices' means. Missing values have no point."""
     report = record.report
     found = [_course(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve)) for name in _OF_SCORE]
     found.append(_course("validation_error/measured", ((each.at, each.error) for each in report.errors)))
@@ -58,7 +58,7 @@ def _course(name: str, points: Iterable[tuple[float, float | None]]) -> Course:
 
 
 def courses_of_trial(trial: Trial) -> list[Course]:
-    """One for each figure of an evaluation; none for a trial without any."""
+    """Return one time series for each value of an evaluation. Empty for a trial without evaluations."""
     return [
         Course(name, tuple(Point(each.at, each.epoch, float(getattr(each, name))) for each in trial.standing))
         for name in (_OF_TRIAL if trial.evaluations else ())
@@ -66,7 +66,7 @@ def courses_of_trial(trial: Trial) -> list[Course]:
 
 
 def parameters_of_run(record: RunRecord) -> dict[str, Value]:
-    """What was decided before it began; its whole configuration goes beside it."""
+    """Return the parameters that were decided before the run. The complete configuration is exported separately."""
     run = record.report.run
     named: dict[str, Value] = {
         "seed": run.seed,
@@ -81,7 +81,7 @@ def parameters_of_run(record: RunRecord) -> dict[str, Value]:
 
 
 def results_of_run(record: RunRecord) -> dict[str, Value]:
-    """The figures of `python -m aiperf score` that are numbers; what is not defined is left out."""
+    """Return the numbers of `python -m aiperf score`. Undefined values are left out."""
     score = record.report.score
     named = {field.name: getattr(score, field.name) for field in fields(score)}
     return {
@@ -90,7 +90,7 @@ def results_of_run(record: RunRecord) -> dict[str, Value]:
 
 
 def parameters_of_trial(trial: Trial) -> dict[str, Value]:
-    """What was decided before it was trained; what there is not is left out."""
+    """Return the parameters that were decided before training. Missing values are left out."""
     facts, proposal = trial.facts, trial.proposal
     named = {
         "batch_size": facts.batch_size,
@@ -111,11 +111,11 @@ def parameters_of_trial(trial: Trial) -> dict[str, Value]:
 
 
 def results_of_trial(trial: Trial) -> dict[str, Value]:
-    """What it came to; what there is not is left out."""
+    """Return the results of a trial. Missing values are left out."""
     facts = trial.facts
     named = {
         "best_accuracy": facts.accuracy,
-        "told_accuracy": facts.told_accuracy,
+        "reported_accuracy": facts.reported_accuracy,
         "epochs": facts.epochs,
         "attempts": facts.attempts,
         "training_images": facts.training_images,
@@ -139,6 +139,6 @@ PARAMETERS_OF_TRIAL = {
     "forward_flops": "number",
     "backward_flops": "number",
 }
-"""All that `parameters_of_trial` can give, and of which kind each is."""
-RESULTS_OF_TRIAL = ("best_accuracy", "told_accuracy", "epochs", "attempts", "training_images", "seconds")
-"""All that `results_of_trial` can give."""
+"""All names that `parameters_of_trial` can return, with their type."""
+RESULTS_OF_TRIAL = ("best_accuracy", "reported_accuracy", "epochs", "attempts", "training_images", "seconds")
+"""All names that `results_of_trial` can return."""

@@ -1,9 +1,9 @@
-"""A run as Optuna's studies, in the file of a JournalStorage, as `optuna.load_study` and optuna-dashboard open it.
+"""Export to Optuna studies in the file of a JournalStorage, for `optuna.load_study` and optuna-dashboard.
 
-The first study holds all trials, with the best measured accuracy as their value. The second holds those whose batch and kernel
-size tuning drew, in the states and with the values that it was told of; it is there where the journal says which these are.
+The first study has all trials with their best measured accuracy. The second study has the trials whose batch and kernel size
+were drawn by tuning, with the states and values that tuning observed. It exists if the journal records which trials these are.
 
-Optuna's own storage writes the lines, into memory: its file backend would lock and flush once a trial, and name its process.
+Optuna's own storage writes the lines to memory. Its file backend would lock and flush once per trial and store a process name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from searchers.history import OF_HYPERPARAMETERS
 
 NAME = "optuna-journal.log"
 TUNING = ", tuning"
-"""What the second study's name has after the run's."""
+"""Suffix of the second study's name."""
 
 _STATES = {
     "finished": TrialState.COMPLETE,
@@ -39,10 +39,10 @@ _STATES = {
 
 
 def files(record: RunRecord) -> Iterator[File]:
-    """The one file of the storage."""
+    """Yield the file of the storage."""
     backend = _Memory()
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # that a study was created is no news
+    optuna.logging.set_verbosity(optuna.logging.WARNING)  # hide "study created"
     try:
         storage = JournalStorage(backend)
         _write_study(storage, record, record.title, _architectures(record))
@@ -55,7 +55,7 @@ def files(record: RunRecord) -> Iterator[File]:
 
 
 class _Memory(BaseJournalBackend):
-    """The lines of a storage's file, kept until all are known."""
+    """Lines of a storage's file, in memory."""
 
     def __init__(self) -> None:
         self._logs: list[dict[str, Any]] = []
@@ -67,7 +67,7 @@ class _Memory(BaseJournalBackend):
         self._logs += logs
 
     def lines(self) -> Iterator[bytes]:
-        """As JournalFileBackend writes them, but for the process that wrote them, which would differ each time."""
+        """Yield the lines as JournalFileBackend writes them, with a constant process name so that exports are reproducible."""
         for log in self._logs:
             yield json.dumps(log | {"worker_id": "aiperf-export"}, separators=(",", ":")).encode() + b"\n"
 
@@ -96,23 +96,23 @@ def _architectures(record: RunRecord) -> Iterator[FrozenTrial]:
     for place, trial in enumerate(record.trials):
         state = _STATES[trial.state]
         if state is TrialState.COMPLETE and trial.facts.accuracy is None:
-            state = TrialState.PRUNED  # it has no evaluation that counts
+            state = TrialState.PRUNED  # no evaluation counts
         value = trial.facts.accuracy if state is TrialState.COMPLETE else None
         yield _frozen(record, space, trial, place, state, trial.facts.batch_size, value)
 
 
 def _tuning(record: RunRecord, tuned: Sequence[Trial]) -> Iterator[FrozenTrial]:
-    """As TPE is told of them: failures by their own sizes as pruned, and a pruned point for each batch that was too large."""
+    """Yield the trials as TPE observes them. Failures by hyperparameters, and each batch that was too large, are pruned."""
     numbers = {trial.facts.number: trial for trial in tuned}
     shrunk = [each for each in record.reductions if each.trial in numbers]
     space = _Space(record, [*(trial.facts.batch_size for trial in tuned), *(each.from_batch_size for each in shrunk)])
     place = 0
     for trial in tuned:
-        state, value = _STATES[trial.state], trial.facts.told_accuracy
+        state, value = _STATES[trial.state], trial.facts.reported_accuracy
         if trial.cause in OF_HYPERPARAMETERS:
             state = TrialState.PRUNED
-        told = value if state is TrialState.COMPLETE else None
-        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, told)
+        reported = value if state is TrialState.COMPLETE else None
+        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, reported)
         place += 1
     for each in shrunk:
         trial = numbers[each.trial]
@@ -123,7 +123,7 @@ def _tuning(record: RunRecord, tuned: Sequence[Trial]) -> Iterator[FrozenTrial]:
 
 
 class _Space:
-    """The ranges of a study's parameters: what its trials had, and what the configuration allows."""
+    """Ranges of a study's parameters: values of its trials and limits of the configuration."""
 
     def __init__(self, record: RunRecord, batches: Sequence[int]) -> None:
         configured = record.report.run.config.get("space")
@@ -164,7 +164,7 @@ def _frozen(
         distributions=dict(distributions),
         user_attrs=_attributes(trial, reason),
         system_attrs={},
-        # of a point that was out of memory nothing was measured
+        # a point that ran out of memory has no measurement
         intermediate_values={} if reason else {each.epoch: each.accuracy for each in trial.standing},
     )
 
@@ -187,7 +187,7 @@ def _attributes(trial: Trial, reason: str | None) -> dict[str, Any]:
         "attempts": facts.attempts,
         "epochs": facts.epochs,
         "best_accuracy": facts.accuracy,
-        "told_accuracy": facts.told_accuracy,
+        "reported_accuracy": facts.reported_accuracy,
         "parameters": facts.parameters,
         "forward_flops": facts.forward_flops,
         "backward_flops": facts.backward_flops,

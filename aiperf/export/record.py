@@ -1,7 +1,7 @@
-"""What is exported of a run: its Report, and beside it what that sums up: evaluations, proposals, states of trials.
+"""Contents of an export: the Report of a run, and the evaluations, proposals and trial states behind it.
 
-A figure that stands in the Report is taken from there. The journal is read a second time for the rest, without its Progress
-lines, and up to the line that the Report was made of: a run may be going on.
+Values of the Report are taken from it. The journal is read a second time for the rest, without Progress lines, up to the last
+line that the Report includes, since the run may still be running.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.write import report_of
 
 State = Literal["finished", "failed", "in training", "cut off", "waiting", "never started"]
-"""What became of a trial. 'cut off' and 'never started': the run ended first."""
+"""State of a trial. 'cut off' and 'never started': the run ended first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The end of one epoch of one attempt."""
+    """End of one epoch of one attempt."""
 
     at: float
-    """Seconds since the run began."""
+    """Seconds since the start of the run."""
     trial: int
     attempt: int
     worker: int
@@ -50,90 +50,90 @@ class Evaluation:
     training_loss: float
     learning_rate: float
     counts: bool
-    """Whether it was taken by the run's declared end."""
+    """True if it ended before the run's declared end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One trial, with what the report does not show of it."""
+    """One trial, with values that the report does not show."""
 
     facts: TrialFacts
     proposal: TrialProposed
     state: State
     cause: Cause
-    """Of its failure; empty where it did not fail, or the journal does not say."""
+    """Cause of its failure. Empty if it did not fail, or the journal does not record it."""
     evaluations: tuple[Evaluation, ...]
-    """In the journal's order. An epoch that was lost and done again has one for each time."""
+    """Evaluations in journal order. A repeated epoch has one for each time."""
 
     @property
     def standing(self) -> list[Evaluation]:
-        """One evaluation for each epoch, in the order of epochs: of those of an epoch that was done again the last."""
+        """Return one evaluation per epoch, sorted by epoch. For a repeated epoch the last one."""
         last = {each.epoch: each for each in self.evaluations}
         return [last[epoch] for epoch in sorted(last)]
 
     @property
     def own_kernel(self) -> int | None:
-        """The kernel size that its network has; None: none of its convolutions is tunable, or the journal does not say."""
+        """Kernel size of its network. None if no convolution is tunable, or the journal does not record it."""
         return self.proposal.kernel_size if self.proposal.own_kernel is None else self.proposal.own_kernel
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run, as it is exported."""
+    """A run as it is exported."""
 
     folder: Path
     report: Report
     started: RunStarted
     trials: tuple[Trial, ...]
-    """By number."""
+    """Sorted by number."""
     reductions: tuple[BatchReduced, ...]
 
     @property
     def title(self) -> str:
-        """The run's name; a simulated run says so wherever its name stands."""
+        """Name of the run, with '(simulated)' for a simulated run."""
         return f"{self.report.run.name} (simulated)" if self.report.run.is_simulated else self.report.run.name
 
     def unix(self, at: float) -> float:
-        """Seconds since 1970 (UTC) of a moment of the run, by the clock that its driver began with."""
+        """Return seconds since 1970 (UTC) for a time of the run, by the driver's clock at its start."""
         return self.started.started_unix + at
 
     def milliseconds(self, at: float) -> int:
-        """The same in whole milliseconds."""
+        """Return the same in whole milliseconds."""
         return round(1000 * self.unix(at))
 
     def span(self, trial: Trial) -> tuple[float, float]:
-        """When a trial began and ended, in seconds since the run began: one that never started begins with its
-        proposal, one that was not settled ends with the journal."""
+        """Return start and end of a trial in seconds since the start of the run. A trial that never started begins with its
+        proposal. A trial that is not settled ends with the journal."""
         began, ended = trial.facts.started, trial.facts.ended
         return trial.proposal.at if began is None else began, self.report.run.end if ended is None else ended
 
     @property
     def graphs(self) -> dict[str, dict[str, Any]]:
-        """The starting network, and the best where there is one, in the form of docs/graph-format.md."""
+        """Starting network, and the best network if there is one, in the form of docs/graph-format.md."""
         best = self.report.architecture
         found = {"start": self.started.start_graph, "best": None if best is None else best.graph}
         return {name: graph for name, graph in found.items() if graph is not None}
 
     def identity(self, *parts: object) -> str:
-        """64 hexadecimal digits for a part of this run: the same whenever it is exported, another for every run."""
+        """Return 64 hexadecimal digits that identify a part of this run: equal in each export, different for each run."""
         run = self.report.run
         named = "\n".join(map(str, (run.name, run.started_unix, run.config_hash, *parts)))
         return hashlib.sha256(named.encode(errors="surrogatepass")).hexdigest()
 
 
 def record_of(folder: Path) -> RunRecord:
-    """The record of a run's folder.
+    """Return the record of a run's folder.
 
     Raises:
         NoSuchRun: there is no journal.
-        JournalDamaged: a line of it does not follow from the one before.
+        JournalDamaged: a line of it is invalid after the previous lines.
     """
     report = report_of(folder)
     return record(folder, report, islice(read_again(folder / NAME, Progress), report.run.events))
 
 
 def record(folder: Path, report: Report, events: Iterable[AnyEvent | None]) -> RunRecord:
-    """The record of a Report and the events that it was made of; Progress may be left out."""
+    """Return the record of a Report and its events. Progress events may be left out."""
     started: RunStarted | None = None
     proposals: dict[int, TrialProposed] = {}
     evaluations: defaultdict[int, list[Evaluation]] = defaultdict(list)
@@ -156,7 +156,7 @@ def record(folder: Path, report: Report, events: Iterable[AnyEvent | None]) -> R
             case BatchReduced():
                 reductions.append(event)
             case _:
-                pass  # the report has it, or nobody asks for it
+                pass  # in the report, or not exported
     assert started is not None, "a journal begins with RunStarted"
     is_over = report.run.end_reason is not None
     trials = tuple(

@@ -1,9 +1,8 @@
-"""A run as event files of TensorBoard: the run itself, and below trials/ one sub-run a trial, with its hyperparameters.
+"""Export to TensorBoard event files: the run, and below trials/ one sub-run per trial with its hyperparameters.
 
-Scalars are single-precision, at the wall time of the run: TensorBoard's fast loader, its default, shows no scalar of double
-precision.
-TensorBoard's own protocol buffers and record writer are used; its writers of whole files name the host and the moment of the
-export, so that no two would be equal.
+Scalars are single-precision, at the wall time of the run. TensorBoard's default loader ignores scalars of double precision.
+This module uses TensorBoard's protocol buffers and record writer. TensorBoard's file writers store host and time of the export,
+so that no two exports would be equal.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from aiperf.export.figures import (
 )
 from aiperf.export.files import File
 from aiperf.export.record import RunRecord, Trial
-from aiperf.plain import plain
 from aiperf.report.changes import morphs
+from aiperf.sanitize import sanitize
 
 _STATUS = {
     "finished": api_pb2.STATUS_SUCCESS,
@@ -50,7 +49,7 @@ _STATUS = {
 
 
 def files(record: RunRecord) -> Iterator[File]:
-    """One file for the run, one for each trial."""
+    """Yield one file for the run and one for each trial."""
     name = f"events.out.tfevents.{int(record.started.started_unix)}.aiperf"
     yield name, _file(record, _of_run(record))
     digits = len(str(max((trial.facts.number for trial in record.trials), default=0)))
@@ -69,7 +68,7 @@ def _file(record: RunRecord, events: Iterable[Event]) -> list[bytes]:
 def _of_run(record: RunRecord) -> Iterator[Event]:
     yield _event(record, 0.0, 0, _experiment(record))
     facts = "\n".join(
-        f"    {plain(name)}: {plain(str(value))}"
+        f"    {sanitize(name)}: {sanitize(str(value))}"
         for name, value in ({"run": record.title} | parameters_of_run(record) | results_of_run(record)).items()
     )
     yield _event(record, 0.0, 0, _text("run", facts))
@@ -89,11 +88,11 @@ def _of_trial(record: RunRecord, trial: Trial) -> Iterator[Event]:
     yield _event(
         record, began, 0, _hparams(metadata.SESSION_START_INFO_TAG, HParamsPluginData(session_start_info=start))
     )
-    told = [
-        f"state: {trial.state}" + (f" ({plain(facts.reason)})" if facts.reason else ""),
-        f"morphs: {plain(morphs(facts.morphs)) or 'none'}",
+    lines = [
+        f"state: {trial.state}" + (f" ({sanitize(facts.reason)})" if facts.reason else ""),
+        f"morphs: {sanitize(morphs(facts.morphs)) or 'none'}",
     ]
-    yield _event(record, began, 0, _text("trial", _indented("\n".join(told))))
+    yield _event(record, began, 0, _text("trial", _indented("\n".join(lines))))
     yield from _courses(record, courses_of_trial(trial))
     for name, value in results_of_trial(trial).items():
         yield _event(record, ended, facts.epochs, _scalar(f"trial/{name}", float(value)))
@@ -112,7 +111,7 @@ def _event(record: RunRecord, at: float, step: int, value: Summary.Value) -> Eve
 
 
 def _scalar(tag: str, value: float) -> Summary.Value:
-    # what torch.utils.tensorboard writes: every loader shows it, and EventAccumulator.Scalars reads it
+    # same form as torch.utils.tensorboard: all loaders show it, and EventAccumulator.Scalars reads it
     return Summary.Value(tag=tag, simple_value=value)
 
 
@@ -127,14 +126,14 @@ def _text(tag: str, text: str) -> Summary.Value:
 
 
 def _indented(text: str) -> str:
-    """As Markdown shows it word by word."""
+    """Indent text as a Markdown code block."""
     return "\n".join(f"    {line}" for line in text.split("\n"))
 
 
 def _experiment(record: RunRecord) -> Summary.Value:
     kinds = {"number": api_pb2.DATA_TYPE_FLOAT64, "text": api_pb2.DATA_TYPE_STRING}
     experiment = api_pb2.Experiment(
-        name=plain(record.title),
+        name=sanitize(record.title),
         time_created_secs=record.unix(0.0),
         hparam_infos=[api_pb2.HParamInfo(name=name, type=kinds[kind]) for name, kind in PARAMETERS_OF_TRIAL.items()],
         metric_infos=[
@@ -159,4 +158,4 @@ def _hparams(tag: str, content: HParamsPluginData) -> Summary.Value:
 
 
 def _proto(value: Value) -> ProtoValue:
-    return ProtoValue(string_value=plain(value)) if isinstance(value, str) else ProtoValue(number_value=value)
+    return ProtoValue(string_value=sanitize(value)) if isinstance(value, str) else ProtoValue(number_value=value)

@@ -1,1 +1,1 @@
-"""What is said and what is written: events, messages between driver and workers, and the file that holds a run."""
+"""Events, messages between driver and workers, and the journal file of a run."""

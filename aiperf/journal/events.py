@@ -1,7 +1,7 @@
-"""What can happen in a run: the lines of journal.jsonl, typed.
+"""Events of a run: the typed lines of journal.jsonl.
 
-The journal is the run. State, score, report, resume and verification are folds over these events, so an event holds facts,
-never conclusions. Times are seconds since the run began, on the driver's clock, which goes on while a killed run is down.
+State, score, report, resume and verification are folds over these events. An event therefore holds facts, never conclusions.
+Times are seconds since the start of the run, on the driver's clock. This clock continues while a killed run is down.
 """
 
 from __future__ import annotations
@@ -10,18 +10,25 @@ from typing import Any, Literal
 
 import msgspec
 
-SCHEMA = 4
-"""Version of the journal's lines, as they are written; docs/events.md holds its history, tools/events_history.txt its lines."""
-SCHEMAS_READ = range(1, SCHEMA + 1)
-"""Versions that are read: what an older one does not have is its default."""
+SCHEMA = 1
+"""Version of the journal's lines. A reader refuses every other version."""
 
 
 Cause = Literal["", "machine", "divergence", "memory", "network"]
-"""Whose failure it was. 'divergence' (a loss that is not finite) and 'memory' (no batch fits) are the hyperparameters' own, and
-tuning learns of them; 'network': it could not be built or launched; 'machine': anything else that was lost or crashed."""
+"""Origin of a failure. 'divergence': a loss that is not finite. 'memory': no batch fits. Both are caused by the
+hyperparameters, and tuning learns from them. 'network': the network could not be built or launched. 'machine': any other
+loss or crash."""
+LossCause = Literal["reported", "silence", "released"]
+"""Cause of a worker's loss (`WorkerLost.cause`)."""
+RejectedBy = Literal["searcher", "check", "generator", "silence"]
+"""Origin of a rejection. 'searcher': it had nothing to propose. 'check': the driver's check refused the proposal.
+'generator': the generator's process died. 'silence': no answer arrived within limits.silence_seconds."""
+DropCause = Literal["not best", "not written", "gone"]
+"""Cause of a dropped checkpoint. 'not best': no other trial can inherit from this trial by the driver's rules. 'not written':
+the trial ended before a checkpoint was written. 'gone': a worker found it missing or damaged."""
 TunedBy = Literal["", "default", "startup", "tpe"]
-"""How batch size and kernel size came about. 'default': not tuned; 'startup': drawn at random, since TPE knew of too little;
-'tpe': by its model."""
+"""Origin of batch size and kernel size. 'default': not tuned. 'startup': drawn at random before TPE has enough observations.
+'tpe': drawn by TPE's model."""
 COUNTS = (
     "forward_flops",
     "backward_flops",
@@ -36,126 +43,129 @@ COUNTS = (
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, forbid_unknown_fields=True, gc=False
 ):
-    """The base of all events."""
+    """Base class of all events."""
 
     at: float
-    """Seconds since the run began, on the driver's clock."""
+    """Seconds since the start of the run, on the driver's clock."""
 
 
 class WorkerShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """What a worker has, as the plan of a run takes it: ranks, batch bounds and the budget's memory are made of it."""
+    """Resources of a worker in the plan of a run. Ranks, batch bounds and the memory budget follow from them."""
 
     source: str
-    """Of which machines it is, and how that is known."""
+    """Machines that the shape describes, and the source of the description."""
     device: str
-    """Model of the accelerator, or of the processor where there is none; several, where nodes differ."""
+    """Model of the accelerator, or of the processor if there is no accelerator. Several models if nodes differ."""
     accelerators: int
-    """0: it trains on processors."""
+    """Number of accelerators. 0: the worker trains on processors."""
     ranks: int
-    """Data-parallel processes; the most, where nodes differ."""
+    """Data-parallel processes. The maximum if nodes differ."""
     cores: int
-    """Of its host, for it; the fewest, where nodes differ."""
+    """Cores of the host available to the worker. The minimum if nodes differ."""
     memory_bytes: int
-    """Of one rank: the smallest accelerator's, or its part of what its host may use; the least, where nodes differ."""
+    """Memory of one rank: that of the smallest accelerator, or the rank's share of usable host memory. The minimum if nodes
+    differ."""
 
 
 class FollowedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """The earlier run whose proposals a run trains in their order, instead of searching (docs/follow.md)."""
+    """Earlier run whose proposals a run trains in their order, instead of searching (docs/using.md)."""
 
     run: str
-    """Its name."""
+    """Name of the followed run."""
     path: str
-    """Its folder, as it was given."""
+    """Folder of the followed run, as given by the user."""
     lines: int
-    """Of its journal, as it was read."""
+    """Number of lines that were read from its journal."""
     last_hash: str
-    """The last of these lines' hash: it stands for all of them."""
+    """Hash of the last of these lines. It identifies all of them."""
     trials: int
-    """How many are to be trained."""
+    """Number of trials to be trained."""
     left_out: dict[str, int]
-    """Proposals of it that are not, counted by the reason: 'failed', 'never started', 'rejected'."""
+    """Number of proposals that are not trained, by reason: 'failed', 'never started', 'rejected'."""
     ranks: int
-    """Of its workers."""
+    """Ranks of its workers."""
 
 
 class Follows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """What a trial has of the trial of an earlier run that it follows, besides architecture, parent, batch and kernel size."""
+    """Values that a trial takes from the followed trial, in addition to architecture, parent, batch size and kernel size."""
 
     trial: int
-    """Its number there."""
+    """Number of the followed trial."""
     epochs: int
-    """To be trained, exactly: as many as were there, an early stop included. Of a trial that the end of its run cut off: the
-    most that its round allowed."""
+    """Exact number of epochs to train: as many as the followed trial had, early stop included. If the end of the run cut that
+    trial off: the maximum of its round."""
     was_cut_off: bool
-    """Whether it was still being trained when its run ended."""
+    """True if the followed trial was still being trained when its run ended."""
     seed: int
-    """Of its weights, the order of its images and their augmentation."""
+    """Seed of its weights, image order and augmentation."""
     heirs: int
-    """Trials that are to inherit its weights."""
+    """Number of trials that will inherit its weights."""
 
 
 class RunStarted(Event, frozen=True, kw_only=True):
-    """The first line: everything that was decided before the run began."""
+    """First line: all decisions made before the start of the run."""
 
     schema: int
     run: str
-    """Name of the run, that of its folder."""
+    """Name of the run and of its folder."""
     started_unix: float
-    """The host's wall clock at the run's beginning, seconds since 1970 (UTC)."""
+    """Host's wall clock at the start of the run, in seconds since 1970 (UTC)."""
     seed: int
     config: dict[str, Any]
-    """The whole configuration as it was composed."""
+    """Complete composed configuration."""
     config_hash: str
-    """SHA-256 of the configuration in canonical JSON: names in order, no spaces, numbers by the fewest digits."""
+    """SHA-256 of the configuration in canonical JSON: sorted keys, no spaces, shortest form of numbers."""
     start_graph: dict[str, Any]
-    """The starting graph in the format of docs/graph-format.md."""
+    """Starting graph in the format of docs/graph-format.md."""
     dataset: dict[str, Any]
-    """Name, training_images, validation_images, classes, image, channels, is_full_imagenet, and noise: the deviation of
-    what was added to real images, as a share of a pixel's range (not recorded: 0). And fingerprint: SHA-256 of the paths,
-    labels and sizes of its files, or of the options that make it; each worker is held to it (null: nobody looked at files)."""
+    """Description of the data set: name, training_images, validation_images, classes, image, channels, is_full_imagenet,
+    noise and fingerprint. `noise`: standard deviation of the noise added to real images, as a share of a pixel's range
+    (missing: 0). `fingerprint`: SHA-256 of the paths, labels and sizes of its files, or of the options that generate it.
+    It is null if no files were read. Each worker's data set must have the same fingerprint."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float
-    """Where the valid window begins."""
+    """Start of the valid window."""
     versions: dict[str, str]
     machine: dict[str, Any]
     """System description of the driver's host."""
     simulated: bool = False
-    """Under a virtual clock with invented learning curves: never ranked."""
+    """True for a run with a virtual clock and invented learning curves. Such a run is never ranked."""
     boot_id: str | None = None
-    """Of the host's kernel since it booted. None: it tells none, or the journal is from before this was recorded."""
+    """Identifier of the boot of the driver's host. None if its kernel provides none."""
     boot_seconds: float | None = None
-    """Since the host booted, suspended time included, when the run began: by it a resume on the same boot knows the time."""
-    proposal_rules: int = 1
-    """Version of the rules by which proposals follow from the history (docs/searchers.md). Not recorded: 1."""
+    """Seconds from the boot of the host to the start of the run, suspended time included. A resume on the same boot computes
+    the elapsed time from it."""
+    proposal_rules: int
+    """Version of the rules that derive proposals from the history (docs/searchers.md)."""
     shape: WorkerShape | None = None
-    """What the plan was made of: a worker as it was declared, or learnt from the nodes that stood at the start. Journals from
-    before this was recorded: none."""
+    """Worker shape that the plan was made for, as declared or as measured on the nodes at the start."""
     follows: FollowedRun | None = None
-    """The earlier run whose trials are trained instead of searching. None: it searches."""
+    """Earlier run whose trials are trained instead of searching. None if the run searches."""
 
 
 class RunResumed(Event, frozen=True, kw_only=True):
-    """A driver took the run up again; what was running is lost with the former one."""
+    """Start of another driver that continues the run. Attempts of the former driver are lost."""
 
     down_seconds: float
-    """Wall time between the last line and this one; it counts in the score's denominator."""
+    """Wall time between the last line and this one. It counts in the score's denominator."""
     clock_stepped_back_seconds: float
-    """By how much the wall clock lay before the last line; 0 when it did not."""
+    """Seconds by which the wall clock was behind the last line. Default: 0."""
     versions: dict[str, str]
     machine: dict[str, Any]
-    schema: int = 1
-    """That of the lines from this one on. Journals from before this was recorded: 1."""
+    schema: int
+    """Schema version of the lines from this one on."""
     boot_id: str | None = None
-    """Of the host's kernel since it booted. None: it tells none, or the journal is from before this was recorded."""
+    """Identifier of the boot of the driver's host. None if its kernel provides none."""
     boot_seconds: float | None = None
-    """Since the host booted, suspended time included: no wall clock that is set moves it."""
+    """Seconds since the boot of the host, suspended time included. Changes of the wall clock do not affect it."""
     clock_stepped_forward_seconds: float = 0.0
-    """By how much the wall clock lay ahead of the time since the host booted; 0 where the boot is another or not known."""
+    """Seconds by which the wall clock was ahead of the time since boot. 0 if the boot differs or is unknown."""
     rolled_back_lines: int = 0
-    """Whole lines of the journal that were cut off before this one, as resume_until asked."""
+    """Whole lines that were removed from the journal's end, as requested by resume_until."""
     cut_sha256: str | None = None
-    """SHA-256 of all bytes that were cut off, those of a torn last line too; they are kept beside it. None: none were."""
+    """SHA-256 of all removed bytes, including a torn last line. They are kept in a file next to the journal. None if nothing
+    was removed."""
 
 
 class WorkerJoined(Event, frozen=True, kw_only=True):
@@ -164,130 +174,126 @@ class WorkerJoined(Event, frozen=True, kw_only=True):
     worker: int
     host: str
     ranks: int
-    """Data-parallel processes, one an accelerator."""
+    """Data-parallel processes, one per accelerator."""
     device: str
-    """The accelerator's model, or the processor's where there is no accelerator."""
+    """Model of the accelerator, or of the processor if there is no accelerator."""
     device_memory_bytes: int
-    """Memory of one accelerator; the host's memory divided by the ranks on a machine without."""
+    """Memory of one accelerator. Without accelerators: host memory divided by the number of ranks."""
     collective: str
-    """What exchanges gradients, with its version: 'horovod 0.28.1 (gloo)', 'torch 2.13.0 (gloo)', 'none'."""
+    """Library that exchanges gradients, with its version: 'horovod 0.28.1 (gloo)', 'torch 2.13.0 (gloo)', 'none'."""
     machine: dict[str, Any]
-    """Of `host`."""
+    """System description of `host`."""
     hosts: tuple[str, ...] = ()
-    """All of the worker's hosts, where it has several; `host`, which leads, is the first."""
+    """All hosts of a worker that spans several hosts. The first is `host`, the leading one."""
 
 
 class WorkerLost(Event, frozen=True, kw_only=True):
-    """A worker is gone, with the trial it held."""
+    """Loss of a worker, together with its current trial."""
 
     worker: int
+    cause: LossCause = "reported"
+    """'reported': by the executor. 'silence': by the driver's rules after limits.silence_seconds without a message.
+    'released': its accelerators moved to a better place, which does not count as a loss of its trial."""
     reason: str
-    released: bool = False
-    """It was let go, since workers had better places: not held against its trial, and no loss."""
 
 
 class WorkerNotStarted(Event, frozen=True, kw_only=True):
-    """No worker came up at a place that could hold one; the place may be tried again."""
+    """Failed start of a worker. The driver may try the place again."""
 
     host: str
-    """The host's address."""
+    """Address of the host."""
     failures: int
-    """Starts in a row that failed there, this one included; 0: none was tried, since the place holds no worker of the run's."""
+    """Consecutive failed starts at this place, this one included. 0: no start was tried, because the place holds no worker of
+    the run."""
     reason: str
 
 
 class NodeChecked(Event, frozen=True, kw_only=True):
-    """A node went through preflight (docs/preflight.md). The line stands right after the one that a driver began with; that of
-    a node that joined later stands before its worker's."""
+    """Result of a node's preflight (docs/preflight.md). It follows the first line of a driver. For a node that joins later it
+    precedes the line of its worker."""
 
     address: str
-    """As the cluster reaches it."""
+    """Address of the node in the cluster."""
     host: str
     readings: dict[str, Any]
-    """By probe: all that was measured, raw."""
+    """Raw measurements, by probe."""
     faults: list[str]
-    """What is wrong with it, each beginning with the probe's name."""
+    """Faults of the node. Each begins with the name of the probe."""
     notes: list[str]
-    """What was not judged, and why."""
+    """Checks that were not made, with reasons."""
     excluded: bool
-    """No worker is placed on it until the driver's end."""
+    """True if no worker is placed on the node until the end of the driver."""
     clock_offset_seconds: float | None = None
-    """Of its wall clock against that of the driver's host; above 0 it is ahead. None: not measured."""
+    """Offset of the node's wall clock from that of the driver's host. Positive if the node is ahead. None if not measured."""
     clock_error_seconds: float | None = None
-    """The offset may be wrong by so much."""
+    """Maximum error of the offset."""
 
 
 class HelperLost(Event, frozen=True, kw_only=True):
-    """A process beside a worker died, and another was started in its place; the worker and its trial went on."""
+    """Death and replacement of a helper process of a worker. The worker and its trial continue."""
 
     worker: int
     helper: str
-    """'recorder' (samples of telemetry are missing) or 'generator' (proposals under way were lost with it)."""
+    """'recorder' (samples of telemetry are missing) or 'generator' (its unfinished proposals are lost)."""
     reason: str
 
 
 class CeilingMeasured(Event, frozen=True, kw_only=True):
-    """The largest batch an accelerator of this worker could hold."""
+    """Largest batch that an accelerator of this worker can hold."""
 
     worker: int
     family: str
-    """The architecture family that was measured: the starting graph's fingerprint."""
+    """Architecture family that was measured: the fingerprint of the starting graph."""
     batch_size: int
     """Images per accelerator."""
 
 
 class ProposalRequested(Event, frozen=True, kw_only=True):
-    """A proposal is wanted for a worker. It sees the history up to the line before this one."""
+    """Request for a proposal for a worker. Its history ends with the line before this one."""
 
     number: int
-    """The proposal's number, and its trial's."""
+    """Number of the proposal and of its trial."""
     worker: int
     round: int
-    """The worker's round that the proposal is made for, from 1: that after the one it is in. A spare may be trained in a later
-    one (TrialStarted.round)."""
+    """Round of the worker that the proposal is made for, from 1: the round after the current one. A spare may be trained in a
+    later round (TrialStarted.round)."""
     seed: int
     position: int
-    """Lines of the journal that the searcher's history holds: all those before this one."""
+    """Number of journal lines in the searcher's history: all lines before this one."""
     starting_network: bool = False
-    """Whether the starting network itself is wanted: until a trial of it has finished, one request at a time asks for it.
-    Journals from before this was recorded: number 0 does."""
+    """True if the starting network itself is requested. There is one such request at a time, until a trial of it has
+    finished."""
     spare: bool = False
-    """Whether it is asked for ahead of need, for a trial that ends without warning; else for the worker's next trial."""
+    """True if the proposal is requested in advance, for a trial that ends without warning. False if it is for the worker's
+    next trial."""
     follows: int | None = None
-    """The trial of the followed run that is wanted; the driver answers by itself. None: a searcher is asked."""
-
-    @property
-    def wants_start(self) -> bool:
-        """Whether the starting network itself is wanted, in a journal of any schema."""
-        return self.starting_network or self.number == 0
+    """Requested trial of the followed run. The driver answers this request itself. None if a searcher answers."""
 
 
 class TrialProposed(Event, frozen=True, kw_only=True):
-    """An architecture with hyperparameters, rebuilt from its lineage and checked."""
+    """Architecture with hyperparameters, rebuilt from its lineage and checked."""
 
     number: int
     position: int
-    """Lines of the journal that the searcher's history held; with the number and the seed it re-derives the proposal."""
+    """Number of journal lines in the searcher's history. With the number and the seed it determines the proposal."""
     seed: int
     searcher: str
     parent: int | None
-    """The trial whose trained weights it inherits; None: the starting graph, freshly initialised."""
+    """Trial whose trained weights are inherited. None for the starting graph with fresh weights."""
     morphs: list[dict[str, Any]]
-    """From the parent's graph to this one."""
+    """Morphs from the parent's graph to this graph."""
     batch_size: int
     """Images per accelerator and step."""
     kernel_size: int | None
-    """Tuned kernel size, None where it was not tuned."""
+    """Tuned kernel size. None if it was not tuned."""
     own_kernel: int | None = None
-    """The kernel size that its network has, tuned or not: what tuning is told. None: no convolution of it is tunable, or the
-    journal is from before this was recorded."""
+    """Kernel size of the network, tuned or not, as reported to tuning. None if no convolution is tunable."""
     tuned_by: TunedBy = ""
-    """How its batch size and kernel size came about. Journals from before this was recorded: empty."""
+    """Origin of batch size and kernel size."""
     can_grow: bool = True
-    """Whether a morph is legal on its network within the budget: else it is nobody's parent. Journals from before this was
-    recorded: yes."""
+    """True if a morph of its network is legal within the budget. Otherwise the trial is never a parent."""
     pruned: list[dict[str, Any]]
-    """Points that tuning tried and that lay over the budget: batch_size, kernel_size, reason. From rules 4 on: none."""
+    """Points that tuning tried and that exceeded the budget: batch_size, kernel_size, reason."""
     fingerprint: str
     forward_flops: int
     """Operations of one image in training, forward."""
@@ -295,42 +301,42 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     validation_flops: int
     """Operations of one image in validation."""
     tensor_forward_flops: int
-    """Convolutions and matrix products alone, for utilisation."""
+    """Operations of convolutions and matrix products alone. Utilization is computed from them."""
     tensor_backward_flops: int
     parameters: int
     seconds: float
-    """What the proposal cost on its processor."""
+    """Processor time that the proposal took."""
     follows: Follows | None = None
-    """What it has of a trial of the followed run; `searcher` is then 'follow'. None: a searcher made it."""
+    """Values taken from a trial of the followed run. `searcher` is then 'follow'. None if a searcher made the proposal."""
 
 
 class TrialRejected(Event, frozen=True, kw_only=True):
-    """Nothing came of a request: there was nothing to propose, no answer came, or what was proposed cannot be a trial."""
+    """Failed request for a proposal."""
 
     number: int
+    by: RejectedBy
+    """'searcher': it had nothing to propose. 'check': the driver's check refused the proposal. 'generator': its process died.
+    'silence': no answer arrived within limits.silence_seconds."""
     reason: str
-    by: str = ""
-    """'searcher': it found nothing to propose; 'check': the driver's, of what was proposed; 'nobody': no answer came.
-    Journals from before this was recorded: empty."""
 
 
 class TrialStarted(Event, frozen=True, kw_only=True):
-    """A worker was told to train."""
+    """Order to a worker to train a trial."""
 
     trial: int
     attempt: int
-    """From 1; a trial lost with its worker is tried again under the next number."""
+    """From 1. A trial lost with its worker is retried under the next number."""
     worker: int
     epoch: int
-    """The first epoch to be done, from 1."""
+    """First epoch to train, from 1."""
     batch_size: int
-    round: int | None = None
-    """The worker's round that the trial is trained as: how many trials the worker has started, this one with them; every
-    attempt at a trial has that of the first. None in journals from before this was recorded: that of its ProposalRequested."""
+    round: int
+    """Round of the worker: the number of trials that it has started, this one included. All attempts at a trial have the
+    round of the first attempt."""
 
 
 class TrialPrepared(Event, frozen=True, kw_only=True):
-    """The worker holds the module with its weights and is about to train."""
+    """The worker has built the module, loaded its weights and is about to train."""
 
     trial: int
     attempt: int
@@ -341,37 +347,34 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     weights_seconds: float
     compile_seconds: float
     cuda_graphs: bool = False
-    """Whether all kernels of a pass were launched by one call. Journals from before this was recorded: no."""
-    fused: str = "no"
-    """Which kernels of our own the training steps had: no; norm: batch normalisation with addition and ReLU; conv: these, and
-    1×1 convolutions with statistics."""
+    """True if all kernels of a pass were launched by one call."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
-    """Work done between two words of an attempt, in one epoch. Intervals of an attempt tile its time without overlap."""
+    """Work between two messages of an attempt, in one epoch. The intervals of an attempt tile its time without overlap."""
 
     worker: int
     start: float
     end: float
     training_images: int
-    """Over all ranks; padding never counts."""
+    """Over all ranks, without padding."""
     validation_images: int
     busy_seconds: float
-    """Spent in training or validation steps, gradient exchange included, waiting for input excluded; of one rank."""
+    """Time of one rank in training and validation steps, including gradient exchange and excluding waits for input."""
     communication_seconds: float
-    """Of the busy seconds: exchange of gradients that the backward pass did not hide."""
+    """Part of the busy seconds: gradient exchange that did not overlap with the backward pass."""
     validation_seconds: float
-    """Of the busy seconds: validation steps."""
+    """Part of the busy seconds: validation steps."""
     input_seconds: float
-    """Waited for images."""
+    """Time spent waiting for images."""
     checkpoint_seconds: float
-    """Training stood still for a checkpoint."""
+    """Time during which training was stopped by a checkpoint."""
 
 
 class Progress(Event, frozen=True, kw_only=True):
-    """An interval of work after which its epoch goes on; what its fields mean stands at Interval."""
+    """Interval of work within an epoch. `Interval` documents the fields."""
 
-    # Written out, since a Struct has one base with fields, and these stand in another order in journals that are there.
+    # Fields are written out, because a Struct can have only one base with fields and existing journals use this order.
     worker: int
     trial: int
     attempt: int
@@ -388,35 +391,34 @@ class Progress(Event, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> Progress:
-        """Itself: the intervals of both events that have one go by this name."""
+        """The event itself, so that both events with an interval share this attribute."""
         return self
 
 
 Work = Progress | Interval
-"""An interval of work, as those take it who need not know where it stands."""
+"""Interval of work, stored in its own event or within another."""
 
 
 class EpochFinished(Event, frozen=True, kw_only=True):
-    """One pass over the training set, then over the validation set."""
+    """Pass over the training set and the validation set."""
 
     trial: int
     attempt: int
     epoch: int
     accuracy: float
-    """Top-1 on the validation images, 0..1."""
+    """Top-1 accuracy on the validation images, 0..1."""
     validation_loss: float
-    """Plain cross-entropy, without label smoothing."""
+    """Cross-entropy without label smoothing."""
     training_loss: float
     learning_rate: float
     checkpoint: bool
-    """Whether the attempt can be taken up after this epoch."""
+    """True if the attempt can be resumed after this epoch."""
     interval: Interval | None = None
-    """The epoch's work since its last Progress line. None: there was none, or the journal is from before this was recorded
-    here, and it stands in that line."""
+    """Work of the epoch since its last Progress line. None if there was none."""
 
 
 class BatchReduced(Event, frozen=True, kw_only=True):
-    """Out of memory: the trial goes on with a smaller batch, and tuning learns of a pruned point."""
+    """Out of memory. The trial continues with a smaller batch, and tuning learns a pruned point."""
 
     trial: int
     attempt: int
@@ -425,93 +427,95 @@ class BatchReduced(Event, frozen=True, kw_only=True):
 
 
 class TrialFinished(Event, frozen=True, kw_only=True):
-    """A trial came to its end: its round's epochs, or no more improvement."""
+    """End of a trial: after the epochs of its round, or when it no longer improves."""
 
     trial: int
     attempt: int
     reason: str
-    """'epochs' or 'early stop'; 'followed': it had as many epochs as the trial that it follows."""
+    """'epochs', 'early stop' or 'followed' (it had as many epochs as the trial that it follows)."""
     accuracy: float
     """Best measured validation accuracy."""
-    told_accuracy: float
-    """What the search is told: the curve of the first epochs, as many as round 1 has, fitted and read at the last of them.
-    Before rules 4: predicted for the last round's epochs in the warm-up rounds, else the best measured."""
+    reported_accuracy: float
+    """Accuracy reported to the search: a curve fitted to the first epochs, as many as round 1 has, at the last of them."""
 
 
 class TrialLost(Event, frozen=True, kw_only=True):
-    """An attempt ended before its time."""
+    """Premature end of an attempt."""
 
     trial: int
     attempt: int
     reason: str
-    """Names the rank and the host where they are known."""
+    """Includes the rank and the host if they are known."""
 
 
 class TrialFailed(Event, frozen=True, kw_only=True):
-    """A trial is given up; the search learns that it failed."""
+    """Final failure of a trial. The search is informed."""
 
     trial: int
     reason: str
     cause: Cause = ""
-    """Whose failure it was. Journals from before this was recorded: empty."""
+    """Origin of the failure."""
 
 
 class CheckpointDropped(Event, frozen=True, kw_only=True):
     """The weights of a trial can no longer be inherited."""
 
     trial: int
+    cause: DropCause
+    """'not best': no other trial can inherit from this trial by the driver's rules. 'not written': the trial ended before a
+    checkpoint was written. 'gone': a worker found it missing or damaged."""
     reason: str
 
 
 class CheckpointWritten(Event, frozen=True, kw_only=True):
-    """A checkpoint stands that was still being written when its epoch finished."""
+    """Completion of a checkpoint that was still being written at the end of its epoch."""
 
     trial: int
     attempt: int
     epoch: int
-    """After which the attempt can now be taken up."""
+    """Epoch after which the attempt can be resumed."""
 
 
 class CheckpointNotWritten(Event, frozen=True, kw_only=True):
-    """The disk would not take a checkpoint; the trial goes on, and the next epoch's is tried again. Those that are left out
-    because epochs are shorter than writing have no such line."""
+    """Failed write of a checkpoint. The trial continues, and the next epoch's checkpoint is tried again. A checkpoint skipped
+    because epochs are shorter than writing has no such line."""
 
     trial: int
     attempt: int
     epoch: int
-    """After which there is none."""
+    """Epoch whose checkpoint is missing."""
     reason: str
 
 
 class TrialHeartbeat(Event, frozen=True, kw_only=True):
-    """Nothing else was to be reported of a trial for a while, and its ranks were at work: a slow worker is no silent one."""
+    """Sign of life of a trial without other reports. It distinguishes a slow worker from a silent one."""
 
     trial: int
     attempt: int
     doing: str
-    """Which rank was furthest behind and what it was at, storage that it waited for included."""
+    """Slowest rank and its activity, including waits for storage."""
 
 
 class ImagesSkipped(Event, frozen=True, kw_only=True):
-    """Corrupt images met for the first time since the run began or was resumed: they are left out, and count nowhere."""
+    """Corrupt images found for the first time since the start or the last resume. They are skipped and never counted."""
 
     worker: int
-    """That met them first."""
+    """Worker that found them first."""
     images: int
-    """Of the run so far, these included."""
+    """Total of the run so far, these included."""
     files: dict[str, str]
-    """These, each with what its decoder said; at most 100 to a line."""
+    """Their names, each with the error of its decoder. At most 100 per line."""
 
 
 class RunEnded(Event, frozen=True, kw_only=True):
-    """The run is over: its time is up, or someone ended it."""
+    """End of the run."""
 
     reason: str
     """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit),
-    'followed' (nothing is left of the followed run) or 'converged' (schedule.stop)."""
+    'followed' (no trial of the followed run is left) or 'converged' (schedule.stop)."""
     measured_matmul_flops: dict[str, float] = {}
-    """By worker, FLOPS of one rank: the matrix product of those without accelerators, measured once more after the window, when
-    nothing trained. WorkerJoined.machine has it from when each came up. Empty: not measured."""
+    """Matrix product rate of one rank in FLOPS, by worker. It is measured after the window on workers without accelerators,
+    while nothing trains. WorkerJoined.machine holds the rate at the worker's start. Empty if not measured."""
 
 
 AnyEvent = (
@@ -541,4 +545,4 @@ AnyEvent = (
     | TrialHeartbeat
     | RunEnded
 )
-"""Every event there is."""
+"""Cause of a dropped checkpoint (`CheckpointDropped.cause`)."""

@@ -1,4 +1,4 @@
-"""What no run can begin with: the laws of a journal's first line, which stands for itself."""
+"""Rules for the first line of a journal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from aiperf.journal.descriptions import Configuration, DataSetFacts, MachineFacts, check_shape
 from aiperf.journal.events import RunStarted
 from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, YEAR_10000, Unlawful, must, whole
 
@@ -14,12 +15,12 @@ _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
 def config_hash(plain: dict[str, Any]) -> str:
-    """SHA-256 of the configuration in canonical JSON: keys in order, no spaces."""
+    """Return the SHA-256 of the configuration in canonical JSON: sorted keys, no spaces."""
     return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
 
 def check_first_line(event: RunStarted) -> None:
-    """Raises Unlawful where no run can say this of itself."""
+    """Raise Unlawful if a first line breaks a rule."""
     must(event.at == 0, "a run begins at 0 s", f"{event.at!r} s")
     must(
         0 <= event.started_unix < YEAR_10000,
@@ -40,24 +41,29 @@ def check_first_line(event: RunStarted) -> None:
         f"{event.config_hash[:12]!r}",
     )
     schedule = event.config.get("schedule")
-    said: list[tuple[str, Any, Any]] = [("seed", event.config.get("seed"), event.seed)]
+    copies: list[tuple[str, Any, Any]] = [("seed", event.config.get("seed"), event.seed)]
     if isinstance(schedule, dict):
-        said += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
-    for name, configured, here in said:
-        if configured is not None and configured != here:
-            raise Unlawful(f"the first line says what its configuration says; {name} is {configured!r} and {here!r}")
+        copies += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
+    for name, configured, recorded in copies:
+        if configured is not None and configured != recorded:
+            raise Unlawful(
+                f"the first line says what its configuration says; {name} is {configured!r} and {recorded!r}"
+            )
     must(
         (event.config.get("follow") is None) == (event.follows is None),
         "a run follows another where its configuration says so",
         f"follow={event.config.get('follow')!r} and {'no' if event.follows is None else 'a'} followed run",
     )
+    check_shape("config", event.config, Configuration)
+    check_shape("dataset", event.dataset, DataSetFacts)
+    check_shape("machine", event.machine, MachineFacts)
     for name in ("training_images", "validation_images"):
         whole(f"dataset.{name}", event.dataset.get(name), 1, LARGEST_COUNT)
     _shape(event)
 
 
 def _shape(event: RunStarted) -> None:
-    """The plan is made of the workers that it names."""
+    """Check that the plan matches the workers that it names."""
     shape = event.shape
     if shape is None:
         return
@@ -66,6 +72,10 @@ def _shape(event: RunStarted) -> None:
     whole("shape.memory_bytes", shape.memory_bytes, 1, LARGEST_COUNT)
     space, budget = event.config.get("space"), event.config.get("budget")
     if isinstance(space, dict) and isinstance(budget, dict):
-        made = int(budget["memory_share"] * shape.memory_bytes)
-        found = space["budget"]["memory_bytes"]
+        share, spaced = budget.get("memory_share"), space.get("budget")
+        # Other types must not be multiplied: a text would be repeated.
+        if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
+            raise Unlawful(f"budget.memory_share is a number from 0 to 1; found {repr(share)[:80]}")
+        found = spaced.get("memory_bytes") if isinstance(spaced, dict) else None
+        made = int(share * shape.memory_bytes)
         must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))

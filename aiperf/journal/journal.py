@@ -1,8 +1,8 @@
-"""The append-only journal of a run: one JSON object a line, each chained to the one before by SHA-256.
+"""Append-only journal of a run: one JSON object per line, each chained to the previous line by SHA-256.
 
-Events that arrive together are committed together, with one flush, before anything acts on them. A torn last line (a driver
-killed while it wrote) is dropped and said; damage anywhere else is refused with the line's number and the remedy, and so is
-a line that no run can write (`validator.py`).
+Events that arrive together are committed together with one flush before any action follows from them. A torn last line (its
+driver was killed while writing) is dropped with a warning. Other damage is refused with the line's number and the remedy. A
+line that breaks a rule of `validator.py` is refused too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import json
 import os
 import shlex
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
@@ -31,48 +32,43 @@ from aiperf.errors import (
     NoSuchRun,
     NotAJournal,
 )
-from aiperf.files import shown, what_is_wrong_with
-from aiperf.journal.events import SCHEMA, SCHEMAS_READ, AnyEvent, RunResumed, RunStarted
-from aiperf.journal.lawful import Unlawful
-from aiperf.journal.lease import NO_LOCKS, Lease, refuse_if_leased
-from aiperf.journal.other_files import HEAD, other_file
+from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
+from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
+from aiperf.journal.lawful import must
+from aiperf.journal.other_files import HEAD, why_no_journal
+from aiperf.journal.sealed_log import LONGEST_LINE, ORIGIN, TAIL, LineRefused, SealedLines, sealed
 from aiperf.journal.validator import Validator
 from aiperf.run_warning import RunWarning
-from aiperf.typed import resuming
+from aiperf.shell_command import resuming
 
 NAME = "journal.jsonl"
 
-_HEX = 64
-_SEAL = b',"chain":"'
-_TAIL = len(_SEAL) + _HEX + len(b'"}')
-_ORIGIN = b"0" * _HEX
-"""What the first line is chained to."""
-
 _encoder = msgspec.json.Encoder()
 _decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+_decode = _decoder.decode
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where a reading of a journal ended."""
+    """Result of reading a journal."""
 
     lines: int
-    """Whole lines."""
+    """Number of whole lines."""
     end: int
-    """Bytes of them."""
+    """Bytes of the whole lines."""
     chain: bytes
-    """The last line's hash."""
+    """Hash of the last line."""
     torn: bytes
-    """What stood after them: a line that a killed driver did not finish."""
+    """Bytes after the last whole line, which a killed driver did not finish."""
 
     @property
     def warning(self) -> RunWarning | None:
-        """That a line was dropped; None: none was."""
+        """Warning of a dropped line. None if no line was dropped."""
         return torn_warning(len(self.torn), self.lines)
 
 
 def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
-    """What everything that reads a journal says of a last line that was dropped, after so many whole ones; None: none was."""
+    """Return the warning of a dropped last line after `lines` whole ones. None if no line was dropped."""
     if not torn_bytes:
         return None
     return RunWarning(
@@ -84,13 +80,20 @@ def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
     )
 
 
-def chained_hash(chain: bytes, body: bytes) -> bytes:
-    """The chain after a line: SHA-256, in hexadecimal, over the chain before it and the line's own JSON."""
-    return hashlib.sha256(chain + body).hexdigest().encode()
+class _Checks(Validator):
+    """All checks of a line, including the schema of a resumed session."""
+
+    def __init__(self, check_schema: Callable[[int], None]) -> None:
+        super().__init__()
+        self._check_schema = check_schema
+
+    def _resumed(self, event: RunResumed) -> None:
+        self._check_schema(event.schema)
+        super()._resumed(event)
 
 
 class Reader:
-    """Reads a journal from its beginning, checking every line; `reading` says where it ended."""
+    """Iterator over the checked events of a journal. `reading` holds the position afterwards."""
 
     def __init__(self, path: Path, until: int | None = None) -> None:
         match what_is_wrong_with(path):
@@ -102,67 +105,48 @@ class Reader:
                 raise NotAJournal(f"a run's journal is a file; {shown(path)} is {wrong}: put the journal there")
         self.path = path
         self._until = until
-        self._reading = Reading(0, 0, _ORIGIN, b"")
-        self._given = 0
+        self._reading = Reading(0, 0, ORIGIN, b"")
+        self._log: SealedLines[AnyEvent] | None = None
+
+    @property
+    def _given(self) -> int:
+        return 0 if self._log is None else self._log.lines
 
     @property
     def reading(self) -> Reading:
-        """Where the reading ended; before it has, its beginning."""
+        """Result of the reading. Before its end: the beginning of the journal."""
         return self._reading
 
     def __iter__(self) -> Iterator[AnyEvent]:
         try:
-            yield from self._events()
-        except OSError as error:  # of reading alone: what is done with an event is done outside
+            with self.path.open("rb", buffering=1 << 20) as file:
+                if (why := why_no_journal(file.read(HEAD))) is not None:
+                    raise NotAJournal(f"a run is read from its journal; {shown(self.path)} is {why}")
+                file.seek(0)
+                log = self._log = SealedLines(
+                    file,
+                    _decoded,
+                    self._check_first,
+                    _Checks(self._check_schema).check,
+                    of=(f"event of schema {SCHEMA}", "run"),
+                    until=self._until,
+                )
+                yield from log
+        except LineRefused as error:
+            raise self.damage(error.before, str(error)) from error.__cause__
+        except OSError as error:  # errors of reading only, since the caller handles the events outside
             raise NotAJournal(
                 f"a journal is read whole; {shown(self.path)} cannot be after line {self._given} ({error.strerror}). "
                 "Let this user read it, or take it from a copy"
             ) from error
-
-    def _events(self) -> Iterator[AnyEvent]:
-        chain, lines, end, until = _ORIGIN, 0, 0, self._until
-        decode, sha256, tail = _decoder.decode, hashlib.sha256, _TAIL + 1
-        check = Validator().check
-        torn = b""
-        with self.path.open("rb", buffering=1 << 20) as file:
-            if (other := other_file(file.read(HEAD))) is not None:
-                raise NotAJournal(f"a run is read from its journal; {shown(self.path)} is {other.what}: {other.remedy}")
-            file.seek(0)
-            # A million lines must not take long: what is wrong with a line is found out only once one is wrong.
-            for line in file:
-                if lines == until:
-                    break
-                if line[-1] != 0x0A:
-                    torn = line
-                    break
-                body = line[:-tail] + b"}"
-                follows = sha256(chain + body).hexdigest().encode()
-                if line[-tail:] != _SEAL + follows + b'"}\n':
-                    raise self.damage(lines, _why_unsealed(line))
-                try:
-                    event = decode(body)
-                    if lines == 0:
-                        self._check_first(event)
-                    elif type(event) is RunResumed:
-                        self._check_schema(event.schema)
-                    check(event)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    raise self.damage(lines, f"it is no event of schema {SCHEMA} ({error})") from error
-                except Unlawful as error:
-                    raise self.damage(lines, f"no run can write it: {error}") from error
-                chain = follows
-                lines += 1
-                end += len(line)
-                self._given = lines
-                yield event
-        self._reading = Reading(lines, end, chain, torn)
-        if not lines and until is None:
+        self._reading = Reading(log.lines, log.end, log.chain, log.torn)
+        if not log.lines and self._until is None:
             raise NoSuchRun(
                 f"a run begins with the first whole line of its journal; '{self.path}' holds none: its first line is torn, "
-                f"after {len(torn)} bytes (a driver killed while it wrote). Begin another: python -m aiperf"
+                f"after {len(log.torn)} bytes (a driver killed while it wrote). Begin another: python -m aiperf"
             )
-        if until is not None and lines < until:
-            raise JournalDamaged(f"resume_until={until}, but '{self.path}' has only {lines} whole lines")
+        if self._until is not None and log.lines < self._until:
+            raise JournalDamaged(f"resume_until={self._until}, but '{self.path}' has only {log.lines} whole lines")
 
     def _check_first(self, event: AnyEvent) -> None:
         if not isinstance(event, RunStarted):
@@ -170,16 +154,16 @@ class Reader:
         self._check_schema(event.schema)
 
     def _check_schema(self, schema: int) -> None:
-        if schema not in SCHEMAS_READ:
+        if schema != SCHEMA:
             raise JournalDamaged(
-                f"'{self.path}' has schema {schema}; this release reads schemas "
-                f"{SCHEMAS_READ[0]} to {SCHEMAS_READ[-1]}. Read it with the release that wrote it"
+                f"this release reads journals of schema {SCHEMA}; '{self.path}' has schema {schema}. Read it with the release "
+                "that wrote it"
             )
 
     def damage(self, lines: int, why: str) -> JournalDamaged:
-        """What is wrong with the line after so many whole ones."""
+        """Return the error of the line after `lines` valid ones."""
         with self.path.open("rb") as file:
-            total = sum(1 for _ in file)
+            total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
         whole = (
             f"the {lines} events before it are whole. To go on from there: resume_until={lines}"
             if lines
@@ -188,39 +172,63 @@ class Reader:
         return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}; {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
-        """What is wrong with the line that was given last, which keeps all laws and cannot be taken in."""
+        """Return the error of the last returned line, which passes all checks but cannot be folded."""
         return self.damage(self._given - 1, f"it cannot be taken in ({type(error).__name__}: {error})")
 
 
-def _why_unsealed(line: bytes) -> str:
-    if line.endswith(b"\r\n"):
-        return "it ends in CR LF, which no line of a journal does (an editor, or a transfer as text)"
-    if line[-_TAIL - 1 : -_HEX - 3] != _SEAL:
-        return "it carries no hash"
-    return "its hash does not follow from the line before it: one of the two was changed"
+_OF_PROGRESS = 2 * len(Progress.__struct_fields__) + 4
+_OF_EPOCH = 2 * len(EpochFinished.__struct_fields__) + 2 * len(Interval.__struct_fields__) + 4
+"""Quotation marks of a line that names each member once: of `Progress`, and of `EpochFinished` with an interval. All members
+are required and all values are numbers. An additional member therefore adds two marks."""
+
+
+def _decoded(body: bytes) -> AnyEvent:
+    """Return the event of a line that names each member once. One count proves it for nearly all lines."""
+    event = _decode(body)
+    kind = type(event)
+    if kind is Progress:
+        is_plain = body.count(b'"') == _OF_PROGRESS
+    elif kind is EpochFinished and event.interval is not None:  # type: ignore[union-attr]
+        is_plain = body.count(b'"') == _OF_EPOCH
+    else:
+        is_plain = _encoder.encode(event) == body  # in the driver's form
+    if not is_plain:
+        _check_members(body)
+    return event
+
+
+def _check_members(body: bytes) -> None:
+    """Raise Unlawful if an object of a line names a member twice. The line is not in the driver's form."""
+
+    def members(pairs: list[tuple[str, object]]) -> None:
+        names = [name for name, _ in pairs]
+        for name in names:
+            must(names.count(name) == 1, "an object names each member once", f"{name!r} {names.count(name)} times")
+
+    json.loads(body, object_pairs_hook=members, parse_int=str)
 
 
 def read(path: Path, until: int | None = None) -> Reader:
-    """The events of a journal, in order; a run's folder will do for the path.
+    """Return a reader of a journal's events in order. `path`: the journal or the folder of its run.
 
     Raises:
         NoSuchRun: there is no journal.
-        NotAJournal: what lies there is something else, or cannot be read.
-        JournalDamaged: a line does not follow from the one before it (anything but a torn last line).
+        NotAJournal: the file is something else or cannot be read.
+        JournalDamaged: a line does not follow from the previous one, except for a torn last line.
     """
     return Reader(path / NAME if path.is_dir() else path, until)
 
 
 def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | None]:
-    """The events of a journal that a `Reader` has read to its end, once more and unchecked: for a second look at a long one.
+    """Yield the events of a journal once more, without checks, after a `Reader` has read it to its end.
 
-    Lines of one kind are not even decoded, where they are written as a driver writes them, and come as None; so does what
-    stands after the last whole line.
+    Lines of the type `leave_out` are yielded as None and not decoded, if they are in the driver's form. A torn last line is
+    yielded as None, too.
     """
-    decode, tail = _decoder.decode, _TAIL + 1
+    decode, tail = _decoder.decode, TAIL
     begins = b'{"event":"' + leave_out.__name__.encode() + b'"'
     with path.open("rb", buffering=1 << 20) as file:
-        for line in file:
+        for line in bounded_lines(file, LONGEST_LINE):
             if line.startswith(begins) or line[-1] != 0x0A:
                 yield None
                 continue
@@ -230,10 +238,9 @@ def read_again(path: Path, leave_out: type[AnyEvent]) -> Iterator[AnyEvent | Non
 
 @contextmanager
 def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
-    """Around a fold of events: where a journal's own line makes it fail, the line is named, not the place in our code.
+    """Name the journal's line if it makes a fold of events fail.
 
-    The one place that does so. What the validator refuses never comes here; what comes here is a value that only this fold
-    looks at (the limits of a configuration, a morph), or a fault of ours.
+    Used for values that the validator does not check, such as the limits of a configuration or a morph.
     """
     try:
         yield
@@ -245,17 +252,17 @@ def folding(events: Iterable[AnyEvent]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What stood after the line that a run is taken up at. It is kept beside the journal, and never overwritten."""
+    """Bytes removed behind the line at which a run is resumed. They are kept next to the journal and never overwritten."""
 
     lines: int
-    """Whole lines of it; 0: a torn last line alone, as a killed driver leaves it."""
+    """Whole lines. 0 if only a torn last line was removed."""
     sha256: str
-    """Of all its bytes, in hexadecimal."""
+    """SHA-256 of all bytes, in hexadecimal."""
     kept: Path
 
 
 class Journal:
-    """A journal that is written; one driver at a time. Close it, or use it in a `with` block."""
+    """Journal opened for writing by one driver at a time. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -264,46 +271,41 @@ class Journal:
         *,
         durable: bool = True,
         run: Path | None = None,
-        why_not_ours: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Opens a new journal, or one that was read to its end (`reading`), whose torn last line is then cut off.
+        """Open a new journal, or continue one that was read to its end (`reading`) and remove its torn last line.
 
-        `durable`: every append is flushed to the disk itself. A simulated run, which nobody loses, may do without.
-
-        `run`: the run's folder, where the journal lies elsewhere. `why_not_ours`: asked before each commit, what else there is
-        that keeps this driver from writing it.
-
-        What stands after the reading's end is kept in a file of its own (`cut`), and goes when the first append is on disk:
-        whoever rolls a run back leaves either the old lines or the new driver's line that tells of them.
+        `durable`: flush every append to the disk. A simulated run does not need it.
+        `run`: the run's folder, if the journal is elsewhere. The bytes after the end of the reading are kept in a separate
+        file (`cut`). They are removed when the first append is on disk. A rollback therefore leaves either the old lines or
+        the new driver's line that records the rollback.
 
         Raises:
             JournalInUse: another driver holds it.
-            JournalNotLocked: it can be kept by neither lock nor lease.
+            JournalNotLocked: it cannot be locked.
         """
         self.path = path
         self.run = path.parent if run is None else run
-        self._why_not_ours = why_not_ours
         self._absolute = path.absolute()
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
-            self._lease = held(self._file, path)
+            hold(self._file, path)
         except BaseException:
             self._file.close()
             if reading is None:
-                path.unlink()  # nothing stands in it, and nobody else could have made it
+                path.unlink()  # the file is empty and was created here
             raise
-        after = reading or Reading(0, 0, _ORIGIN, b"")
+        after = reading or Reading(0, 0, ORIGIN, b"")
         self.lines = after.lines
         self._end = after.end
         self._chain = after.chain
         self.cut = None if reading is None else self._keep_what_follows()
         self._size = os.fstat(self._file.fileno()).st_size
-        """As this driver left it: nobody else changes it."""
+        """File size in bytes after the last write of this driver. No other process changes it."""
 
     @property
     def committed_bytes(self) -> int:
-        """So much of the file is the journal."""
+        """Bytes of the file that are committed."""
         return self._end
 
     def _keep_what_follows(self) -> Cut | None:
@@ -312,24 +314,23 @@ class Journal:
         self._file.seek(self._end)
         if not rest:
             return None
-        # What is cut off is kept: bad input never costs data.
+        # Removed bytes are kept, so that a wrong option never loses data.
         kept = keep(self._absolute.with_name(f"{self.path.name}.after-line-{self.lines}"), rest)
         return Cut(rest.count(b"\n"), hashlib.sha256(rest).hexdigest(), kept)
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """Commits events that arrived together: all of them, with one flush, or none.
+        """Commit events that arrived together with one flush: all of them or none.
 
         Raises:
-            JournalNotWritten: the disk would not take them; the journal is as it was.
-            JournalTakenAway: it is not the file any more that this driver wrote.
+            JournalNotWritten: the write failed. The journal is unchanged.
+            JournalTakenAway: the file is no longer the one that this driver wrote.
         """
         if not events:
             return
         chain, written = self._chain, bytearray()
         for event in events:
-            body = _encoder.encode(event)
-            chain = chained_hash(chain, body)
-            written += body[:-1] + _SEAL + chain + b'"}\n'
+            line, chain = sealed(chain, _encoder.encode(event))
+            written += line
         self._check_that_it_is_ours(written)
         end = self._end + len(written)
         try:
@@ -337,7 +338,7 @@ class Journal:
             while rest:
                 rest = rest[self._file.write(rest) :]
             if self._size > end:
-                self._file.truncate(end)  # of what was cut, the part that this line did not cover
+                self._file.truncate(end)  # remove the rest of the cut bytes
             if self._is_durable:
                 os.fsync(self._file.fileno())
         except OSError as error:
@@ -352,7 +353,7 @@ class Journal:
             self._file.truncate(self._end)
             self._file.seek(self._end)
             self._size = self._end
-        except OSError as again:  # a disk or a file that takes nothing at all: said, since the first error is the cause
+        except OSError as again:  # reported with the first error, which is the cause
             left = f"; what was written of it could not be taken back ({again.strerror}), reading drops a torn line"
         remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
@@ -361,18 +362,11 @@ class Journal:
         )
 
     def _way_on(self) -> str:
-        """What a user does with a run whose driver could not write, in words."""
+        """Return the command that resumes the run."""
         return resuming(self.run)
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
-        """A driver whose file was removed, replaced or cut would work on for hours, for nothing."""
-        try:
-            other = None if self._lease is None else self._lease.overtaken_by()
-            why = self._why_not_ours() if other is None else f"was taken over by {other}"
-        except OSError as error:
-            raise self._not_written(error) from error
-        if why is not None:
-            raise self._taken_away(why, written, is_whole=False)
+        """Raise JournalTakenAway if the file was removed, replaced or changed. The driver's further work would be lost."""
         mine = os.fstat(self._file.fileno())
         try:
             there = self._absolute.stat()
@@ -385,7 +379,8 @@ class Journal:
             raise self._taken_away(what, written, is_whole=False)
 
     def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
-        """`is_whole`: the file that was written is still open here, and all of it can be kept; else the new lines alone."""
+        """`is_whole`: True if the written file is still open here and can be saved completely. Otherwise only the new lines
+        are saved."""
         name = f"{self.path.name}.{'saved' if is_whole else 'unwritten'}-after-line-{self.lines}"
         content = (os.pread(self._file.fileno(), self._end, 0) if is_whole else b"") + bytes(written)
         kept = None
@@ -408,10 +403,7 @@ class Journal:
         )
 
     def close(self) -> None:
-        """Lets another driver write it."""
-        if self._lease is not None:
-            with suppress(OSError):  # then the next driver waits until it is over
-                self._lease.end()
+        """Close the file and release its lock."""
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -424,29 +416,35 @@ class Journal:
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def held(file: IO[bytes], path: Path) -> Lease | None:
-    """Keeps a second driver out of a file, by the kernel's lock; where the file system keeps none, by a lease.
+def hold(file: IO[bytes], path: Path) -> None:
+    """Lock a file against a second driver by the kernel's lock.
 
     Raises:
         JournalInUse: another driver holds it.
-        JournalNotLocked: it can be kept by neither.
+        JournalNotLocked: the file system has no locks, or the lock failed.
+    """
+    if not locked(file, path):
+        raise JournalNotLocked(
+            f"a lock on the journal keeps a second driver out; the file system of '{path}' has no locks. Mount it with locks "
+            "(Lustre: -o flock; NFS: without nolock, with its lock service), or keep the journal on the driver's own disk: "
+            "storage.journal=local:FOLDER"
+        )
+
+
+def locked(file: IO[bytes], path: Path) -> bool:
+    """Lock a file until it is closed. Return False if its file system has no locks.
+
+    Raises:
+        JournalInUse: another driver holds it.
+        JournalNotLocked: the lock failed for another reason.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno not in NO_LOCKS:
-            raise _unlocked(path, error) from error
-    else:
-        refuse_if_leased(path.absolute())
-        return None
-    try:
-        return Lease.taken(path.absolute())
-    except OSError as error:
-        raise JournalNotLocked(
-            f"a lock on the journal keeps a second driver out; the file system of '{path}' keeps none, and would not "
-            f"take a lease beside it either ({error.strerror}). Have it mounted with locks (Lustre: -o flock; NFS: without "
-            "nolock, its lock service running), or take a folder on another file system: runs=FOLDER"
-        ) from error
+        if error.errno in NO_LOCKS:
+            return False
+        raise _unlocked(path, error) from error
+    return True
 
 
 def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
@@ -459,7 +457,7 @@ def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
 
 
 def keep(path: Path, content: bytes) -> Path:
-    """Writes a file that was not there, under this name or the next free one of NAME.2, NAME.3, …; gives its name."""
+    """Write a new file under this name or the first free one of NAME.2, NAME.3, … and return its path."""
     number = 1
     while True:
         free = path if number == 1 else path.with_name(f"{path.name}.{number}")

@@ -1,17 +1,17 @@
-"""How a law of the journal is put: what holds, or the law and the offence; and the bounds of every number in a line."""
+"""Checks of the values in a journal's lines, and the bounds of every number."""
 
 from __future__ import annotations
 
 LARGEST = 2**31
-"""Beyond every number of workers, trials, attempts, epochs and images in a batch."""
+"""Upper bound of every number of workers, trials, attempts, epochs and images in a batch."""
 LARGEST_COUNT = 2**53
-"""Beyond every count of images, bytes and operations of one image; and exact in a floating-point number."""
+"""Upper bound of every count of images, bytes and operations of one image. Exact in floating point."""
 LARGEST_SECONDS = 1e12
 YEAR_10000 = 253_402_300_800
 
 
 class Unlawful(Exception):
-    """A line that no run can write: the law and the offence."""
+    """A line that no run can write. The text is the rule and the offending value."""
 
 
 def must(holds: bool, law: str, offence: str) -> None:

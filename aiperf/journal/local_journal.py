@@ -1,8 +1,8 @@
-"""A journal on the driver's own disk, with a copy in the run's folder that is never far behind.
+"""Journal on the driver's local disk, with a copy in the run's folder that is at most a few seconds old.
 
-Each commit waits for the own disk alone; a thread appends to the copy what has been committed since, and at the end all of it.
-The copy is locked as a journal is, so that no second driver begins, wherever it runs. A run is taken up from the longer of the
-two, where one goes on from the other; else nobody can say which is the run, and neither is touched.
+Each commit waits for the local disk only. A thread appends committed lines to the copy, and the end of the run completes it.
+The copy is locked like a journal, so that no second driver starts on any host. A resume reads the longer of the two files if
+it continues the other one. Otherwise it raises an error and changes neither file.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import shlex
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from aiperf.errors import CannotResume, JournalNotWritten
-from aiperf.journal.journal import NAME, Journal, Reading, held
+from aiperf.journal.journal import NAME, Journal, Reading, locked
 
 COPY_SECONDS = 2.0
 FIRST_COPY_SECONDS = 0.05
@@ -26,12 +26,12 @@ BLOCK = 1 << 20
 
 @contextmanager
 def open_journal(folder: Path, local: Path | None, reading: Reading | None = None) -> Iterator[Journal]:
-    """The journal of the run in `folder`, opened for its driver: there, or under `local`. `reading`: see `Journal`.
+    """Open the journal of the run in `folder` for its driver, in that folder or under `local`. `reading`: see `Journal`.
 
     Raises:
         JournalInUse, JournalNotLocked: see `Journal`.
-        CannotResume: two journals lie there, and neither goes on from the other.
-        JournalNotWritten: at the end, where the copy in the run's folder could not be made whole.
+        CannotResume: there are two journals, and neither continues the other.
+        JournalNotWritten: the copy in the run's folder could not be completed at the end.
     """
     if local is None:
         with Journal(folder / NAME, reading) as journal:
@@ -43,19 +43,20 @@ def open_journal(folder: Path, local: Path | None, reading: Reading | None = Non
         if reading is not None:
             longer(own, folder / NAME)
             copy.complete_own()
-        with Journal(own, reading, run=folder, why_not_ours=copy.why_not_ours) as journal, copy.following(journal):
+        with Journal(own, reading, run=folder) as journal, copy.following(journal):
             yield journal
 
 
 def local_path(folder: Path, local: Path) -> Path:
-    """Where the journal of the run in `folder` lies under a folder of the driver's host."""
+    """Return the path of the local journal of the run in `folder`, under a folder of the driver's host."""
     return local / folder.absolute().name / NAME
 
 
 def to_be_read(folder: Path, local: Path | None) -> Path:
-    """The journal that a run is taken up from.
+    """Return the journal from which a run is resumed.
 
-    Raises CannotResume where there are two, and neither goes on from the other."""
+    Raises CannotResume if there are two and neither continues the other.
+    """
     shared = folder / NAME
     if local is None:
         return shared
@@ -71,9 +72,10 @@ def to_be_read(folder: Path, local: Path | None) -> Path:
 
 
 def longer(own: Path, shared: Path) -> Path:
-    """The longer of a journal and its copy; of equal ones the journal.
+    """Return the longer of a journal and its copy, or the journal if both are equal.
 
-    Raises CannotResume where the longer one does not go on from the other."""
+    Raises CannotResume if the longer one does not continue the other.
+    """
     if not own.exists():
         return shared
     with own.open("rb") as first, shared.open("rb") as second:
@@ -93,35 +95,36 @@ def longer(own: Path, shared: Path) -> Path:
 
 
 class _Copy:
-    """The copy in the run's folder, as its driver holds it."""
+    """Copy in the run's folder, opened and locked by the driver."""
 
     def __init__(self, own: Path, shared: Path, *, is_new: bool) -> None:
         self._own = own
         self._shared = shared
         self._file: IO[bytes] = shared.open("xb+" if is_new else "r+b", buffering=0)
         try:
-            self._lease = held(self._file, shared)
+            if not locked(self._file, shared):
+                print(
+                    f"the file system of '{shared}' has no locks: only on this host a second driver of the run is kept out",
+                    file=sys.stderr,
+                )
         except BaseException:
             self._file.close()
             if is_new:
                 shared.unlink()
             raise
         self._copied = os.fstat(self._file.fileno()).st_size
-        """So much of it is known to be the journal's."""
-        self._said: str | None = None
+        """Bytes known to be equal to the journal."""
+        self._last_error: str | None = None
         self._over = threading.Event()
 
     def __enter__(self) -> _Copy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lease is not None:
-            with suppress(OSError):
-                self._lease.end()
         self._file.close()
 
     def complete_own(self) -> None:
-        """Brings the journal to what the copy has, where that is longer, or alone."""
+        """Extend the local journal from the copy if the copy is longer or the journal is missing."""
         size = self._own.stat().st_size if self._own.exists() else 0
         if size < self._copied:
             draft = self._own.with_suffix(".new")
@@ -132,14 +135,9 @@ class _Copy:
                 os.fsync(file.fileno())
             draft.replace(self._own)
 
-    def why_not_ours(self) -> str | None:
-        """Whether another driver has taken the run over, in words."""
-        other = None if self._lease is None else self._lease.overtaken_by()
-        return None if other is None else f"was taken over, by way of its copy in '{self._shared.parent}', by {other}"
-
     @contextmanager
     def following(self, journal: Journal) -> Iterator[None]:
-        """As long as it stands the copy follows a journal; at the end it is whole."""
+        """Copy a journal in a thread, and complete the copy at the end."""
         self._copied = min(self._copied, journal.committed_bytes)
         thread = threading.Thread(target=self._follow, args=[journal], name="journal-copy", daemon=True)
         thread.start()
@@ -162,16 +160,16 @@ class _Copy:
             wait = COPY_SECONDS
             try:
                 self._copy(journal)
-                self._said = None
+                self._last_error = None
             except OSError as error:
-                if self._said != (said := str(error.strerror)):
-                    self._said = said
-                    print(f"the journal's copy '{self._shared}' falls behind: {said}", file=sys.stderr, flush=True)
+                if self._last_error != (reason := str(error.strerror)):
+                    self._last_error = reason
+                    print(f"the journal's copy '{self._shared}' falls behind: {reason}", file=sys.stderr, flush=True)
 
     def _copy(self, journal: Journal) -> None:
-        """Appends what has been committed since; what lay there after a line that was taken back goes with the next."""
+        """Append newly committed lines and remove bytes beyond them."""
         end = journal.committed_bytes
-        if end == self._copied or self.why_not_ours() is not None:
+        if end == self._copied:
             return
         with self._own.open("rb") as own:
             own.seek(self._copied)

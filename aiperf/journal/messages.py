@@ -1,7 +1,7 @@
-"""What driver and executor say to each other.
+"""Messages between driver and executor.
 
-Orders go down, words come back. Words carry no clock reading: a worker speaks in sums, so that a word that is lost,
-late, doubled or out of order takes nothing away.
+The driver sends orders, the executor sends messages with results. The latter contain no clock reading. Work is reported as
+sums, so that a lost, late, repeated or reordered message loses no work.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from aiperf.journal.events import Cause, TunedBy
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """The base of all messages."""
+    """Base class of all messages."""
 
 
 # --- orders, driver to executor
@@ -28,55 +28,55 @@ class Propose(_Message, frozen=True, kw_only=True):
     round: int
     seed: int
     starting_network: bool = False
-    """The starting network itself is wanted, whatever a searcher would choose."""
+    """True if the starting network itself is requested."""
 
 
 class Train(_Message, frozen=True, kw_only=True):
-    """Train a trial, from an epoch on."""
+    """Train a trial, starting with `first_epoch`."""
 
     trial: int
     attempt: int
     worker: int
     lineage: tuple[dict[str, Any], ...]
-    """All morphs from the starting graph to the parent's graph (to the starting graph itself: none)."""
+    """All morphs from the starting graph to the parent's graph. Empty if the parent is the starting graph."""
     morphs: tuple[dict[str, Any], ...]
-    """From the parent's graph to this trial's."""
+    """Morphs from the parent's graph to this trial's graph."""
     parent: int | None
-    """The trial whose weights are inherited; None: fresh weights."""
+    """Trial whose weights are inherited. None for fresh weights."""
     first_epoch: int
-    """From 1. Above 1 the trial's own checkpoint of the epoch before is taken up."""
+    """First epoch, from 1. Above 1 the attempt resumes from the trial's own checkpoint of the previous epoch."""
     last_epoch: int
-    """The round's limit."""
+    """Last epoch allowed in the round."""
     patience: int
     """Epochs without improvement after which the trial ends."""
     improvement: float
-    """By how much plain validation cross-entropy must fall to count as improved."""
+    """Minimum decrease of the validation cross-entropy that counts as an improvement."""
     losses: tuple[float, ...]
     """Validation losses of the epochs before first_epoch."""
     batch_size: int
-    """Per accelerator."""
+    """Images per accelerator."""
     seed: int
     progress_seconds: float
-    """How long an interval is to be, about: see `procedure.ends_interval`."""
+    """Approximate length of an interval: see `procedure.ends_interval`."""
     edges: tuple[float, ...]
-    """Edges of the window, in seconds after this order was taken: intervals end there."""
+    """Bounds of the window, in seconds after the start of this order. Intervals end there."""
 
 
 class Drop(_Message, frozen=True, kw_only=True):
-    """Remove a trial's checkpoint: nobody will inherit from it."""
+    """Remove a trial's checkpoint. No trial will inherit from it."""
 
     trial: int
 
 
 class Release(_Message, frozen=True, kw_only=True):
-    """The driver regards this worker as gone: end it, and bring another up in its place if one can be had."""
+    """End a worker that the driver treats as lost, and start another in its place if possible."""
 
     worker: int
     reason: str
 
 
 class Sum(_Message, frozen=True, kw_only=True):
-    """Say the sums of what is trained, now: the run is about to end before its declared time."""
+    """Report the sums of the current trial now, because the run is about to end before its declared time."""
 
     worker: int
 
@@ -84,11 +84,11 @@ class Sum(_Message, frozen=True, kw_only=True):
 Order = Propose | Train | Drop | Release | Sum
 
 
-# --- words, executor to driver
+# --- messages, executor to driver
 
 
 class WorkerUp(_Message, frozen=True, kw_only=True):
-    """A worker is ready. The executor names it; a worker that comes back after a loss has a new number."""
+    """A worker is ready. The executor numbers it. A worker that returns after a loss has a new number."""
 
     worker: int
     host: str
@@ -98,20 +98,20 @@ class WorkerUp(_Message, frozen=True, kw_only=True):
     collective: str
     machine: dict[str, Any]
     hosts: tuple[str, ...] = ()
-    """All of its hosts, `host` first, where it has several."""
+    """All hosts of a worker that spans several. `host` is the first."""
 
 
 class WorkerDown(_Message, frozen=True, kw_only=True):
-    """A worker is gone."""
+    """Loss of a worker."""
 
     worker: int
     reason: str
     released: bool = False
-    """The executor let it go for a better place: not held against its trial."""
+    """True if the executor moved the worker's accelerators to a better place. This does not count as a loss of its trial."""
 
 
 class NotStarted(_Message, frozen=True, kw_only=True):
-    """No worker came up at a place; it may be tried again."""
+    """Failed start of a worker. The executor may try the place again."""
 
     host: str
     failures: int
@@ -119,7 +119,7 @@ class NotStarted(_Message, frozen=True, kw_only=True):
 
 
 class Inspected(_Message, frozen=True, kw_only=True):
-    """A node that joined has gone through preflight."""
+    """Preflight result of a node that joined."""
 
     address: str
     host: str
@@ -132,7 +132,7 @@ class Inspected(_Message, frozen=True, kw_only=True):
 
 
 class HelperDown(_Message, frozen=True, kw_only=True):
-    """A process beside a worker, its recorder or its generator, died; another takes its place."""
+    """Death and replacement of a worker's helper process: its recorder or its generator."""
 
     worker: int
     helper: str
@@ -140,7 +140,7 @@ class HelperDown(_Message, frozen=True, kw_only=True):
 
 
 class Ceiling(_Message, frozen=True, kw_only=True):
-    """The measured largest batch per accelerator."""
+    """Measured largest batch per accelerator."""
 
     worker: int
     family: str
@@ -148,7 +148,7 @@ class Ceiling(_Message, frozen=True, kw_only=True):
 
 
 class Proposed(_Message, frozen=True, kw_only=True):
-    """The answer to Propose; the driver rebuilds and checks it."""
+    """Answer to Propose. The driver rebuilds and checks it."""
 
     number: int
     searcher: str
@@ -162,16 +162,16 @@ class Proposed(_Message, frozen=True, kw_only=True):
 
 
 class Unproposed(_Message, frozen=True, kw_only=True):
-    """No proposal could be made."""
+    """Failure to make a proposal."""
 
     number: int
     reason: str
     was_made: bool = True
-    """Whether the searcher itself said so. False: its process died over it, and nobody knows what it would have said."""
+    """True if the searcher itself had nothing to propose. False if its process died."""
 
 
 class Prepared(_Message, frozen=True, kw_only=True):
-    """The module stands on the accelerators with its weights."""
+    """The module and its weights are on the accelerators."""
 
     trial: int
     attempt: int
@@ -179,30 +179,29 @@ class Prepared(_Message, frozen=True, kw_only=True):
     ranks: int
     compiled: bool
     cuda_graphs: bool
-    fused: str = "no"
     build_seconds: float
     weights_seconds: float
     compile_seconds: float
 
 
 class Heartbeat(_Message, frozen=True, kw_only=True):
-    """Nothing to report of the trial for a while, but its ranks are at work: said so that a slow worker is not a silent one."""
+    """Sign of life of a trial without other reports. It distinguishes a slow worker from a silent one."""
 
     trial: int
     attempt: int
     doing: str
-    """Which rank is furthest behind and what it is at: 'rank 1 of 2 on node7 waits for images since 130 s'."""
+    """Slowest rank and its activity: 'rank 1 of 2 on node7 waits for images since 130 s'."""
 
 
 class Advanced(_Message, frozen=True, kw_only=True):
-    """Sums: images of all ranks since the epoch began, seconds of rank 0 since the order was taken."""
+    """Sums of images of all ranks since the start of the epoch, and of seconds of rank 0 since the start of the order."""
 
     trial: int
     attempt: int
     epoch: int
     batch_size: int
-    """Per accelerator, of this pass: an epoch that ran out of memory is begun again with a smaller one, and a word from before
-    that may come late."""
+    """Images per accelerator in this pass. After an epoch ran out of memory it restarts with a smaller batch. A late message
+    of the former pass is recognized by this value."""
     training_images: int
     validation_images: int
     busy_seconds: float
@@ -213,7 +212,7 @@ class Advanced(_Message, frozen=True, kw_only=True):
 
 
 class EpochDone(_Message, frozen=True, kw_only=True):
-    """An epoch is finished; `advanced` holds its final sums."""
+    """End of an epoch. `advanced` holds its final sums."""
 
     advanced: Advanced
     accuracy: float
@@ -224,7 +223,7 @@ class EpochDone(_Message, frozen=True, kw_only=True):
 
 
 class Saved(_Message, frozen=True, kw_only=True):
-    """The checkpoint of an epoch that was reported before stands now."""
+    """Completion of the checkpoint of an epoch that was reported before."""
 
     trial: int
     attempt: int
@@ -232,7 +231,7 @@ class Saved(_Message, frozen=True, kw_only=True):
 
 
 class Unsaved(_Message, frozen=True, kw_only=True):
-    """The disk would not take the checkpoint of an epoch that was reported before; training goes on."""
+    """Failed write of the checkpoint of an epoch that was reported before. Training continues."""
 
     trial: int
     attempt: int
@@ -241,15 +240,15 @@ class Unsaved(_Message, frozen=True, kw_only=True):
 
 
 class Skipped(_Message, frozen=True, kw_only=True):
-    """Corrupt images that one of the worker's ranks has met, all of them since it was started."""
+    """All corrupt images that one rank of the worker has found since its start."""
 
     worker: int
     files: tuple[tuple[str, str], ...]
-    """Name, and what the decoder said."""
+    """Pairs of name and decoder error."""
 
 
 class OutOfMemory(_Message, frozen=True, kw_only=True):
-    """The batch did not fit; the worker goes on with a smaller one, from the beginning of the epoch."""
+    """The batch did not fit. The worker restarts the epoch with a smaller batch."""
 
     trial: int
     attempt: int
@@ -258,7 +257,7 @@ class OutOfMemory(_Message, frozen=True, kw_only=True):
 
 
 class Done(_Message, frozen=True, kw_only=True):
-    """The trial came to its end; every epoch was reported before."""
+    """End of a trial. All its epochs were reported before."""
 
     trial: int
     attempt: int
@@ -267,24 +266,24 @@ class Done(_Message, frozen=True, kw_only=True):
 
 
 class Crashed(_Message, frozen=True, kw_only=True):
-    """The attempt is over without a result."""
+    """End of an attempt without a result."""
 
     trial: int
     attempt: int
     reason: str
     retry: bool
-    """False where another attempt must end the same way (a proposal that cannot be trained at any batch)."""
+    """False if another attempt would fail the same way, such as a network that fits at no batch size."""
     cause: Cause = "machine"
-    """Whose failure it was."""
+    """Origin of the failure."""
 
 
 class CheckpointGone(_Message, frozen=True, kw_only=True):
-    """A checkpoint the attempt needs is not there, or damaged: the attempt did not begin."""
+    """A required checkpoint is missing or damaged. The attempt did not begin."""
 
     trial: int
     attempt: int
     missing: int
-    """Whose checkpoint: the parent's number, or the trial's own."""
+    """Trial whose checkpoint is missing: the parent or the trial itself."""
     reason: str
 
 

@@ -1,4 +1,4 @@
-"""Which run a word of a command line names: its folder, its name under runs/, or its journal's own path."""
+"""Find the run that a command-line argument names: its folder, its name under runs/, or the path of its journal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from aiperf.errors import NoSuchRun, NotAJournal
 from aiperf.files import given_path, shown, what_is_wrong_with
 from aiperf.journal.journal import NAME
-from aiperf.journal.other_files import HEAD, other_file
+from aiperf.journal.other_files import HEAD, why_no_journal
 
 
 def run_folder(word: str, runs: str = "runs") -> Path:
-    """The folder that a word names. What is wrong with a journal there, whoever reads it says.
+    """Return the folder of the run that an argument names. A reader of the journal checks its content.
 
     Raises:
         NoSuchRun: there is none.
@@ -27,7 +27,7 @@ def run_folder(word: str, runs: str = "runs") -> Path:
     if wrong is None:
         if named.name == NAME:
             return named.parent
-        raise NotAJournal(f"a run is named by its folder, which holds a {NAME}; {shown(named)} is {_told(named)}")
+        raise NotAJournal(f"a run is named by its folder, which holds a {NAME}; {shown(named)} is {_described(named)}")
     if named.is_dir():
         raise NoSuchRun(f"a run is a folder with a {NAME}; there is none in {shown(named)}")
     others = "" if named.is_absolute() else f", nor at {shown(places[1])}"
@@ -35,13 +35,11 @@ def run_folder(word: str, runs: str = "runs") -> Path:
     raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at {shown(named)}{why}{others}")
 
 
-def _told(file: Path) -> str:
-    """A file that is not called a journal, after 'it is'."""
+def _described(file: Path) -> str:
+    """Return the description of a file that is not named like a journal, to follow 'it is'."""
     try:
         with file.open("rb") as opened:
-            other = other_file(opened.read(HEAD))
+            why = why_no_journal(opened.read(HEAD))
     except OSError as error:
         return f"a file that cannot be read ({error.strerror})"
-    if other is None:
-        return f"a journal under another name: give it a folder of its own, as FOLDER/{NAME}"
-    return f"{other.what}: {other.remedy}"
+    return why or f"a journal under another name: give it a folder of its own, as FOLDER/{NAME}"

@@ -1,4 +1,4 @@
-"""Where what a run writes lies first, as a user chooses it. All of it comes to lie in the run's folder."""
+"""Options for the location of a run's files while it runs. All of them end in the run's folder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from aiperf.option_limits import hold
 
 SHARED, LOCAL = "shared", "local:"
 KEEP = ("best", "all", "none")
-"""What of the checkpoints may stay after the end."""
+"""Checkpoints that may remain after the end."""
 
 
 @dataclass
 class StorageConf:
-    """What lies on the file system that all hosts share, and what on a host's own disk."""
+    """Files on the file system shared by all hosts, and files on a host's local disk."""
 
     journal: str = field(
         default=SHARED,
@@ -22,27 +22,27 @@ class StorageConf:
             "form": (f"{SHARED}|{LOCAL}/.*", f"'{SHARED}', or '{LOCAL}FOLDER' with an absolute path, local:/scratch")
         },
     )
-    """shared: written in the run's folder. local:FOLDER: written on the own disk of the driver's host, in FOLDER, an absolute
-    path, and copied to the run's folder every 2 s and at the end."""
+    """shared: written in the run's folder. local:FOLDER: written on the local disk of the driver's host, in FOLDER (an
+    absolute path), and copied to the run's folder every 2 s and at the end."""
 
     telemetry: str = field(default=SHARED, metadata={"among": (SHARED, "local")})
-    """shared: written in the run's folder, each second. local: on the own disk of each worker's host, and shipped to the run's
-    folder at the end of each trial and of the worker."""
+    """shared: written in the run's folder, each second. local: written on the local disk of each worker's host, and copied to
+    the run's folder at the end of each trial and of the worker."""
 
     checkpoints: str = field(default="best", metadata={"among": KEEP})
-    """What stays of them once a run's time is over: the best one with its graph file, all, or none. A run that ended before
-    its time keeps all, since it can be resumed."""
+    """Checkpoints kept after the end of a run: the best one with its graph file, all, or none. A run that ended before its
+    time keeps all, because it can be resumed."""
 
     def __post_init__(self) -> None:
         hold(self, "storage")
 
     @property
     def is_telemetry_local(self) -> bool:
-        """Whether it is recorded on the host's own disk."""
+        """True if telemetry is recorded on the host's local disk."""
         return self.telemetry == "local"
 
     def local_journal(self) -> Path | None:
-        """The folder on the driver's host under which the journal is written; None: it is in the run's.
+        """Return the folder on the driver's host under which the journal is written. None if it is in the run's folder.
 
         >>> StorageConf("local:/scratch").local_journal(), StorageConf().local_journal()
         (PosixPath('/scratch'), None)

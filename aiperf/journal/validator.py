@@ -1,9 +1,9 @@
-"""What no run can write: the laws that every line of a journal keeps, given the lines before it.
+"""Rules that every line of a journal must satisfy, given the lines before it.
 
-The hash chain says that lines stand as they were written; whoever writes a whole file can chain it. These laws refuse, line by
-line, what the driver's rules cannot have made, before anything is folded from it: values outside their range, and workers,
-trials, attempts and epochs that are not there. Each costs a few comparisons. They share no code with `evolve` and `decide`.
-That counted work was really done is no matter of theirs.
+The hash chain proves only that lines are unchanged since they were written. Anybody can write a complete chained file. These
+rules refuse lines that the driver's rules cannot have produced, before they are folded: values out of range, and unknown
+workers, trials, attempts and epochs. Each rule costs a few comparisons. The code is independent of `evolve` and `decide`. The
+rules cannot prove that the counted work was done.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from aiperf.journal.descriptions import MachineFacts, ReadingFacts, check_shape
 from aiperf.journal.events import (
     COUNTS,
     AnyEvent,
@@ -43,83 +44,83 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.first_line import check_first_line
 from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, Unlawful, must, seconds, whole
-from aiperf.journal.schema_1 import must_be_of_schema_1
 
 
 @dataclass(slots=True)
 class _Worker:
-    """One that is present."""
+    """Worker that is present."""
 
     ranks: int
     trial: int | None = None
     waiting: set[int] = field(default_factory=set)
-    """Trials proposed for it that were not started."""
+    """Trials proposed for it and not started."""
     requested: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
 class _Trial:
-    """One that is not settled."""
+    """Trial that is not settled."""
 
     wanted_by: int
-    """The worker that it was proposed for."""
+    """Worker that it was proposed for."""
     batch_size: int
     round: int | None = None
-    """Of its attempts; None: it was not begun, or no line says so."""
+    """Round of its attempts. None before the first attempt."""
     attempt: int = 0
     worker: int | None = None
-    """That trains it; None: it waits, or was lost."""
+    """Worker that trains it. None if it waits or was lost."""
     epoch: int = 0
-    """In progress, or next."""
+    """Current or next epoch."""
     saved: int = 0
-    """The last epoch that it can be taken up after."""
+    """Last epoch after which it can be resumed."""
     training_images: int = 0
-    """Of the epoch in progress, since it was begun."""
+    """Images of the current epoch."""
     validation_images: int = 0
     worked: float = 0.0
-    """Where its next interval may begin."""
+    """Earliest start of its next interval."""
     has_worked: bool = False
-    """Whether its attempt has told of work."""
+    """True if its attempt has reported work."""
     best: float = -1.0
     epochs: int | None = None
-    """That it has at most, and when it finishes: of the trial that it follows. None: it follows none."""
+    """Exact number of epochs of the followed trial. None if it follows none."""
 
 
 @dataclass(slots=True)
 class Validator:
-    """Holds a journal to its laws: `check` each event in the journal's order, the first line included."""
+    """Validator of a journal. Call `check` with each event in the journal's order, the first line included."""
 
     _lines: int = 0
     _at: float = 0.0
-    _schema: int = 0
     _is_over: bool = False
     _ended: str | None = None
     _training_images: int = 0
     _validation_images: int = 0
     _duration: float = 0.0
     _follows: bool = False
-    """Whether the run trains the trials of another."""
+    """True if the run trains the trials of another run."""
     _workers: dict[int, _Worker] = field(default_factory=dict)
     _seen_workers: set[int] = field(default_factory=set)
     _requests: dict[int, ProposalRequested] = field(default_factory=dict)
     _requested: int = 0
     _proposed: set[int] = field(default_factory=set)
     _trials: dict[int, _Trial] = field(default_factory=dict)
+    _corrupt: set[str] = field(default_factory=set)
+    """Names of the corrupt files since the last resume."""
 
     def check(self, event: AnyEvent) -> None:
-        """One more line.
+        """Check the next line.
 
         Raises:
-            Unlawful: no run can write it here.
+            Unlawful: the line breaks a rule.
         """
         at = event.at
         if not self._at <= at <= LARGEST_SECONDS:
             raise Unlawful(f"time never runs back; after {self._at!r} s follows {at!r} s")
         if self._is_over and type(event) is not RunResumed:
             raise Unlawful(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
-        if type(event) is Progress:  # nearly all lines are of these two
+        if type(event) is Progress:  # nearly all lines are of these two types
             self._work(event, event)
-        elif type(event) is EpochFinished and self._schema != 1:
+        elif type(event) is EpochFinished:
             self._epoch(event)
         else:
             self._other(event)
@@ -127,11 +128,7 @@ class Validator:
         self._lines += 1
 
     def _other(self, event: AnyEvent) -> None:
-        if (event.schema if isinstance(event, RunStarted) else self._schema) == 1:
-            must_be_of_schema_1(event)
         match event:
-            case EpochFinished():
-                self._epoch(event)
             case RunStarted():
                 self._started(event)
             case RunResumed():
@@ -181,14 +178,14 @@ class Validator:
                 trial.saved = event.epoch
             case CheckpointNotWritten():
                 self._running(event.trial, event.attempt)
-                whole("epoch", event.epoch, 1, LARGEST)  # words of two epochs may change places
+                whole("epoch", event.epoch, 1, LARGEST)  # messages of two epochs may arrive in any order
             case TrialHeartbeat():
                 self._running(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self._seen_workers:
                     raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")
-                whole("images", event.images, 0, LARGEST_COUNT)
-            case Progress():
+                self._skipped(event)
+            case Progress() | EpochFinished():
                 raise AssertionError("it was taken before")
             case _:
                 assert_never(event)
@@ -196,13 +193,24 @@ class Validator:
     def _started(self, event: RunStarted) -> None:
         must(self._lines == 0, "a run begins once, in its first line", "another RunStarted")
         check_first_line(event)
-        self._schema = event.schema
         self._duration = event.duration_seconds
         self._follows = event.follows is not None
         self._training_images = event.dataset["training_images"]
         self._validation_images = event.dataset["validation_images"]
 
+    def _skipped(self, event: ImagesSkipped) -> None:
+        again = next((name for name in event.files if name in self._corrupt), None)
+        must(again is None, "a corrupt file is reported once between two resumes", repr(again))
+        self._corrupt.update(event.files)
+        must(
+            event.images == len(self._corrupt) <= self._training_images + self._validation_images,
+            f"images are the corrupt files since the last resume, {len(self._corrupt)}, within the data set",
+            repr(event.images),
+        )
+
     def _resumed(self, event: RunResumed) -> None:
+        self._corrupt.clear()
+        check_shape("machine", event.machine, MachineFacts)
         must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
         seconds("down_seconds", event.down_seconds)
         seconds("clock_stepped_back_seconds", event.clock_stepped_back_seconds)
@@ -216,8 +224,6 @@ class Validator:
             f"down_seconds is the time since the line before, {since!r} s",
             repr(event.down_seconds),
         )
-        must(event.schema >= self._schema, f"schemas never go back; this run's is {self._schema}", repr(event.schema))
-        self._schema = event.schema
         self._is_over, self._ended = False, None
         for worker in list(self._workers):
             self._gone(worker)
@@ -240,12 +246,7 @@ class Validator:
             f"the first of a worker's hosts is the one that leads, {event.host!r}",
             repr(event.hosts),
         )
-        listed = event.machine.get("accelerators", [])
-        must(
-            isinstance(listed, list) and all(isinstance(one, dict) for one in listed),
-            "a machine's accelerators are a list of objects",
-            repr(listed)[:80],
-        )
+        check_shape("machine", event.machine, MachineFacts)
         if event.worker in self._seen_workers:
             raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
         self._seen_workers.add(event.worker)
@@ -352,9 +353,8 @@ class Validator:
                 repr(event.worker),
             )
             worker.waiting.discard(event.trial)
-        if event.round is not None:
-            whole("round", event.round, 1, LARGEST)
-        if trial.round is None:  # not begun, or in a line from before rounds were said
+        whole("round", event.round, 1, LARGEST)
+        if trial.round is None:
             trial.round = event.round
         must(
             event.round == trial.round,
@@ -387,7 +387,7 @@ class Validator:
         whole("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
         for name in ("build_seconds", "weights_seconds", "compile_seconds"):
             seconds(name, getattr(event, name))
-        if not trial.has_worked:  # else its word came after those of its work
+        if not trial.has_worked:  # otherwise the message arrived after those of its work
             trial.worked = event.at
 
     def _work(self, event: Progress | EpochFinished, work: Work) -> _Trial:
@@ -464,7 +464,7 @@ class Validator:
             f"a trial has the {trial.epochs} epochs of the one that it follows when it finishes",
             repr(trial.epoch - 1),
         )
-        for name in ("accuracy", "told_accuracy"):
+        for name in ("accuracy", "reported_accuracy"):
             value = getattr(event, name)
             must(0 <= value <= 1, f"{name} lies between 0 and 1", repr(value))
         must(
@@ -501,6 +501,7 @@ class Validator:
 
 
 def _checked(event: NodeChecked) -> None:
+    check_shape("readings", event.readings, dict[str, ReadingFacts])
     must(event.excluded <= bool(event.faults), "a node is excluded for a fault", "none")
     for name in ("clock_offset_seconds", "clock_error_seconds"):
         value = getattr(event, name)

@@ -1,54 +1,78 @@
-"""A list against what sites announced: "3 of 4 announced runs published", and which are left out.
+"""Comparison of a list with the logs of announcements: "3 of 4 announced runs published", and the missing runs.
 
-A log is read, and its signatures are checked, by `aiperf.submission`; who may sign for a site is for `inspect` to judge.
+`aiperf.submission` reads a log and checks its signatures. `inspect` checks the permission to sign for a site.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
+from aiperf.leaderboard.benchmark import purpose_of
 from aiperf.leaderboard.entry import Entry, OfAnnounced
+from aiperf.submission.announced_run import breaks_of
 from aiperf.submission.announcement_file import log_path, read_log
-from aiperf.submission.announcements import Announcements
+from aiperf.submission.announcements import Announcements, RunAnnounced, Signed
 from aiperf.submission.published import Announced, announced
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One log of announcements against the runs of the list."""
+    """Comparison of one log of announcements with the runs of the list."""
 
     log: str
     announced: Announced
+    purposes: tuple[tuple[str, tuple[str, ...]], ...]
+    """Id of each announced run, with its site, system, data set and length."""
 
 
 def read_logs(words: Sequence[str]) -> dict[str, Announcements]:
-    """The logs that --announcements names, files or folders that hold one.
+    """Read the logs of --announcements. Each word is a file or a folder with a log.
 
     Raises:
-        NotAsAnnounced: there is no such file.
-        AnnouncementsDamaged: a line of it was taken out, changed or moved, or a signature is not good.
+        NotAsAnnounced: The file does not exist.
+        AnnouncementsDamaged: A line was removed, changed or moved, or a signature is not valid.
     """
     return {word: read_log(log_path(Path(word))) for word in words}
 
 
 def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
-    """Of the entries' journals, in their order."""
+    """Return the first line of each entry's journal, in order of the entries."""
     lines = [next(iter(read(Path(entry.folder)))) for entry in entries]
-    return [line for line in lines if isinstance(line, RunStarted)]  # all are: a journal that was read begins so
+    return [line for line in lines if isinstance(line, RunStarted)]  # true for each valid journal
 
 
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[Site, ...]]:
-    """The entries, each with what its site announced and published; and each log with what of it is missing. An entry that
-    names an announcement of no log stays without."""
-    sites = tuple(Site(name, announced(log, firsts)) for name, log in logs.items())
-    told: dict[str, OfAnnounced] = {}
-    for site, log in zip(sites, logs.values(), strict=True):
-        of_site = OfAnnounced(site.announced.published, site.announced.announced)
-        told |= dict.fromkeys((each.id for each in log.entries), of_site)
-    return [replace(entry, announced=told.get(entry.announcement or "")) for entry in entries], sites
+    """Return the entries with their announcements from the logs, and each log with its missing runs."""
+    sites = tuple(Site(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
+    of_site = {
+        each.id: (log, each, OfAnnounced(site.announced.published, site.announced.announced))
+        for site, log in zip(sites, logs.values(), strict=True)
+        for each in log.entries
+    }
+    found = []
+    for entry, first in zip(entries, firsts, strict=True):
+        if entry.announcement is not None:
+            log, signed, counts = of_site.get(entry.announcement, (None, None, None))
+            entry = replace(entry, announced=counts, announcement_fault=_fault(log, signed, first))
+        found.append(entry)
+    return found, sites
+
+
+def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for each in log.entries:
+        if isinstance(each.entry, RunAnnounced):
+            yield each.id, purpose_of(each.entry.config)
+
+
+def _fault(log: Announcements | None, signed: Signed | None, first: RunStarted) -> str:
+    """Return the fault of a run's announcement, or '' without a fault."""
+    if log is None or signed is None or not isinstance(signed.entry, RunAnnounced):
+        return "its announcement is in none of the given logs"
+    differing = breaks_of(log, signed, first)
+    return f"not as announced: {'; '.join(differing)}" if differing else ""

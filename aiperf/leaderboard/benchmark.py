@@ -1,14 +1,15 @@
-"""Which runs may stand in one order: those of the same benchmark.
+"""Benchmark of a run. Runs are ranked in one order only if they have the same benchmark.
 
-Runs that break no rule of a division are of one benchmark, since its rules are what makes them comparable (those of the ranking
-leave the length to the site). All others are of one benchmark where data set, starting graph, length and warm-up agree, and
-every option that the ranking does not leave free or judge by what came of it; runs that follow another one, where they follow
-the same one. An option that a journal does not tell agrees with no value of it. Simulated runs are never in one order with real
-ones.
+Valid runs of a division have one benchmark if their declared length and the fingerprint of their images are equal. (The ranking
+allows several lengths.) Other runs have one benchmark if data set, starting graph, length and warm-up are equal, and also every
+option that the ranking neither leaves free nor judges by its result. Following runs have one benchmark if they follow the same
+run. An option that is missing in a journal equals no value. Simulated and real runs never share an order.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,55 +19,63 @@ from aiperf.ranking.breaches import options
 from aiperf.ranking.candidate import IMAGES
 from aiperf.ranking.division import division
 from aiperf.ranking.law import AtMost, written
-from aiperf.report import words
+from aiperf.report import phrases
 from aiperf.report.facts import Report
 
 Standing = Literal["division", "outside", "simulated"]
 SIMULATED: Standing = "simulated"
 
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
-"""Of the options that the ranking judges by what came of them, those that make a benchmark another one. The others say where
-a run was, or are told better by what came of them: length, warm-up, the starting graph's fingerprint."""
+"""Options judged by their result that still define a benchmark. The other judged options name a place, or their result
+defines the benchmark: length, warm-up and the starting graph's fingerprint."""
+
+OF_ONE_RUN = frozenset(
+    {"name", "runs", "seed", "announcement", "announcement_log", "resume", "resume_until", "dry_run", "space"}
+)
+"""Options that may differ between repeats of one configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """What runs have to have in common; equal ones are the same benchmark."""
+    """Common properties of runs that can be ranked in one order."""
 
     standing: Standing
-    """Runs of a division, real ones that break a rule of each, or simulated ones."""
+    """Valid runs of a division, real runs outside every division, or simulated runs."""
     division: str | None
-    """That none of them breaks a rule of. All else is then that division's to say."""
+    """Division whose rules all these runs keep. The rules then define the rest of the benchmark."""
     dataset: str
     images: tuple[tuple[str, str], ...]
     start: str
-    """What the configuration calls the starting graph, or its fingerprint's beginning."""
+    """Name of the starting graph in the configuration, or the beginning of its fingerprint."""
     start_fingerprint: str | None
     follows: str | None
-    """Of runs that search for nothing, whose proposals they train."""
+    """Run whose proposals these runs train. None for runs with a search of their own."""
     duration_seconds: float | None
     warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]
-    """(name, value as it is written on the command line), in order of name."""
+    """(name, value as written on the command line), in order of name."""
 
     @property
     def is_simulated(self) -> bool:
-        """Whether no machine did the work of its runs."""
+        """True if no machine did the work."""
         return self.standing == SIMULATED
 
 
-def of_division(name: str) -> Benchmark:
-    """That of all runs that break no rule of a division."""
-    return Benchmark("division", name, "", (), "", None, None, None, None, ())
+def of_division(name: str, duration_seconds: float | None = None, fingerprint: str | None = None) -> Benchmark:
+    """Return the benchmark of a division's valid runs with this length and these image files."""
+    images = () if fingerprint is None else (("fingerprint", fingerprint),)
+    return Benchmark("division", name, "", images, "", None, None, duration_seconds, None, ())
 
 
 def benchmark_of(report: Report) -> Benchmark:
-    """The benchmark that a run is a run of."""
+    """Return the benchmark of a run."""
     run = report.run
+    fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
-        return of_division(report.divisions[0])
+        return of_division(report.divisions[0], run.duration_seconds, fingerprint)
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
-    noise = words.noise(run.dataset)
+    images |= {} if fingerprint is None else {"fingerprint": fingerprint}
+    noise = phrases.noise(run.dataset)
     name = str(run.dataset.get("name", "unknown data set"))
     return Benchmark(
         standing=SIMULATED if run.is_simulated else "outside",
@@ -82,10 +91,17 @@ def benchmark_of(report: Report) -> Benchmark:
     )
 
 
+def _fingerprint(config: Mapping[str, Any], images: Mapping[str, Any]) -> str | None:
+    """Return the fingerprint of image files. None for generated images, which their options identify."""
+    dataset, found = config.get("dataset"), images.get("fingerprint")
+    has_files = isinstance(dataset, Mapping) and dataset.get("root") is not None
+    return str(found) if found is not None and has_files else None
+
+
 def _start(config: Mapping[str, Any], fingerprint: str | None) -> str:
-    told = config.get("start")
-    if isinstance(told, str) and "/" not in told:
-        return told
+    name = config.get("start")
+    if isinstance(name, str) and "/" not in name:
+        return name
     return "another starting graph" if fingerprint is None else f"graph {fingerprint[:8]}"
 
 
@@ -98,32 +114,55 @@ def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield name, written(value)
 
 
+def purpose_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the purpose of an announced run: site, system, data set, declared length, and 'ranking' or 'other'.
+
+    The purpose is 'other' if an option breaks a rule of the ranking.
+    """
+    values = options(config)
+    parts = [values.get(name) for name in ("system.site", "system.name", "dataset.name", "schedule.duration_seconds")]
+    named = (rule for rule in division("ranking").rules if rule.option is not None and rule.option in values)
+    is_for_ranking = all(rule.law.holds(values[str(rule.option)], values) for rule in named)
+    purpose = "ranking" if is_for_ranking else "other"
+    return (
+        *("" if part is None else f"{part:g}" if isinstance(part, float | int) else str(part) for part in parts),
+        purpose,
+    )
+
+
+def procedure_of(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
+    """Return a digest of a configuration and of the sources of its run. It is equal for repeats."""
+    options = {name: value for name, value in config.items() if name not in OF_ONE_RUN}
+    return hashlib.sha256(json.dumps([options, versions.get("source")], sort_keys=True).encode()).hexdigest()
+
+
 def title(benchmark: Benchmark) -> str:
-    """`digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
+    """Return a title such as `digits · 3 min 00 s, 20 s of warm-up · from digits_small`."""
     if benchmark.division is not None:
-        return f"Division {benchmark.division}: {division(benchmark.division).title}"
+        length = "" if benchmark.duration_seconds is None else f", {units.duration(benchmark.duration_seconds)}"
+        return f"Division {benchmark.division}{length}: {division(benchmark.division).title}"
     lengths = (
         "" if benchmark.duration_seconds is None else units.duration(benchmark.duration_seconds),
         "" if benchmark.warmup_seconds is None else f"{units.duration(benchmark.warmup_seconds)} of warm-up",
     )
     follows = "" if benchmark.follows is None else f"following {benchmark.follows}"
     parts = (benchmark.dataset, ", ".join(filter(None, lengths)), f"from {benchmark.start}", follows)
-    told = " · ".join(filter(None, parts))
-    return f"Simulated: {told}" if benchmark.is_simulated else told
+    text = " · ".join(filter(None, parts))
+    return f"Simulated: {text}" if benchmark.is_simulated else text
 
 
 def differing(benchmarks: Iterable[Benchmark]) -> dict[Benchmark, tuple[tuple[str, str], ...]]:
-    """Of each benchmark the options by which it is another one than those of the same title."""
+    """Return the options of each benchmark that differ between benchmarks with the same title."""
     by_title: dict[str, list[Benchmark]] = {}
     for benchmark in dict.fromkeys(benchmarks):
         by_title.setdefault(title(benchmark), []).append(benchmark)
     found: dict[Benchmark, tuple[tuple[str, str], ...]] = {}
     for alike in by_title.values():
-        told = [
+        values = [
             dict((("start", str(benchmark.start_fingerprint)), *benchmark.images, *benchmark.options))
             for benchmark in alike
         ]
-        names = sorted({name for each in told for name in each if len({one.get(name) for one in told}) > 1})
-        for benchmark, each in zip(alike, told, strict=True):
+        names = sorted({name for each in values for name in each if len({one.get(name) for one in values}) > 1})
+        for benchmark, each in zip(alike, values, strict=True):
             found[benchmark] = tuple((name, each.get(name, "not reported")) for name in names)
     return found

@@ -1,4 +1,4 @@
-"""A list as CSV: a line a run, bare numbers with their units in the header, for spreadsheets and programs."""
+"""CSV file of a list: one line per run, numbers without units, and units in the header."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import csv
 import io
 from collections.abc import Iterator
 
-from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
+from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import models
-from aiperf.plain import cell
+from aiperf.sanitize import cell
 
 Value = str | int | float | None
 
 
 def csv_text(found: Leaderboard) -> str:
-    """The whole file; what is not measured is an empty cell."""
+    """Return the CSV text. A missing value is an empty cell."""
     file = io.StringIO(newline="")
     writer: csv.DictWriter[str] | None = None
     for fields in _rows(found):
@@ -39,7 +39,7 @@ def _fields_of_any(found: Leaderboard) -> dict[str, Value]:
     return _fields(listing, listing.rows[0])
 
 
-def _fields(listing: Listing, row: Row) -> dict[str, Value]:
+def _fields(listing: Listing, row: ListedRow) -> dict[str, Value]:
     entry, power = row.entry, row.entry.power
     low, high = entry.flops_per_second_interval or (None, None)
     best, worst = row.tied or (None, None)
@@ -57,6 +57,10 @@ def _fields(listing: Listing, row: Row) -> dict[str, Value]:
         **{f"{metric.name}{f' [{metric.unit}]' if metric.unit else ''}": metric.of(entry) for metric in METRICS},
         "score 95 % low [FLOPS]": low,
         "score 95 % high [FLOPS]": high,
+        "runs": len(row.runs),
+        "announced runs without a valid result": row.missing,
+        "attempts lost [share]": entry.attempts_lost_share,
+        "trials given up [share]": entry.trials_given_up_share,
         "accelerators": entry.accelerator_count,
         "models": models(entry),
         "power [W]": None if power is None else power.watts,

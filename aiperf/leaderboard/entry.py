@@ -1,22 +1,23 @@
-"""One run as it stands in a list: its figures as its report has them, and those that only lists have."""
+"""Entry of a list: the figures of a run's report, and figures that only lists have."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
+from aiperf.journal.ends import Ends
 from aiperf.journal.journal import torn_warning
-from aiperf.leaderboard.benchmark import Benchmark, benchmark_of
+from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, purpose_of
 from aiperf.leaderboard.valid_flops import valid_flops
 from aiperf.ranking.breaches import Breach
-from aiperf.report import words
+from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.run_warning import RunWarning
 
 
 @dataclass(frozen=True, slots=True)
-class Accelerators:
-    """Accelerators of one model; on machines without, the processes that train."""
+class ModelCount:
+    """Accelerators of one model. On machines without accelerators: training processes."""
 
     model: str
     count: int
@@ -24,60 +25,50 @@ class Accelerators:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """What was drawn in the valid window, by the widest measurement that there is."""
+    """Mean power in the valid window, from the measurement with the widest scope."""
 
     watts: float
     flops_per_watt: float | None
-    """Score ÷ watts; None: there is no score."""
+    """Score ÷ watts. None without a score."""
     scope: str
-    """What it was measured of: 'meters', 'accelerators' or 'processors'."""
+    """Measured part of the machine: 'meters', 'accelerators' or 'processors'."""
     level: int
-    """Of the EEHPC methodology, 0 to 3. Green500 takes 1 and above; below it a part may pass for the whole."""
+    """Level of the EEHPC methodology, 0 to 3. Green500 accepts 1 and above."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfAnnounced:
-    """How many of the runs that a site announced were published."""
+    """Counts of a site's announced runs and of the published ones among them."""
 
     published: int
     announced: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
-    """What tells a journal from all others."""
-
-    first: str
-    """SHA-256 of its first line: equal, and it is the same run."""
-    last: str
-    """Of its last whole line, which follows from all before it: equal too, and it is the same journal."""
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
-    """One run of a list. None is "not measured" or "not known", never zero."""
+    """One run of a list. None means "not measured" or "not known", never zero."""
 
     run: str
     folder: str
     system: str | None
-    """As the site calls it."""
+    """Name given by the site."""
     site: str | None
     started_unix: float | None
-    """None: a simulated run began at no time."""
+    """None for a simulated run."""
     seed: int
     config_hash: str
     release: str | None
-    """Of aiperf, the run's last driver."""
+    """AIPerf release of the run's last driver."""
     proposal_rules: int
     events: int
     journal: Ends
     benchmark: Benchmark
     is_simulated: bool
     lacks: str
-    """What it has not, that a score takes; '' for nothing."""
+    """Reason for the missing score, or '' for a run with a score."""
     flops_per_second: float | None
     flops_per_second_interval: tuple[float, float] | None
-    """95 %: how evenly this run went, not what another seed would give."""
+    """95 % interval. For one run it covers the steadiness of that run, not other seeds. For several runs: over runs."""
     interval_freedom: int | None
     """Student's degrees of freedom of that interval."""
     regulated_flops_per_second: float | None
@@ -85,26 +76,37 @@ class Entry:
     valid_flops: float | None
     mfu: float | None
     peak_source: str | None
-    accelerators: tuple[Accelerators, ...]
-    """Most first."""
+    accelerators: tuple[ModelCount, ...]
+    """Largest count first."""
     power: Power | None
-    """None: not measured, or not of all accelerators."""
+    """None if not measured for all accelerators."""
     seconds: float
-    """From the run's beginning to its end."""
+    """Length of the run."""
     window_seconds: float
     availability: float | None
     breaches: tuple[Breach, ...]
-    """What keeps it out of the division ranking."""
+    """Broken rules of the ranking."""
     rules_heading: str
+    """Heading of `rules_not_met` for a simulated run, else ''."""
     rules_not_met: tuple[str, ...]
-    """The same in words, as its report lists them; of a simulated run under a heading, which is '' otherwise."""
+    """Broken rules as text, as listed in the report."""
     warnings: tuple[RunWarning, ...]
     torn: RunWarning | None
-    """That its journal's last line was torn and dropped, which stands among the warnings too; None: none was."""
+    """Warning about a torn last line of the journal, which was dropped. It is also in `warnings`."""
     announcement: str | None
-    """The id of the announcement that its journal names; None: it names none."""
+    """Id of the announcement named in the journal. None if the run was not announced."""
     announced: OfAnnounced | None
-    """Of its site's log; None: no log was given that holds its announcement."""
+    """Counts from the site's log. None if no given log holds the announcement."""
+    announcement_fault: str
+    """Difference of the run from its announcement in the given logs. '' without a fault or without logs."""
+    hosts: tuple[str, ...]
+    """Hosts of the workers."""
+    procedure: str
+    """Digest of configuration and sources, equal for repeats."""
+    purpose: tuple[str, ...]
+    """See `purpose_of`."""
+    attempts_lost_share: float
+    trials_given_up_share: float
 
     @property
     def accelerator_count(self) -> int:
@@ -112,14 +114,14 @@ class Entry:
 
 
 def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
-    """The run of a report that was computed from the journal in `folder`."""
+    """Return the entry of a report that was computed from the journal in `folder`."""
     run, score = report.run, report.score
-    heading, rules = words.broken_rules(report)
+    heading, rules = phrases.broken_rules(report)
     return Entry(
         run=run.name,
         folder=folder,
-        system=_told(report.system.form.get("name")),
-        site=_told(report.system.form.get("site")),
+        system=_text(report.system.form.get("name")),
+        site=_text(report.system.form.get("site")),
         started_unix=None if run.is_simulated else run.started_unix,
         seed=run.seed,
         config_hash=run.config_hash,
@@ -150,20 +152,26 @@ def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
         torn=torn_warning(run.torn_bytes, run.events),
         announcement=None if (named := run.config.get("announcement")) is None else str(named),
         announced=None,
+        announcement_fault="",
+        hosts=tuple(sorted({worker.host for worker in report.workers})),
+        procedure=procedure_of(run.config, run.versions),
+        purpose=purpose_of(run.config),
+        attempts_lost_share=report.attempts_lost_share,
+        trials_given_up_share=report.trials_given_up_share,
     )
 
 
-def _accelerators(report: Report) -> tuple[Accelerators, ...]:
-    """Of each model as many as ever worked at once, workers that came in place of lost ones not counted twice."""
-    there: Counter[str] = Counter()
+def _accelerators(report: Report) -> tuple[ModelCount, ...]:
+    """Return the largest number of each model that worked at once. Replacements of lost workers are not counted twice."""
+    present: Counter[str] = Counter()
     most: Counter[str] = Counter()
     changes = [(worker.joined, 1, worker.device, worker.ranks) for worker in report.workers]
     changes += [(worker.lost, 0, worker.device, -worker.ranks) for worker in report.workers if worker.lost is not None]
-    for _, _, model, ranks in sorted(changes):  # a worker that leaves as another comes is no moment with both
-        there[model] += ranks
-        most[model] = max(most[model], there[model])
+    for _, _, model, ranks in sorted(changes):  # at equal times, losses come before arrivals
+        present[model] += ranks
+        most[model] = max(most[model], present[model])
     return tuple(
-        Accelerators(model, count) for model, count in sorted(most.items(), key=lambda each: (-each[1], each[0]))
+        ModelCount(model, count) for model, count in sorted(most.items(), key=lambda each: (-each[1], each[0]))
     )
 
 
@@ -174,7 +182,7 @@ def _power(report: Report) -> Power | None:
     return Power(energy.best.watts, energy.best.flops_per_watt, energy.best.scope, energy.level.level)
 
 
-def _told(field: object) -> str | None:
+def _text(field: object) -> str | None:
     return field if isinstance(field, str) and field else None
 
 

@@ -1,4 +1,4 @@
-"""Journals under folders: each found once, whatever links lead to it."""
+"""Search for journals below folders. Each journal is found once, also if several links lead to it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from aiperf.leaderboard.leaderboard import Unread
 
 
 def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[Unread]]:
-    """Folders that hold a journal, in order of name, and words and folders that gave none, each with the reason.
+    """Return folders with a journal, in order of name, and each word or folder without one, with the reason.
 
-    A word is a run's folder, its name under `runs`, or a folder with runs somewhere below it. Links are followed; what several
-    ways lead to is found by the first.
+    A word is a run's folder, its name under `runs`, or a folder with runs at any depth below it. Links are followed. A folder
+    that several paths lead to is returned once, with the first path.
 
     Raises:
-        NoSuchRun: there is no journal at all.
+        NoSuchRun: No word leads to a journal.
     """
     search = _Search()
     for word in words:
@@ -27,17 +27,17 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
         if top is None:
             search.fruitless.append(Unread(word, f"there is no such folder, nor '{Path(runs) / word}'"))
         elif not search.below(top):
-            search.fruitless.append(Unread(word, f"no folder with a {NAME} in it, nor below it"))
+            search.fruitless.append(Unread(word, f"no {NAME} in this folder or below it"))
     if not search.found:
         raise NoSuchRun(
-            f"rank takes folders that hold a {NAME}, or folders with such below them; found none: "
+            f"rank takes folders with a {NAME} in them or below them; found none: "
             + "; ".join(f"'{each.folder}': {each.reason}" for each in search.fruitless)
         )
     return search.found, search.fruitless
 
 
 class _Search:
-    """One walk over some folders, which remembers where it has been."""
+    """Walk over several folders that visits each folder once."""
 
     def __init__(self) -> None:
         self.found: list[Path] = []
@@ -46,24 +46,24 @@ class _Search:
         self._journals: set[tuple[int, int]] = set()
 
     def below(self, top: Path) -> bool:
-        """Adds what lies there; whether there was anything, here or where the walk had been before."""
+        """Add the journals below a folder. Return False if there is none, new or found before."""
         waiting, is_any = [top], False
         while waiting:
             folder = waiting.pop()
             try:
                 status = folder.stat()
                 names = sorted(each.name for each in folder.iterdir()) if self._is_new(self._folders, status) else None
-                if names is None:  # a link to a folder above, or one that was named twice
+                if names is None:  # visited before: a link to a parent, or a word given twice
                     is_any = True
                     continue
-                if NAME in names:  # whatever it is: what is no journal is told of by whoever reads it
+                if NAME in names:  # the reader reports a file that is no journal
                     if what_is_wrong_with(folder / NAME) or self._is_new(self._journals, (folder / NAME).stat()):
                         self.found.append(folder)
                     is_any = True
-                    continue  # a run's folder holds telemetry and checkpoints, and no other run
+                    continue  # no run's folder contains another run
                 waiting += [folder / name for name in reversed(names) if (folder / name).is_dir()]
             except OSError as error:
-                self.fruitless.append(Unread(str(folder), f"could not be looked into: {error.strerror}"))
+                self.fruitless.append(Unread(str(folder), f"could not be read: {error.strerror}"))
                 is_any = True
         return is_any
 

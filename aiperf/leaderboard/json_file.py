@@ -1,4 +1,4 @@
-"""A list as JSON: everything of it, unrounded. null is "not measured" or "not known", never zero."""
+"""JSON file of a list, with all values unrounded. null means "not measured" or "not known", never zero."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from aiperf.leaderboard.leaderboard import Change, Leaderboard, Listing, Row
+from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing, OrderChange
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 
-VERSION = 1
-"""Goes up when a name changes its meaning or goes; new names may come at any time."""
+VERSION = 2
+"""Raised when a name is removed or changes its meaning. New names do not raise it."""
 
 
 def json_text(found: Leaderboard) -> str:
-    """The whole file."""
+    """Return the JSON text."""
     return msgspec.json.format(msgspec.json.encode(_document(found)), indent=1).decode() + "\n"
 
 
@@ -45,19 +45,24 @@ def _listing(listing: Listing) -> dict[str, Any]:
     }
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ListedRow) -> dict[str, Any]:
     return {
         "number": row.number,
         "place": row.place,
         "why_not": row.why_not or None,
         "tied": row.tied,
         "copies": row.copies,
+        "runs": [
+            {"run": run.run, "folder": run.folder, "seed": run.seed, "flops_per_second": run.flops_per_second}
+            for run in row.runs
+        ],
+        "missing": row.missing,
         "places": dict(zip((metric.name for metric in METRICS), row.by_metric, strict=True)),
         "entry": row.entry,
     }
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: OrderChange) -> dict[str, Any]:
     return {
         "by": change.metric,
         "entries": change.entries,

@@ -1,10 +1,12 @@
-"""A list of runs: one order for each benchmark, what another metric would change, and what could not be read.
+"""List of runs: one order for each benchmark, its changes with other metrics, and the journals that could not be read.
 
-A run has a place where it has the figure, has ended, and is there once. All others stand below, each with the reason.
+The runs of one system form one entry with the median of each figure. A run counts if it has ended, is given once, and is as
+announced. Other runs are listed below the order, each with the reason.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,52 +15,61 @@ from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.metric import METRICS, Metric, metric
 from aiperf.leaderboard.order import places, rank_correlation
+from aiperf.leaderboard.repeats import of_system, system_key, uncertainty
 from aiperf.ranking.division import BUILT_IN
-from aiperf.statistics.estimate import of_one_run
 from aiperf.statistics.ties import ties
 from aiperf.units import count
+
+Purpose = tuple[str, ...]
+"""See `purpose_of`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A journal of which there is no entry."""
+    """Journal without an entry."""
 
     folder: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """An entry in the order of its table."""
+class ListedRow:
+    """Entry with its place in the order."""
 
     number: int
-    """In the whole list, from 1: what its details go by."""
+    """Number in the whole list, from 1. It links the row to its details."""
     entry: Entry
+    """Figures of a system: the median over its runs."""
+    runs: tuple[Entry, ...]
+    """Runs of the system, at least one."""
+    missing: int
+    """Announced runs of the system without a valid result. Each counts as worse than all others."""
     place: int | None
     why_not: str
-    """Why it has no place; '' where it has one."""
+    """Reason for the missing place, or ''."""
     tied: tuple[int, int] | None
-    """The best and the worst place that the data allow; None: not known, or no place."""
+    """Best and worst place that the data allow. None if unknown, or without a place."""
     copies: tuple[str, ...]
-    """Other folders that hold this very journal."""
+    """Other folders with an identical journal."""
     by_metric: tuple[int | None, ...]
-    """Its place by each of METRICS, among the entries that have one here."""
+    """Place by each of METRICS. None without the figure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What would be otherwise if a table were ordered by another metric, of the entries that both metrics are known of."""
+class OrderChange:
+    """Change of an order by another metric, for the entries with both metrics."""
 
     metric: str
     entries: int
     correlation: float | None
-    """Kendall's τ-b; None: fewer than two entries, or one of the metrics tells none apart."""
+    """Kendall's τ-b. None for fewer than two entries, or if all values of one metric are equal."""
     moved: int
     first: tuple[int, ...]
-    """Numbers of those that would be first."""
+    """Numbers of the entries that would be first."""
     rise: tuple[int, int] | None
     """(number, places) of the entry that would rise furthest."""
     fall: tuple[int, int] | None
+    """(number, places) of the entry that would fall furthest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,59 +79,62 @@ class Listing:
     title: str
     benchmark: Benchmark
     differs: tuple[tuple[str, str], ...]
-    """Options, each with its value, by which this is another benchmark than one of the same title."""
-    rows: tuple[Row, ...]
-    """Those with a place first, in its order."""
-    changes: tuple[Change, ...]
-    """For every metric but that of the order."""
+    """(option, value) that distinguish this benchmark from others with the same title."""
+    rows: tuple[ListedRow, ...]
+    """Rows with a place in order of the place, then rows without."""
+    changes: tuple[OrderChange, ...]
+    """Changes by each other metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """All of it."""
+    """The whole list."""
 
     by: Metric
     listings: tuple[Listing, ...]
-    """Those of divisions first, simulated ones last."""
+    """Divisions first, simulated runs last."""
     unread: tuple[Unread, ...]
     sites: tuple[Site, ...] = ()
-    """The logs of announcements that were given."""
+    """Given logs of announcements."""
 
     @property
-    def entries(self) -> int:
-        return sum(len(listing.rows) for listing in self.listings)
+    def runs(self) -> int:
+        """Number of runs, without copies and unreadable journals."""
+        return sum(len(row.runs) for listing in self.listings for row in listing.rows)
 
 
 def leaderboard(
     entries: Iterable[Entry], unread: Sequence[Unread], by: Metric, sites: tuple[Site, ...] = ()
 ) -> Leaderboard:
-    """The list by one metric."""
+    """Return the list of runs, ordered by a metric."""
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
+    why_not = _shared_announcements(kept) | why_not
     groups: dict[Benchmark, list[Entry]] = {}
     for entry in kept:
         groups.setdefault(entry.benchmark, []).append(entry)
     ordered = sorted(groups, key=lambda one: (_before(one), -len(groups[one]), title(one), one.options))
     differs = differing(ordered)
+    missing = _missing(kept, why_not, sites)
     listings: list[Listing] = []
     number = 1
     for benchmark in ordered:
-        rows = _rows(groups[benchmark], by, number, copies, why_not)
+        rows = _rows(groups[benchmark], by, number, copies, why_not, missing)
         listings.append(Listing(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
         number += len(rows)
     return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)), sites)
 
 
 def _before(benchmark: Benchmark) -> tuple[int, int]:
-    """Divisions first, in their order; simulated runs last."""
+    """Return the sort key of a benchmark: divisions first in their order, simulated runs last."""
     of_division = 0 if benchmark.division is None else BUILT_IN.index(benchmark.division)
     return ("division", "outside", "simulated").index(benchmark.standing), of_division
 
 
 def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[str, ...]], dict[str, str]]:
-    """The entries with equal copies left out; of each that is left the folders of its copies; and why some have no place.
+    """Return the entries without identical copies, the folders of the copies, and the reasons for runs without a place.
 
-    A run is known by its journal's first line. Of several journals of one run the longest stands for it: whoever cuts a copy
-    chooses which of its hours count.
+    The first line of a journal identifies the run. The longest journal of a run counts, because a cut copy would let its owner
+    choose the counted hours. Both dictionaries are keyed by the entry's folder.
     """
     of_run: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -138,74 +152,127 @@ def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[s
             copies[entry.folder] = tuple(one.folder for one in by_end[entry.journal.last][1:])
         for entry in others:
             why_not[entry.folder] = (
-                f"another journal of this run, with {count(longest.events)} lines where this has {count(entry.events)}, "
-                f"lies in {longest.folder}"
+                f"a longer journal of this run is in {longest.folder}: {count(longest.events)} lines, this one has "
+                f"{count(entry.events)}"
             )
     return kept, copies, why_not
 
 
-def _why_no_place(entry: Entry, by: Metric) -> str:
-    if entry.lacks or by.ranks(entry) is not None:
-        return entry.lacks
-    return f"{by.title}: {by.bars(entry) or by.missing}"
+def _shared_announcements(entries: Sequence[Entry]) -> dict[str, str]:
+    """Return the reason for each run whose announcement is also named by other runs, by folder."""
+    once = {entry.journal.first: entry.announcement for entry in entries}  # journals of one run count once
+    runs = Counter(once.values())
+    return {
+        entry.folder: f"{count(runs[entry.announcement])} runs name its announcement, which serves one"
+        for entry in entries
+        if entry.announcement is not None and runs[entry.announcement] > 1
+    }
+
+
+def _why_not_counted(entry: Entry, why_not: dict[str, str]) -> str:
+    return why_not.get(entry.folder) or entry.lacks or entry.announcement_fault
+
+
+def _missing(entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[Site]) -> dict[Purpose, int]:
+    """Count the announced runs of each purpose without a valid result in the ranking, from the logs and the journals."""
+    announced = {(entry.purpose, entry.announcement) for entry in entries if entry.announcement is not None}
+    announced |= {(purpose, id) for site in sites for id, purpose in site.purposes}
+    valid = {
+        entry.announcement
+        for entry in entries
+        if entry.benchmark.division == "ranking" and not _why_not_counted(entry, why_not)
+    }
+    return Counter(purpose for purpose, id in announced if id not in valid)
 
 
 def _rows(
-    entries: Sequence[Entry], by: Metric, number: int, copies: dict[str, tuple[str, ...]], why_not: dict[str, str]
-) -> tuple[Row, ...]:
-    reasons = [why_not.get(entry.folder) or _why_no_place(entry, by) for entry in entries]
-    can_be_placed = [not entry.lacks and entry.folder not in why_not for entry in entries]
+    entries: Sequence[Entry],
+    by: Metric,
+    number: int,
+    copies: dict[str, tuple[str, ...]],
+    why_not: dict[str, str],
+    missing: dict[Purpose, int],
+) -> tuple[ListedRow, ...]:
+    systems: dict[tuple[str, ...], list[Entry]] = {}
+    found: list[tuple[Entry, tuple[Entry, ...], int, str]] = []
+    for entry in entries:
+        if reason := _why_not_counted(entry, why_not):
+            found.append((entry, (entry,), 0, reason))
+        else:
+            systems.setdefault(system_key(entry), []).append(entry)
+    for runs in systems.values():
+        absent = missing.get(runs[0].purpose, 0) if runs[0].benchmark.division == "ranking" else 0
+        entry = of_system(runs, absent)
+        found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
     by_metric = [
         places(
-            [metric.ranks(entry) if can else None for entry, can in zip(entries, can_be_placed, strict=True)],
+            [metric.ranks(entry) if not _why_not_counted(entry, why_not) else None for entry, *_ in found],
             is_less_better=metric.is_less_better,
         )
         for metric in METRICS
     ]
-    of_all = list(zip(entries, reasons, zip(*by_metric, strict=True), strict=True))
     index = METRICS.index(by)
-
-    def key(each: tuple[Entry, str, tuple[int | None, ...]]) -> tuple[bool, int, str, str]:
-        entry, _, at = each
-        return at[index] is None, at[index] or 0, entry.run, entry.folder
-
-    ordered = sorted(of_all, key=key)
-    tied = _tied([entry for entry, _, at in ordered if at[index] is not None], by)
+    ordered = sorted(
+        zip(found, zip(*by_metric, strict=True), strict=True),
+        key=lambda each: (each[1][index] is None, each[1][index] or 0, each[0][0].run, each[0][0].folder),
+    )
+    tied = _tied([(entry, runs) for (entry, runs, *_), at in ordered if at[index] is not None], by)
     return tuple(
-        Row(first, entry, at[index], reason, tied.get(entry.folder), copies[entry.folder], at)
-        for first, (entry, reason, at) in enumerate(ordered, number)
+        ListedRow(
+            number=first,
+            entry=entry,
+            runs=runs,
+            missing=absent,
+            place=at[index],
+            why_not=reason,
+            tied=tied.get(entry.folder),
+            copies=tuple(folder for run in runs for folder in copies[run.folder]),
+            by_metric=at,
+        )
+        for first, ((entry, runs, absent, reason), at) in enumerate(ordered, number)
     )
 
 
-def _tied(placed: Sequence[Entry], by: Metric) -> dict[str, tuple[int, int]]:
-    """By folder the best and the worst place that the data allow. Of the score alone: no other figure has an interval."""
+def _why_no_figure(entry: Entry, runs: Sequence[Entry], absent: int, by: Metric) -> str:
+    if by.ranks(entry) is not None:
+        return ""
+    if absent and all(by.of(run) is not None for run in runs):
+        return (
+            f"{count(absent)} of {count(absent + len(runs))} announced runs of this system have no valid result. They count as "
+            "the lowest, and the median is one of them"
+        )
+    return f"{by.title}: {by.bars(entry) or by.missing}"
+
+
+def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Metric) -> dict[str, tuple[int, int]]:
+    """Return the best and the worst possible place by folder. Only the score has an interval and so a range of places."""
     if by is not metric("score"):
         return {}
     known = [
-        (score, of_one_run(score, entry.flops_per_second_interval, entry.interval_freedom))
-        for entry in placed
-        if (score := entry.flops_per_second) is not None  # none that has a place is without
+        (score, uncertainty(runs, score))
+        for entry, runs in placed
+        if (score := entry.flops_per_second) is not None  # true for each entry with a place
     ]
     return {
         entry.folder: (one.best_place, one.worst_place)
-        for entry, one in zip(placed, ties(known), strict=True)
+        for (entry, _), one in zip(placed, ties(known), strict=True)
         if one.best_place is not None and one.worst_place is not None
     }
 
 
-def _changes(rows: Sequence[Row], by: Metric) -> tuple[Change, ...]:
+def _changes(rows: Sequence[ListedRow], by: Metric) -> tuple[OrderChange, ...]:
     return tuple(_change(rows, by, metric) for metric in METRICS if metric is not by)
 
 
-def _change(rows: Sequence[Row], by: Metric, other: Metric) -> Change:
-    at, there = METRICS.index(by), METRICS.index(other)
-    both = [row for row in rows if row.by_metric[at] is not None and row.by_metric[there] is not None]
-    # Places anew among those that have both: nobody moves for another's missing figure.
-    ours = _anew([row.by_metric[at] for row in both])
-    theirs = _anew([row.by_metric[there] for row in both])
+def _change(rows: Sequence[ListedRow], by: Metric, other: Metric) -> OrderChange:
+    first, second = METRICS.index(by), METRICS.index(other)
+    both = [row for row in rows if row.by_metric[first] is not None and row.by_metric[second] is not None]
+    # Recomputed among the rows with both figures, so that no row moves because another lacks a figure.
+    ours = _renumbered([row.by_metric[first] for row in both])
+    theirs = _renumbered([row.by_metric[second] for row in both])
     steps = [(before - after, row.number) for row, before, after in zip(both, ours, theirs, strict=True)]
     up, down = max(steps, default=(0, 0)), min(steps, default=(0, 0))
-    return Change(
+    return OrderChange(
         metric=other.name,
         entries=len(both),
         correlation=rank_correlation(ours, theirs),
@@ -216,7 +283,7 @@ def _change(rows: Sequence[Row], by: Metric, other: Metric) -> Change:
     )
 
 
-def _anew(ordered: Sequence[int | None]) -> list[int]:
-    """Places among the given alone."""
+def _renumbered(ordered: Sequence[int | None]) -> list[int]:
+    """Return the places among the given rows only."""
     found = places([None if each is None else float(each) for each in ordered], is_less_better=True)
     return [place for place in found if place is not None]

@@ -1,4 +1,4 @@
-"""A list as Markdown (GitHub's), for a page beside the code."""
+"""Markdown file of a list, in GitHub's dialect."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import Leaderboard
-from aiperf.leaderboard.words import about, differences, remarks
-from aiperf.plain import plain
+from aiperf.leaderboard.phrases import about, differences, remarks
 from aiperf.report.tables import Cell, Table
+from aiperf.sanitize import sanitize
 
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~@:!$^=]|(?<=www)\.)")
-"""Whatever could become a table's edge, a link, a mark-up or a tag."""
+"""Characters that could form a table's edge, a link, mark-up or a tag."""
 
 
 def markdown(found: Leaderboard) -> str:
-    """The whole file."""
+    """Return the Markdown text."""
     return "\n".join(_lines(found))
 
 
@@ -36,19 +36,19 @@ def _lines(found: Leaderboard) -> Iterator[str]:
     if found.unread:
         yield "## Not in the list\n"
         yield from _table(tables.unread(found))
-    for title, told in remarks(found):
-        yield f"**{escaped(title)}.** {escaped(told)}\n"
+    for title, text in remarks(found):
+        yield f"**{escaped(title)}.** {escaped(text)}\n"
 
 
 def _table(shown: Table) -> Iterator[str]:
     yield f"{escaped(shown.caption)}\n"
     yield _line(column.name for column in shown.columns)
     yield "|" + "|".join(" ---: " if column.is_number else " --- " for column in shown.columns) + "|"
-    yield from (_line(map(_told, row)) for row in shown.rows)
+    yield from (_line(map(_text, row)) for row in shown.rows)
     yield f"\n{escaped(shown.footnote)}\n" if shown.footnote else ""
 
 
-def _told(cell: Cell) -> str:
+def _text(cell: Cell) -> str:
     return f"{cell.text} ({cell.beside})" if cell.beside else cell.text
 
 
@@ -57,5 +57,5 @@ def _line(cells: Iterator[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """As plain words of one line, whatever is in them."""
-    return _MARKS.sub(r"\\\1", plain(text))
+    """Return one line of literal text, sanitized and without active mark-up."""
+    return _MARKS.sub(r"\\\1", sanitize(text))

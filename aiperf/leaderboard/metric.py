@@ -1,4 +1,4 @@
-"""The figures that runs can be ranked by."""
+"""Figures by which runs can be ranked."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of an entry, and which way it is better."""
+    """Figure of an entry, with its direction."""
 
     name: str
-    """On the command line."""
+    """Name on the command line."""
     title: str
     unit: str
-    """Of the bare value."""
+    """Unit of the bare value."""
     of: Callable[[Entry], float | None]
     shown: Callable[[float], str]
     explained: str
     is_less_better: bool = False
     missing: str = units.NOT_MEASURED
-    """What is said where there is none."""
+    """Text for a missing value."""
     bars: Callable[[Entry], str] = lambda entry: ""
-    """Why an entry that has the figure is in no order by it; '' where it is."""
+    """Reason why an entry with the figure gets no place by it, or ''."""
 
     def ranks(self, entry: Entry) -> float | None:
-        """What an entry is ordered by; None: it has no place."""
+        """Return the value by which an entry is ordered. None if it gets no place."""
         return None if self.bars(entry) else self.of(entry)
 
 
 def _below_level_1(entry: Entry) -> str:
-    # As the Green500: whoever measures less of the machine would stand higher.
+    # As in the Green500: measuring a smaller part of the machine would give a better place.
     is_below = entry.power is not None and entry.power.level < 1
     return "measured below EEHPC Level 1" if is_below else ""
 
@@ -93,7 +93,7 @@ METRICS = (
         "FLOPS/W",
         lambda entry: None if entry.power is None else entry.power.flops_per_watt,
         lambda value: units.si(value, "FLOPS/W"),
-        "score ÷ mean power in the valid window; in an order from EEHPC Level 1 on",
+        "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on",
         bars=_below_level_1,
     ),
     Metric(
@@ -102,16 +102,16 @@ METRICS = (
         "",
         lambda entry: entry.availability,
         units.share,
-        "of the planned accelerators’ time in the valid window, what was there",
+        "available share of the planned accelerators’ time in the valid window",
     ),
 )
 
 
 def metric(name: str) -> Metric:
-    """The metric of that name.
+    """Return the metric with this name.
 
     Raises:
-        BadConfiguration: there is none.
+        BadConfiguration: There is no such metric.
     """
     names = [each.name for each in METRICS]
     if name not in names:

@@ -1,4 +1,4 @@
-"""Orders of runs by figures, and how far two orders agree: functions of values."""
+"""Places of runs by a figure, and the correlation of two orders."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 def places(values: Sequence[float | None], *, is_less_better: bool = False) -> list[int | None]:
-    """The place of each, from 1: one more than there are better ones. Equal ones share a place; what is missing has none.
+    """Return the place of each value, from 1. Equal values share a place. A missing value has no place.
 
     >>> places([3.0, 1.0, None, 3.0])
     [1, 3, None, 1]
@@ -21,13 +21,14 @@ def places(values: Sequence[float | None], *, is_less_better: bool = False) -> l
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Kendall's τ-b (1945), which allows for ties: 1 for equal orders, −1 for opposite ones. None where one of the two tells
-    nothing apart.
+    """Return Kendall's τ-b (1945), which handles ties: 1 for equal orders, −1 for opposite ones.
+
+    None if all values of one order are equal.
 
     >>> rank_correlation([1, 2, 3], [1, 3, 2])
     0.3333333333333333
     """
     ours = np.sign(np.subtract.outer(np.asarray(first, np.float64), np.asarray(first, np.float64)))
     theirs = np.sign(np.subtract.outer(np.asarray(second, np.float64), np.asarray(second, np.float64)))
-    told_apart = float(np.count_nonzero(ours)) * float(np.count_nonzero(theirs))
-    return float((ours * theirs).sum() / np.sqrt(told_apart)) if told_apart else None
+    untied = float(np.count_nonzero(ours)) * float(np.count_nonzero(theirs))
+    return float((ours * theirs).sum() / np.sqrt(untied)) if untied else None

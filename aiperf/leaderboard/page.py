@@ -1,17 +1,17 @@
-"""A list as one HTML page, in the look of the reports: nothing is fetched, and without its script it is whole."""
+"""HTML page of a list, in the design of the reports. The page loads nothing and is complete without its script."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from aiperf.leaderboard import tables
-from aiperf.leaderboard.leaderboard import Leaderboard, Listing, Row
-from aiperf.leaderboard.words import about, differences, remarks
+from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing
+from aiperf.leaderboard.phrases import about, differences, remarks
 from aiperf.report.document import document, listed, note, section, table, text, with_code
 
 
 def page(found: Leaderboard) -> str:
-    """The whole file."""
+    """Return the HTML text."""
     listings = list(enumerate(found.listings, 1))
     links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
     if found.sites:
@@ -36,10 +36,10 @@ def page(found: Leaderboard) -> str:
             *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
             "</main>",
             '<div class="notes">',
-            *(note("clear", title, f"<p>{text(told)}</p>", "") for title, told in remarks(found)),
+            *(note("clear", title, f"<p>{text(remark)}</p>", "") for title, remark in remarks(found)),
             "</div>",
             "<footer><p>Every figure is computed from the runs’ journals; rank.json has them unrounded. "
-            "How to read it: docs/leaderboard.md.</p></footer>",
+            "How to read it: docs/ranking.md.</p></footer>",
         ],
         kind="list",
     )
@@ -73,13 +73,13 @@ def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
 
 def _differs(listing: Listing) -> Iterator[str]:
     if listing.benchmark.is_simulated:
-        told = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
-        yield note("simulated", "Simulated runs", f"<p>{told}</p>", "")
+        remark = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
+        yield note("simulated", "Simulated runs", f"<p>{remark}</p>", "")
     if listing.differs:
         yield f"<p>{text(differences(listing))}</p>"
 
 
-def _details(row: Row) -> str:
+def _details(row: ListedRow) -> str:
     entry = row.entry
     parts = [table(tables.details(row))]
     if entry.rules_not_met:

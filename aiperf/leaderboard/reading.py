@@ -1,37 +1,35 @@
-"""Journals into entries, several at once, each in a process of its own that may fail without costing the others.
+"""Reader of journals for a list. Journals are read in parallel processes, and one that fails does not stop the others.
 
-Figures are always worked out from the journal as it lies there: a report.json beside it can be edited, and a cache would
-have to be believed. Whatever is wrong with one journal, its line is in the list with the reason.
+Figures are always recomputed from the journal, because a report.json or a cache could have been edited. A journal that cannot
+be read is listed with the reason.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import AiperfError
+from aiperf.journal.ends import ends
 from aiperf.journal.journal import NAME
-from aiperf.leaderboard.entry import Ends, Entry, entry_of
+from aiperf.leaderboard.entry import Entry, entry_of
 from aiperf.leaderboard.leaderboard import Unread
+from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.report.write import report_of
-from aiperf.side_processes import interrupts_held, side_processes
 from aiperf.system.control_groups import usable_processors
 
 MEMORY_PER_BYTE = 2
-"""Bytes that a reading takes at most for each of its journal (docs/leaderboard.md), and what each process takes besides:"""
+"""Maximum memory for reading, in bytes per byte of the journal (docs/ranking.md)."""
 MEMORY_OF_A_PROCESS = 200_000_000
+"""Further memory of each process in bytes."""
 WORTH_A_PROCESS = 8_000_000
-"""Bytes of journals that take longer to read than another process to start."""
-
-_TAIL = 1 << 20
+"""Bytes of journals from which another process saves time."""
 
 
 def read_entry(folder: Path) -> Entry | Unread:
-    """The entry of a run's folder, or why there is none."""
+    """Return the entry of a run's folder, or the reason for a missing entry."""
     try:
         return entry_of(report_of(folder), str(folder), ends(folder / NAME))
     except AiperfError as error:
@@ -40,29 +38,18 @@ def read_entry(folder: Path) -> Entry | Unread:
         return Unread(str(folder), f"could not be read: {error.strerror or error}")
 
 
-def ends(journal: Path) -> Ends:
-    """What tells a journal from others. Its lines follow from one another, as whoever read it has checked."""
-    with journal.open("rb") as file:
-        first = file.readline()
-        length = file.seek(0, os.SEEK_END)
-        last, tail = b"", b""
-        while not last and len(tail) < length:  # a line is seldom longer than this, but may be
-            start = max(0, length - len(tail) - _TAIL)
-            file.seek(start)
-            tail = file.read(length - len(tail) - start) + tail
-            whole = tail[: tail.rfind(b"\n") + 1]
-            before = whole.rfind(b"\n", 0, -1)
-            last = whole[before + 1 :] if whole and (before >= 0 or start == 0) else b""
-    return Ends(hashlib.sha256(first).hexdigest(), hashlib.sha256(last).hexdigest())
-
-
 def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple[list[Entry], list[Unread]]:
-    """Those of all folders, in their order; `processes` at once, or as many as processors and memory allow."""
+    """Read all folders and return entries and failures, in order of the folders.
+
+    Args:
+        folders: Folders of runs.
+        processes: Parallel processes. Default: as many as processors and memory allow.
+    """
     largest_first = sorted(folders, key=lambda folder: -_size(folder))
     results = dict(_in_pool(largest_first, processes or _at_once([_size(folder) for folder in folders])))
     for folder in [folder for folder, result in results.items() if result is None]:
-        results |= _in_pool([folder], 1)  # a process died: which of those that it had killed it shows one by one
-    dead = "the process that read it was killed; was there too little memory for it?"
+        results |= _in_pool([folder], 1)  # after a killed process, read its folders one by one to find the cause
+    dead = "the process that read it was killed, probably because memory ran out"
     read = [results[folder] or Unread(str(folder), dead) for folder in folders]
     return [each for each in read if isinstance(each, Entry)], [each for each in read if isinstance(each, Unread)]
 
@@ -71,7 +58,7 @@ def _size(folder: Path) -> int:
     try:
         return (folder / NAME).stat().st_size
     except OSError:
-        return 0  # gone since it was found: reading it says so
+        return 0  # removed since the search: reading it reports the error
 
 
 def _at_once(sizes: Sequence[int]) -> int:
@@ -81,7 +68,7 @@ def _at_once(sizes: Sequence[int]) -> int:
 
 
 def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, Entry | Unread | None]]:
-    """Each folder with what it gave; None where the process that was to read it was gone."""
+    """Yield each folder with its result. None if the reading process was killed."""
     with side_processes(processes) as pool:
         with interrupts_held():
             futures = [(folder, pool.submit(read_entry, folder)) for folder in folders]
@@ -92,5 +79,5 @@ def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, En
                 case BrokenProcessPool():
                     yield folder, None
                 case error:
-                    fault = f"it could not be taken in, which is a fault of ours ({type(error).__name__}: {error})"
+                    fault = f"it could not be read because of a bug in AIPerf ({type(error).__name__}: {error})"
                     yield folder, Unread(str(folder), fault)

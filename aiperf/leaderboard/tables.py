@@ -1,4 +1,4 @@
-"""A list's tables as values, which page, Markdown and terminal show each in its way."""
+"""Tables of a list as values. The page, Markdown and the terminal render them."""
 
 from __future__ import annotations
 
@@ -7,52 +7,63 @@ from datetime import UTC, datetime
 
 from aiperf import units
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.leaderboard import Change, Leaderboard, Listing, Row
+from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing, OrderChange
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.report.tables import Cell, Column, Table
+from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.submission.published import Missing
 
 NONE = "—"
-"""A place that there is not, a figure that was not measured or does not apply."""
+"""Cell without a value: no place, or a figure that was not measured or does not apply."""
 _SCORE, _REGULATED, _ERROR, _VALID, _MFU, _PER_WATT, _AVAILABILITY = METRICS
 
 
-def details_of(row: Row) -> str:
-    """The name by which a row leads to what else there is of its entry."""
+def details_of(row: ListedRow) -> str:
+    """Return the anchor of the details of a row."""
     return f"entry-{row.number}"
 
 
 def name(entry: Entry) -> str:
-    """What an entry is called: its system, where that is known, else the run."""
+    """Return the name of an entry: the system if known, else the run."""
     return entry.system or entry.run
 
 
 def order(listing: Listing, by: Metric, index: int) -> Table:
-    """The order itself, without the columns that are empty of all its runs: the footnote names them."""
+    """Return the table of an order. The footnote lists the columns that are left out because they are empty."""
     columns = (
-        Column("place", True, "under it the places that the data allow", is_less_first=True, sorted="ascending"),
+        Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
         Column("run"),
-        Column("validity", explained="under it the warnings beside its figures"),
-        Column("score", True, f"{_SCORE.explained}; under it its 95 % interval, by how evenly the run went"),
+        Column("validity", explained="below it: warnings"),
+        Column("runs", True, "runs of this system; each figure is their median"),
+        Column(
+            "score",
+            True,
+            f"{_SCORE.explained}; below it the 95 % interval over the runs. For one run: of its steadiness",
+        ),
         *(_head(metric) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
-        Column("accelerators", True, "of each model as many as worked at once; on machines without, processes"),
-        Column("power", True, "mean in the valid window; under it what was measured"),
+        Column("accelerators", True, "largest number at once; on machines without accelerators: processes"),
+        Column("power", True, "mean in the valid window; below it the measured part"),
         _head(_PER_WATT),
-        Column("length", True, "from the run’s beginning to its end"),
+        Column("length", True, "length of the run"),
         _head(_AVAILABILITY),
-        Column("announced", True, "of the runs that its site announced, so many were published"),
+        Column(
+            "lost",
+            True,
+            "share of attempts lost; below it the share of trials given up. At most 5 % each in a division",
+        ),
+        Column("announced", True, "published runs, of those that the site announced"),
     )
     rows = tuple(_row(row) for row in listing.rows)
     kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
-    runs = f"{units.count(len(rows))} {'run' if len(rows) == 1 else 'runs'}"
+    entries = f"{units.count(len(rows))} {'entry' if len(rows) == 1 else 'entries'}"
     return Table(
         f"order-{index}",
-        f"{runs} by {by.title}",
+        f"{entries} by {by.title}",
         tuple(columns[at] for at in kept),
         tuple(tuple(row[at] for at in kept) for row in rows),
         is_sortable=len(rows) > 1,
         heads_rows=1,
-        footnote=_footnote(listing, [column.name for at, column in enumerate(columns) if at not in kept]),
+        footnote=_footnote(listing, by, [column.name for at, column in enumerate(columns) if at not in kept]),
     )
 
 
@@ -60,13 +71,18 @@ def _head(metric: Metric) -> Column:
     return Column(metric.title, True, metric.explained, is_less_first=metric.is_less_better)
 
 
-def _row(row: Row) -> tuple[Cell, ...]:
+def _row(row: ListedRow) -> tuple[Cell, ...]:
     entry = row.entry
     beside = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
     return (
         Cell(NONE) if row.place is None else Cell(str(row.place), row.place, beside=tied(row)),
         Cell(name(entry), beside=beside, link=details_of(row), kind="name"),
         Cell(validity(row), beside=warnings(entry), link=details_of(row), kind=_kind(row)),
+        Cell(
+            units.count(len(row.runs)),
+            len(row.runs),
+            beside=f"{units.count(row.missing)} missing" if row.missing else "",
+        ),
         _figure(_SCORE, entry, _interval(entry)),
         *(_figure(metric, entry) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
         Cell(units.count(entry.accelerator_count), entry.accelerator_count, beside=_models_beside(entry)),
@@ -74,6 +90,11 @@ def _row(row: Row) -> tuple[Cell, ...]:
         _figure(_PER_WATT, entry, power_level(entry) if entry.power else ""),
         Cell(units.duration(entry.seconds), entry.seconds),
         _figure(_AVAILABILITY, entry),
+        Cell(
+            units.share(entry.attempts_lost_share),
+            entry.attempts_lost_share,
+            beside=units.share(entry.trials_given_up_share),
+        ),
         Cell(announced(entry), None if entry.announced is None else entry.announced.published),
     )
 
@@ -84,7 +105,7 @@ def _power(entry: Entry) -> Cell:
 
 
 def _interval(entry: Entry) -> str:
-    """`± 1.2 %`, of the score."""
+    """Return half the interval as a share of the score, such as `± 1.2 %`."""
     if entry.flops_per_second_interval is None or not entry.flops_per_second:
         return ""
     low, high = entry.flops_per_second_interval
@@ -96,7 +117,7 @@ def _figure(metric: Metric, entry: Entry, beside: str = "") -> Cell:
     return Cell(NONE) if value is None else Cell(metric.shown(value), value, beside=beside)
 
 
-def tied(row: Row) -> str:
+def tied(row: ListedRow) -> str:
     """Which places the data allow, where they allow more than one."""
     if row.tied is None or row.tied[0] == row.tied[1]:
         return ""
@@ -113,21 +134,21 @@ def models(entry: Entry) -> str:
 
 
 def power_level(entry: Entry) -> str:
-    """`Level 1`, or that it is below."""
+    """Return the EEHPC level of the power measurement, such as `Level 1`."""
     if entry.power is None:
         return units.NOT_MEASURED
     return f"Level {entry.power.level}" if entry.power.level else "below Level 1"
 
 
 def announced(entry: Entry) -> str:
-    """`3 of 4`; a dash where no log was given that its journal's announcement stands in."""
+    """Return the published of the announced runs, such as `3 of 4`. A dash if no given log has the announcement."""
     if entry.announced is None:
         return NONE
     return f"{units.count(entry.announced.published)} of {units.count(entry.announced.announced)}"
 
 
-def validity(row: Row) -> str:
-    """`valid`, or what keeps the run out of the divisions or out of the order."""
+def validity(row: ListedRow) -> str:
+    """Return `valid`, or the reason why the run is outside the divisions or without a place."""
     entry = row.entry
     if row.place is None:
         return row.why_not
@@ -138,36 +159,48 @@ def validity(row: Row) -> str:
     return f"{units.count(len(entry.breaches))} {'rule' if len(entry.breaches) == 1 else 'rules'} not met"
 
 
-def _kind(row: Row) -> str:
+def _kind(row: ListedRow) -> str:
     if row.place is None:
         return "critical"
     return {"division": "clear", "outside": "outside", "simulated": "simulated"}[row.entry.benchmark.standing]
 
 
 def warnings(entry: Entry) -> str:
-    """`3 warnings, 1 critical`; '' for none."""
+    """Return a count such as `3 warnings, 1 critical`, or ''."""
     if not entry.warnings:
         return ""
     criticals = sum(each.severity == "critical" for each in entry.warnings)
-    told = f"{len(entry.warnings)} warning{'' if len(entry.warnings) == 1 else 's'}"
-    return f"{told}, {criticals} critical" if criticals else told
+    total = f"{len(entry.warnings)} warning{'' if len(entry.warnings) == 1 else 's'}"
+    return f"{total}, {criticals} critical" if criticals else total
 
 
-def _footnote(listing: Listing, left_out: Sequence[str]) -> str:
+def _footnote(listing: Listing, by: Metric, left_out: Sequence[str]) -> str:
     without = sum(row.place is None for row in listing.rows)
     parts = ["A dash: not measured, not known, or a figure that does not apply."]
     if left_out:
-        parts.append(f"So of all runs here, and left out: {', '.join(left_out)}.")
+        parts.append(f"Columns left out because all runs have a dash: {', '.join(left_out)}.")
     if without:
-        parts.append(f"{units.count(without)} without a place; the column of validity says why.")
-    return " ".join(parts)
+        parts.append(f"{units.count(without)} without a place; the column validity has the reason.")
+    parts.append(basis(listing, by))
+    return " ".join(filter(None, parts))
+
+
+def basis(listing: Listing, by: Metric) -> str:
+    """Return the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
+    placed = [row for row in listing.rows if row.place is not None]
+    if len(placed) < 2:
+        return ""
+    if by is not _SCORE:
+        return f"The {by.title} has no known uncertainty, so its differences are not tested."
+    few = [run.window_seconds for row in placed if len(row.runs) < ENOUGH for run in row.runs]
+    return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
 
 
 def changes(listing: Listing, by: Metric, index: int) -> Table:
-    """What would be otherwise by another metric."""
+    """Return the table of changes by other metrics."""
     columns = (
         Column("ranked by"),
-        Column("runs", True, f"that both it and the {by.title} are known of"),
+        Column("runs", True, f"runs with both this figure and the {by.title}"),
         Column("Kendall’s τ", True, "agreement of the two orders: 1 the same, 0 none, −1 the reverse"),
         Column("would move", True),
         Column("first would be"),
@@ -178,20 +211,20 @@ def changes(listing: Listing, by: Metric, index: int) -> Table:
     rows = tuple(_change(change, names) for change in listing.changes)
     return Table(
         f"changes-{index}",
-        f"What changes if ranked by another figure than the {by.title}",
+        f"Changes if ranked by another figure than the {by.title}",
         columns,
         rows,
-        footnote="Among the runs that have both figures. Ties share a place; τ is Kendall’s τ-b, which allows for them.",
+        footnote="Among the runs that have both figures. Ties share a place; τ is Kendall’s τ-b, which handles ties.",
     )
 
 
-def _change(change: Change, rows: dict[int, Row]) -> tuple[Cell, ...]:
+def _change(change: OrderChange, rows: dict[int, ListedRow]) -> tuple[Cell, ...]:
     other = next(metric for metric in METRICS if metric.name == change.metric)
     if change.correlation is None:
         nothing = (
             "one run: nothing to compare"
             if change.entries == 1
-            else "nothing: one of the two figures is the same of all"
+            else "nothing: one of the two figures is equal for all runs"
         )
         nothing = nothing if change.entries else f"{other.missing}: no run has it"
         return (Cell(other.title), Cell(str(change.entries)), *(Cell(NONE),) * 2, Cell(nothing), *(Cell(""),) * 2)
@@ -211,13 +244,13 @@ def _change(change: Change, rows: dict[int, Row]) -> tuple[Cell, ...]:
     )
 
 
-def _called(row: Row) -> str:
+def _called(row: ListedRow) -> str:
     shown = name(row.entry)
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
 def every_place(listing: Listing, index: int) -> Table:
-    """The place of every entry by every metric."""
+    """Return the table with the place of each entry by each metric."""
     columns = (
         Column("run"),
         *(Column(metric.title, True, metric.explained, is_less_first=True) for metric in METRICS),
@@ -238,10 +271,10 @@ def _power_in_words(entry: Entry) -> str:
     return f"{units.si(entry.power.watts, 'W')}, of the {entry.power.scope}, EEHPC {power_level(entry)}"
 
 
-def details(row: Row) -> Table:
-    """What else is known of an entry."""
+def details(row: ListedRow) -> Table:
+    """Return the table with the details of an entry."""
     entry = row.entry
-    began = "at no time: a virtual clock"
+    began = "never: virtual clock"
     if entry.started_unix is not None:
         began = datetime.fromtimestamp(entry.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
     between = entry.flops_per_second_interval
@@ -253,30 +286,43 @@ def details(row: Row) -> Table:
         ("place", str(row.place) if row.place is not None else f"none: {row.why_not}"),
         ("began", began),
         ("valid window", units.duration(entry.window_seconds)),
-        ("95 % of the score", "none" if between is None else units.interval(*between, "FLOPS")),
+        ("runs", _runs(row)),
+        ("95 % interval of the score", "none" if between is None else units.interval(*between, "FLOPS")),
+        ("attempts lost", units.share(entry.attempts_lost_share)),
+        ("trials given up", units.share(entry.trials_given_up_share)),
         ("accelerators", models(entry) or "none"),
-        ("MFU held against", entry.peak_source or "no peak is known"),
+        ("peak of the MFU", entry.peak_source or "no peak is known"),
         ("power", _power_in_words(entry)),
         ("announced runs", announced(entry)),
         ("seed", str(entry.seed)),
         ("configuration", entry.config_hash),
         ("aiperf", entry.release or "not reported"),
-        ("rules of proposing", str(entry.proposal_rules)),
+        ("proposal rules", str(entry.proposal_rules)),
     )
-    columns = (Column("what"), Column("value"))
+    columns = (Column("property"), Column("value"))
     return Table(
         f"{details_of(row)}-table", name(entry), columns, tuple((Cell(what), Cell(value)) for what, value in rows)
     )
 
 
+def _runs(row: ListedRow) -> str:
+    """Return the runs of an entry, such as `2: a (1.0 TFLOPS), b (…); announced runs without a valid result: 1`."""
+    named = (
+        f"{run.run} ({'no score' if (score := run.flops_per_second) is None else units.flops_per_second(score)})"
+        for run in row.runs
+    )
+    runs = f"{len(row.runs)}: {', '.join(named)}"
+    return f"{runs}; announced runs without a valid result: {row.missing}" if row.missing else runs
+
+
 def sites(found: Leaderboard) -> Table:
-    """What sites announced, and what of it is missing."""
+    """Return the table of announced runs by site."""
     columns = (
         Column("log"),
         Column("published"),
         Column("missing"),
         Column("not as announced"),
-        Column("announced once, run more often"),
+        Column("announced once, started several times"),
     )
     rows = tuple(
         (
@@ -293,12 +339,12 @@ def sites(found: Leaderboard) -> Table:
 
 def _missing(one: Missing) -> str:
     when = datetime.fromtimestamp(one.announced_unix, UTC).strftime("%-d %B %Y")
-    told = f"number {one.number}, announced on {when}"
-    return told if one.withdrawn is None else f"{told}, withdrawn: {one.withdrawn}"
+    text = f"number {one.number}, announced on {when}"
+    return text if one.withdrawn is None else f"{text}, withdrawn: {one.withdrawn}"
 
 
 def unread(found: Leaderboard) -> Table:
-    """What gave no entry."""
-    columns = (Column("folder"), Column("why it is in no order"))
+    """Return the table of journals that could not be read."""
+    columns = (Column("folder"), Column("reason"))
     rows = tuple((Cell(each.folder), Cell(each.reason)) for each in found.unread)
     return Table("unread", "Not in the list", columns, rows)

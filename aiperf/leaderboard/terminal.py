@@ -1,4 +1,4 @@
-"""A list in a terminal: the order of each benchmark in a few columns; the whole is in the files."""
+"""List in a terminal: the order of each benchmark in a few columns. The files contain all columns."""
 
 from __future__ import annotations
 
@@ -6,43 +6,45 @@ from collections.abc import Iterator, Sequence
 
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import Leaderboard, Listing
-from aiperf.leaderboard.words import about, differences, torn
-from aiperf.plain import plain
+from aiperf.leaderboard.phrases import about, differences, torn
+from aiperf.report.tables import Cell
+from aiperf.sanitize import sanitize
 
 MOST_ROWS = 100
-"""Of one benchmark; the files have all."""
-_SHOWN = ("place", "run", "score", "regulated score", "error", "accelerators", "validity")
+"""Rows of one benchmark. The files contain all rows."""
+_SHOWN = ("place", "run", "runs", "score", "regulated score", "error", "lost", "accelerators", "validity")
+_WITH_SMALLER_LINE = ("place", "lost")
 _WIDEST = {"run": 36, "validity": 44}
 
 
 def lines(found: Leaderboard) -> Iterator[str]:
-    """What is printed."""
+    """Yield the printed lines."""
     yield f"by {found.by.title}: {about(found)}"
     for index, listing in enumerate(found.listings, 1):
         yield ""
         yield from _listing(found, listing, index)
-    yield from (plain(f"warning: {each}") for each in torn(found))
+    yield from (sanitize(f"warning: {each}") for each in torn(found))
     if found.sites:
         yield ""
     for site in tables.sites(found).rows:
-        log, published, missing, broken, twice = (plain(cell.text) for cell in site)
+        log, published, missing, broken, twice = (sanitize(cell.text) for cell in site)
         yield f"{log}: {published}; missing: {missing}; not as announced: {broken}; run more often: {twice}"
     if found.unread:
         yield "\nnot in the list:"
-        yield from (plain(f"  {each.folder}: {each.reason}") for each in found.unread)
+        yield from (sanitize(f"  {each.folder}: {each.reason}") for each in found.unread)
 
 
 def _listing(found: Leaderboard, listing: Listing, index: int) -> Iterator[str]:
     shown = tables.order(listing, found.by, index)
-    yield plain(f"{listing.title}: {shown.caption}")
+    yield sanitize(f"{listing.title}: {shown.caption}")
     if listing.differs:
-        yield plain(f"  {differences(listing)}")
+        yield sanitize(f"  {differences(listing)}")
     names = [column.name for column in shown.columns]
     wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
     columns = sorted(names.index(name) for name in wanted if name in names)
     table = [[names[column] for column in columns]]
     table += [
-        [_cut(plain(row[column].text), _WIDEST.get(names[column])) for column in columns]
+        [_cut(sanitize(_text(row[column], names[column])), _WIDEST.get(names[column])) for column in columns]
         for row in shown.rows[:MOST_ROWS]
     ]
     widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
@@ -50,10 +52,16 @@ def _listing(found: Leaderboard, listing: Listing, index: int) -> Iterator[str]:
     yield from (_aligned(row, widths, is_number) for row in table)
     if len(shown.rows) > MOST_ROWS:
         yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
+    if basis := tables.basis(listing, found.by):
+        yield sanitize(f"  {basis}")
     for change in tables.changes(listing, found.by, index).rows:
         by, runs, correlation, moved, *_ = (cell.text for cell in change)
         if correlation not in ("", tables.NONE):
             yield f"  by {by}: {moved} of {runs} would move, Kendall’s τ {correlation}"
+
+
+def _text(cell: Cell, column: str) -> str:
+    return f"{cell.text} ({cell.beside})" if cell.beside and column in _WITH_SMALLER_LINE else cell.text
 
 
 def _cut(text: str, widest: int | None) -> str:
@@ -61,8 +69,8 @@ def _cut(text: str, widest: int | None) -> str:
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
-    told = (
+    cells = (
         text.rjust(width) if number else text.ljust(width)
         for text, width, number in zip(row, widths, is_number, strict=True)
     )
-    return "  " + "  ".join(told).rstrip()
+    return "  " + "  ".join(cells).rstrip()

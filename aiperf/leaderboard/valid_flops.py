@@ -1,9 +1,9 @@
-"""Valid FLOPS, the metric by which HPC AI500 ranks: the score, held against an accuracy that was to be reached.
+"""Valid FLOPS, the metric of HPC AI500: the score, scaled by the ratio of reached to required accuracy.
 
 Source: HPC AI500 V2.0 (Jiang et al., IEEE CLUSTER 2021; arXiv:2102.12848), section 4.3: VFLOPS = FLOPS · (achieved quality ÷
 target quality)ⁿ. For image classification on ImageNet the target is a top-1 accuracy of 0.763 (section 4.1), and n is 5. The
-paper gives no target for other images, so there is no valid FLOPS of a run on others. Its FLOPS are those of one fixed network,
-ours those of networks that a search grew: the two lists cannot be compared with each other.
+paper defines no target for other images, so other runs have no valid FLOPS. HPC AI500 trains one fixed network and AIPerf
+networks of a search, so the two lists cannot be compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLASSES = 1000
 
 
 def valid_flops(flops_per_second: float | None, error: float | None, images: Mapping[str, Any]) -> float | None:
-    """Of a run with that score and error on those images (RunStarted.dataset); None where it is not defined.
+    """Return the valid FLOPS of a run from its score, its error and RunStarted.dataset. None if undefined.
 
     >>> round(valid_flops(100e12, 0.237, {"name": "imagenet", "classes": 1000}) / 1e12, 9)
     100.0
@@ -31,5 +31,5 @@ def valid_flops(flops_per_second: float | None, error: float | None, images: Map
 
 
 def applies(images: Mapping[str, Any]) -> bool:
-    """Whether there is a target for these images."""
+    """Return True if the paper defines a target for these images."""
     return images.get("name") == DATA_SET and images.get("classes") == CLASSES

@@ -1,1 +1,1 @@
-"""What a run will be, worked out of its configuration and its workers' shape before anything starts."""
+"""Plan of a run, computed from its configuration and its workers' shape before it starts."""

@@ -1,7 +1,7 @@
-"""What a run writes under its folder, part by part, and whether the place it is to lie in takes that.
+"""Disk space that a run needs under its folder, by part, and the check of the file system.
 
-Estimates, each from something that is known before a run: the network's parameters, the length of the run, its workers. What a
-file system does not tell (a quota of one user, most of them) is found out by the run.
+Estimates use values that are known before a run: parameters of the network, length of the run, number of workers. Limits that
+the file system does not report, such as most user quotas, are detected during the run.
 """
 
 from __future__ import annotations
@@ -18,70 +18,83 @@ from aiperf.files import shown, what_is_wrong_with
 from aiperf.units import count, size
 
 BYTES_PER_PARAMETER = 8
-"""Of a checkpoint: weight and momentum, FP32 each."""
+"""Bytes of a checkpoint per parameter: weight and momentum, FP32 each."""
 BYTES_PER_PROGRESS = 440
-"""Of the journal's commonest line; others, of epochs and trials, take half as much again."""
+"""Bytes of a Progress line in the journal. Lines of epochs and trials add half as much."""
+BYTES_PER_EPOCH = 1000
+"""Bytes in the journal per epoch: its line, the line of its checkpoint, and its share of the trial's lines."""
+BYTES_OF_FIRST_LINE = 10_000
 PROGRESS_SECONDS = 5.0
-"""Between two of them of a worker, and more where there are many workers: workers / 50."""
+"""Time between Progress lines of a worker. With many workers it is longer: workers / 50."""
 BYTES_PER_SAMPLE = 280
-"""Of telemetry: a device and second."""
+"""Bytes of telemetry per device and second."""
 BYTES_OF_A_REPORT = 6_000_000
 FILES_OF_A_REPORT = 24
 TRIED = 4096
-"""Bytes that are written to find out whether anything can be."""
+"""Bytes of the test file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """Bytes, and files."""
+    """Estimated bytes and files of a run."""
 
     checkpoints: int
-    """All that are kept, at the size of the first network."""
+    """All kept checkpoints, at the size of the first network."""
     grown: int
-    """The same once networks have grown as far as the budget lets them."""
+    """All kept checkpoints after networks have grown to the limit of the budget."""
     journal: int
     telemetry: int
     report: int
     workers: int
-    """That journal and telemetry are reckoned for."""
+    """Number of workers of the estimate for journal and telemetry."""
     files: int
     kept: int
-    """Checkpoints."""
+    """Number of kept checkpoints."""
 
     @property
     def least(self) -> int:
-        """Without the growth of networks."""
+        """Total without the growth of networks."""
         return self.checkpoints + self.journal + self.telemetry + self.report
 
     @property
     def most(self) -> int:
-        """With it. Besides, each trial in training has a checkpoint or two of its own."""
+        """Total with the growth of networks. Each trial in training has one or two more checkpoints."""
         return self.grown + self.journal + self.telemetry + self.report
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a file system has free for this user."""
+    """Free space of a file system for this user."""
 
     at: Path
-    """The nearest folder that is there."""
+    """Nearest existing folder."""
     bytes: int
     files: int | None
-    """None: it keeps no count of them."""
+    """None if the file system does not count them."""
 
 
-def disk_needs(*, parameters: int, growth: float, kept: int, seconds: float, workers: int, devices: int) -> DiskNeeds:
-    """Of a run of so long a time; `kept`: checkpoints; `devices`: a worker's that are sampled each second.
+def disk_needs(
+    *, parameters: int, growth: float, kept: int, seconds: float, workers: int, devices: int, epoch_seconds: float
+) -> DiskNeeds:
+    """Estimate the disk space of a run.
 
-    >>> disk_needs(parameters=1000, growth=4, kept=10, seconds=3600, workers=2, devices=2).journal
-    950400
+    Args:
+        kept: number of checkpoints.
+        devices: devices of a worker that are sampled each second.
+        epoch_seconds: shortest expected epoch. Each epoch writes lines of its own.
+
+    >>> disk_needs(parameters=1000, growth=4, kept=10, seconds=3600, workers=2, devices=2, epoch_seconds=60).journal
+    1080400
     """
     every = max(PROGRESS_SECONDS, workers / 50)
     checkpoints = kept * BYTES_PER_PARAMETER * parameters
     return DiskNeeds(
         checkpoints=checkpoints,
         grown=math.ceil(growth * checkpoints),
-        journal=math.ceil(1.5 * BYTES_PER_PROGRESS * workers * seconds / every),
+        journal=math.ceil(
+            BYTES_OF_FIRST_LINE
+            + workers * seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
+        ),
         telemetry=math.ceil(BYTES_PER_SAMPLE * workers * devices * seconds),
         report=BYTES_OF_A_REPORT,
         workers=workers,
@@ -91,11 +104,14 @@ def disk_needs(*, parameters: int, growth: float, kept: int, seconds: float, wor
 
 
 def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Room:
-    """Tries whether the folder of all runs can be made and written: a file is, and goes again. Gives what is free there.
-    `option`: that names the folder, and as it is `typed`.
+    """Test that the folder of all runs can be created and written, with a temporary file. Return the free space there.
+
+    Args:
+        option: name of the option that sets the folder.
+        typed: how the option is typed, for error messages.
 
     Raises:
-        BadConfiguration: it cannot; the message names the part of the path that is in the way.
+        BadConfiguration: if it cannot. The message names the part of the path that is the reason.
     """
     at = _nearest(Path(runs).absolute(), runs, option, typed)
     tried: str | None = None
@@ -108,8 +124,8 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
         free = os.statvfs(at)
     except OSError as error:
         raise BadConfiguration(
-            f"{option} is a folder that is written, and made where it is not there; {shown(at)} takes nothing "
-            f"({error.strerror}): make room, let this user write there, or name another ({typed})"
+            f"{option} must be a writable folder, which is created if needed; {shown(at)} cannot be written "
+            f"({error.strerror}): free space, grant this user write access, or choose another folder ({typed})"
         ) from error
     finally:
         if tried is not None:
@@ -124,31 +140,31 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
             return place
         if wrong != "not there":
             raise BadConfiguration(
-                f"{option} is a folder, made where it is not there; of {shown(runs)} {shown(place)} is {wrong or 'a file'}: "
-                f"name another ({typed})"
+                f"{option} must be a folder, which is created if needed; in {shown(runs)}, {shown(place)} is "
+                f"{wrong or 'a file'}: choose another ({typed})"
             )
     raise AssertionError("the root of all folders is there")
 
 
 def require_room(needs: DiskNeeds, room: Room) -> None:
-    """Raises BadConfiguration where not even a run whose networks never grow would fit."""
+    """Raise BadConfiguration if a run does not fit, even if its networks never grow."""
     if needs.least > room.bytes:
         raise BadConfiguration(
-            f"a run's folder holds what it writes, some {size(needs.least)} or more ({in_words(needs)}); {shown(room.at)} has "
-            f"{size(room.bytes)} free: make room, or name another place (runs=FOLDER)"
+            f"the run needs about {size(needs.least)} or more in its folder ({in_words(needs)}); {shown(room.at)} has "
+            f"{size(room.bytes)} free: free space, or choose another folder (runs=FOLDER)"
         )
     if room.files is not None and needs.files > room.files:
         raise BadConfiguration(
-            f"a run's folder holds its files, some {count(needs.files)}; {shown(room.at)} can take {count(room.files)} more "
-            "(inodes): remove some, or name another place (runs=FOLDER)"
+            f"the run needs about {count(needs.files)} files in its folder; {shown(room.at)} can take {count(room.files)} more "
+            "(inodes): remove some, or choose another folder (runs=FOLDER)"
         )
 
 
 def in_words(needs: DiskNeeds) -> str:
-    """The parts of an estimate."""
+    """Return the parts of an estimate as text."""
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
-        f"of {workers} journal {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
+        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
         f"{count(needs.files)} files; checkpoints {size(needs.checkpoints)} ({needs.kept} kept), up to {size(needs.grown)} "
-        "as networks grow; besides, those of trials in training"
+        "as networks grow; checkpoints of trials in training are additional"
     )

@@ -1,6 +1,6 @@
-"""Which run a run follows, and whether it can be followed here: the same data, start, training and ranks.
+"""Reading of a followed run, and the check that it can be followed here: equal data, start, training and ranks.
 
-What would make other work of the same trials is refused before anything starts, all of it at once.
+Differences that would change the work of the trials are rejected before the run starts, all in one message.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ WORK = (
     "trainer.reference_batch",
     "trainer.warmup_epochs",
 )
-"""Options that say what a training step computes: those of a following run are the followed one's. All that concerns how fast
-it is computed may differ, precision included: that is what is compared."""
+"""Options that define the computation of a training step. A following run must have the same values. Options that affect only
+speed may differ, including precision, since speed is compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A run that is followed, and what the first line says of it."""
+    """A followed run, and its entry in the first line of the journal."""
 
     work: Followed
     recorded: FollowedRun
 
 
 def following(folder: Path, until: int | None = None) -> Following:
-    """Reads the run of a folder; `until`: its first so many lines alone.
+    """Read the run in a folder. `until`: read only this number of lines.
 
     Raises:
-        CannotFollow: there is nothing in it to be trained.
+        CannotFollow: the run has no trained trials, or its workers have different numbers of ranks.
         JournalDamaged, NoSuchRun: see aiperf.journal.journal.
     """
     reader = read(folder, until)
@@ -53,53 +53,53 @@ def following(folder: Path, until: int | None = None) -> Following:
     if not work.trials:
         left_out = ", ".join(f"{count} {reason}" for reason, count in work.left_out.items()) or "none"
         raise CannotFollow(
-            f"a run follows trials that another has trained; '{folder}' has none (proposals: {left_out}): follow a longer run"
+            f"a run follows the trained trials of another run; '{folder}' has none (proposals: {left_out}): follow a longer run"
         )
     if len(work.ranks) > 1:
         raise CannotFollow(
-            f"equal work needs equal batches over all ranks; the workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
-            "a run whose workers are all alike"
+            f"equal work needs equal batches over all ranks; workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
+            "a run whose workers have equal numbers of ranks"
         )
     return Following(work, work.recorded(str(folder), reader.reading.lines, reader.reading.chain.decode()))
 
 
 def followed_again(recorded: FollowedRun, folder: Path) -> Following:
-    """The run that a journal's first line says it follows, for going on with it; `folder`: where it lies now.
+    """Read the run that a resumed run follows, as recorded in its journal's first line. `folder`: its current place.
 
     Raises:
-        CannotFollow: what lies there is another run, or its lines were changed.
+        CannotFollow: the folder contains another run, or its lines were changed.
     """
     found = following(folder, recorded.lines)
     if (found.recorded.run, found.recorded.last_hash) != (recorded.run, recorded.last_hash):
         raise CannotFollow(
-            f"a run goes on following what it began with, '{recorded.run}' with {recorded.lines} lines and the hash "
+            f"a resumed run must follow the same run, '{recorded.run}' with {recorded.lines} lines and the hash "
             f"{recorded.last_hash[:12]}…; '{found.recorded.path}' is '{found.recorded.run}' with {found.recorded.lines} and "
-            f"{found.recorded.last_hash[:12]}…: say where it lies now, follow=RUN"
+            f"{found.recorded.last_hash[:12]}…: give its current place, follow=RUN"
         )
     return found
 
 
 def require_same_work(conf: RunConf, mine: RunStarted, work: Followed, ranks: int, *, simulated: bool) -> None:
-    """`mine`: the first line that this run would have; `ranks`: of its workers.
+    """Check that this run does the same work. `mine`: first line of this run's journal. `ranks`: ranks per worker.
 
     Raises:
-        BadConfiguration: the trials of `work` would be other work here. All that differs is named.
+        BadConfiguration: the trials of `work` would be different work here. The message names all differences.
     """
     theirs = work.first
     if theirs.simulated and not simulated:
         raise BadConfiguration(
-            f"a run on machines follows one that was on machines; '{theirs.run}' is simulated, its epochs are of invented "
-            "learning curves: follow it with +cluster=simulated"
+            f"a run on machines cannot follow a simulated run; '{theirs.run}' is simulated, with simulated learning "
+            "curves: follow it with +cluster=simulated"
         )
     found = [*_of_options(as_plain(conf), theirs.config), *_of_images(mine.dataset, theirs.dataset)]
     if mine.start_graph != theirs.start_graph:
-        found.append("another starting graph: start=… as there")
+        found.append("another starting graph: set start=… as in that run")
     if {ranks} != work.ranks:
         found.append(f"workers of {_listed(work.ranks)} ranks, not {ranks}: trainer.ranks or accelerators_per_worker")
     if found:
         raise BadConfiguration(
-            f"a following run does the work of the one that it follows; '{theirs.run}' has {'; '.join(found)}: give what "
-            "differs as it is there, or follow another run"
+            f"a following run must do the same work as the run it follows; '{theirs.run}' has {'; '.join(found)}: set these "
+            "values as in that run, or follow another run"
         )
 
 
@@ -112,11 +112,11 @@ def _of_options(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[
 
 
 def _of_images(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    """A fingerprint is compared where both have one: a simulated run looks at no files."""
-    for name, there in theirs.items():
+    """Compare data sets. Fingerprints are compared only if both exist, since a simulated run reads no files."""
+    for name, expected in theirs.items():
         here = mine.get(name)
-        if here != there and not (name == "fingerprint" and (here is None or there is None)):
-            yield f"a data set with {name} {there!r}, not {here!r}"
+        if here != expected and not (name == "fingerprint" and (here is None or expected is None)):
+            yield f"a data set with {name} {expected!r}, not {here!r}"
 
 
 def _listed(ranks: frozenset[int]) -> str:

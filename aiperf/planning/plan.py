@@ -1,6 +1,6 @@
-"""What a run will be, worked out before anything starts: the starting graph, what may be proposed, the journal's first line.
+"""Plan of a run before it starts: starting graph, search space and the journal's first line.
 
-Of the workers' shape, which is an argument: no machine is looked at here (an import contract holds it).
+A plan uses the workers' shape, which is an argument. This module inspects no machine (checked by an import contract).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
 from aiperf.rules.search_space import recorded
 from aiperf.train.batch_sizes import bounds
-from cluster.place import ClusterConf, Simulated, place_of
+from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import STARTS, Budget, DamagedGraphFile, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
 
 LONGEST_NAME = 200
-"""Bytes of a run's name: with the time before it a folder's name, which has 255 at most."""
+"""Maximum bytes of a run's name. With the time before it, it is a folder name, which has at most 255 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class Plan:
     graph: Graph
     space: Space
     shape: WorkerShape
-    """Of the workers that it is made for."""
+    """Shape of the workers that the plan is for."""
     follows: Following | None = None
-    """The run that it follows; None: it searches."""
+    """Followed run. None if the run searches."""
 
 
 def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None) -> Plan:
-    """Works a run out; reads the data set's listing, and no image; not even that where `dataset` says what it holds.
+    """Compute the plan of a run. Reads the list of the data set but no image, and not even the list if `dataset` is given.
 
     Raises:
-        BadConfiguration, MissingData: what cannot become a run.
+        BadConfiguration, MissingData: if the configuration cannot become a run.
     """
     check_options(conf)
     require_devices(conf, shape.accelerators)
@@ -74,7 +74,7 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 
 
 def _following(plan: Plan, word: str) -> Plan:
-    """The plan with the run that it follows, which has been found to be the same work."""
+    """Return the plan with the run that it follows, after checking that it is the same work."""
     found = following(run_folder(word, plan.conf.runs))
     simulated = isinstance(place_of(plan.conf.cluster, os.environ), Simulated)
     require_same_work(plan.conf, first_event(plan, "", 0.0), found.work, plan.shape.ranks, simulated=simulated)
@@ -82,10 +82,10 @@ def _following(plan: Plan, word: str) -> Plan:
 
 
 def check_options(conf: RunConf) -> None:
-    """What can be known to be wrong wherever the command is typed: no machine and no data set is looked at.
+    """Check everything that does not depend on a machine or a data set.
 
     Raises:
-        BadConfiguration: an option that no run can have.
+        BadConfiguration: an option has a value that no run can have.
     """
     conf.schedule.check()
     _folder_name(conf)
@@ -94,15 +94,14 @@ def check_options(conf: RunConf) -> None:
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
-                f"a cluster's workers are Ray's; found executor={conf.executor} with +cluster={conf.cluster.kind}: "
-                "leave one out"
+                f"+cluster={conf.cluster.kind} needs executor=ray; found executor={conf.executor}: leave one out"
             )
         check_cluster(conf.cluster)
 
 
 def _check_metrics_port(conf: RunConf) -> None:
-    of_others = {"ray": "that Ray's own endpoint has the run's figures, where it has one", "simulated": "it has no Ray"}
-    why = "it has no Ray" if conf.executor == "inline" else of_others.get(conf.cluster.kind if conf.cluster else "")
+    reasons = {"ray": "Ray's own endpoint exports the run's metrics", "simulated": "it has no Ray"}
+    why = "it has no Ray" if conf.executor == "inline" else reasons.get(conf.cluster.kind if conf.cluster else "")
     if why is not None:
         where = f"+cluster={conf.cluster.kind}" if conf.cluster else f"executor={conf.executor}"
         raise BadConfiguration(
@@ -111,10 +110,11 @@ def _check_metrics_port(conf: RunConf) -> None:
 
 
 def check_cluster(cluster: ClusterConf) -> None:
-    """Raises BadConfiguration for options of a place that make no sense together."""
+    """Raise BadConfiguration if cluster options contradict each other or the allocation of this process."""
     try:
         cluster.check()
-    except ValueError as error:
+        cluster.place(os.environ)
+    except (ValueError, ClusterError) as error:
         raise BadConfiguration(str(error)) from error
 
 
@@ -126,7 +126,7 @@ def first_event(
     versions: Mapping[str, str] | None = None,
     machine: Mapping[str, Any] | None = None,
 ) -> RunStarted:
-    """The journal's first line. `versions`, `machine`: of the driver's host."""
+    """Return the journal's first line. `versions`, `machine`: of the driver's host."""
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
     dataset = plan.dataset
@@ -161,30 +161,30 @@ def first_event(
 
 
 def new_folder(conf: RunConf, now: float) -> Path:
-    """A folder for a new run: runs/<time>-<name>, or the next that is free."""
+    """Create a folder for a new run: runs/<time>-<name>, or the next free name."""
     return make_folder(folder_of(conf, now))
 
 
 def folder_of(conf: RunConf, now: float) -> Path:
-    """The folder of a run that is begun now; it need not be there."""
+    """Return the folder of a run that begins at `now`. The folder need not exist."""
     return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
 
 
 def make_folder(folder: Path) -> Path:
-    """Makes the folder, or the next of its name that nobody has made; gives the one that was made."""
+    """Create the folder, or the next one of its name that does not exist. Return the created folder."""
     for candidate in candidates(folder):
         try:
             candidate.mkdir(parents=True)
-        except FileExistsError:  # another start's in the same second, here or on another host: `mkdir` lets one have it
+        except FileExistsError:  # another run started in the same second, here or on another host: `mkdir` is atomic
             if not candidate.parent.is_dir():
-                raise  # a link that leads nowhere lies on the way: no name would do
+                raise  # a broken link in the path: no name would work
             continue
         return candidate
     raise AssertionError("there is always another name")
 
 
 def candidates(folder: Path) -> Iterator[Path]:
-    """Names for a new folder, in the order in which they are tried: '…-digits', '…-digits.2', '…-digits.3', …"""
+    """Yield names for a new folder in the order of trying: '…-digits', '…-digits.2', '…-digits.3', …"""
     yield folder
     for number in count(2):
         yield folder.with_name(f"{folder.name}.{number}")
@@ -200,27 +200,29 @@ def _folder_name(conf: RunConf) -> str:
 
 
 def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
-    """The network that a run begins with. Raises BadConfiguration where there is none that reads this data set."""
+    """Return the starting network of a run. Raise BadConfiguration if none fits this data set."""
     name = conf.dataset.usual_start if conf.start is None else conf.start
     if name in STARTS:
         return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(
-            f"start is one of {', '.join(STARTS)}, or a graph's JSON file; found {name!r}"
+            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file; found {name!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + nearest(name, STARTS)
         )
     try:
         graph = load(path)
     except DamagedGraphFile as error:
-        raise BadConfiguration(f"start is a network's name or its graph's JSON file; {error}: name another") from error
+        raise BadConfiguration(
+            f"start must be a network's name or a graph's JSON file; {error}: choose another"
+        ) from error
     reads = graph.nodes[0].op
     assert isinstance(reads, Input)
     wanted = Map(dataset.channels, dataset.image, dataset.image)
     if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
         raise BadConfiguration(
-            f"a starting graph reads the data set's images and tells its classes apart: {wanted} and {dataset.classes}; "
+            f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}; "
             f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
         )
     return graph
@@ -237,13 +239,13 @@ def _check_start(graph: Graph, budget: Budget) -> None:
 
 
 def require_batches(plan: Plan, words: Sequence[str]) -> None:
-    """Holds the batches that were typed to the images of a rank. `words`: those of the command line.
+    """Check the typed batch sizes against the images of a rank. `words`: arguments of the command line.
 
-    What a data set or a schedule has chosen is lowered to them, as the plan shows: the 448 images of `schedule=ranking` are
-    more than a rank has of a small set. What a user asks for is not.
+    A batch size from a data set or schedule file is lowered to the images of a rank, and the plan shows it: the 448 images of
+    `schedule=ranking` exceed a rank's share of a small set. A typed batch size is not lowered.
 
     Raises:
-        BadConfiguration: a batch above a rank's training images.
+        BadConfiguration: a batch is larger than a rank's training images.
     """
     images, ranks = plan.dataset.training_images, plan.shape.ranks
     typed = {word.lstrip("+").partition("=")[0] for word in words}
@@ -260,8 +262,8 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(
-            f"each rank of a worker has images of its own; {dataset.name!r} has {dataset.training_images} training images for "
-            f"{ranks} ranks: take fewer ranks, or more images"
+            f"each rank of a worker needs its own images; {dataset.name!r} has {dataset.training_images} training images for "
+            f"{ranks} ranks: use fewer ranks, or more images"
         )
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:

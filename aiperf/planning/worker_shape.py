@@ -1,8 +1,8 @@
-"""What a worker has, and what a plan asks of it. The value itself stands in a journal's first line: `events.WorkerShape`.
+"""Shape of workers, and the requirements of a plan. The value type is in the journal's first line: `events.WorkerShape`.
 
-A plan is made of the workers' shape, never of the machine where the command was typed: ranks bound the batch, the memory of
-the smallest accelerator bounds what may be proposed. A worker that comes later is held to the plan as it was made. One that
-breaks a law of docs/benchmark.md is refused, with the reason; one that is merely unlike it is taken, and a warning names it.
+A plan uses the workers' shape, not the machine where the command was typed. The number of ranks limits the batch. The memory
+of the smallest accelerator limits the proposed networks. A worker that joins later must fit the existing plan. A worker that
+breaks a rule of docs/benchmark.md is rejected with the reason. A worker that only differs is accepted with a warning.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 
 def accelerators_declared(declared: int | str | None) -> int | None:
-    """How many accelerators a worker is said to have (accelerators_per_worker); None: all of a node, or of all nodes."""
+    """Return the declared number of accelerators per worker. None for all of a node or of all nodes."""
     return declared if isinstance(declared, int) else None
 
 
 def shape_of(
     system: System, accelerators: int, cores: int, trainer: TrainerConf, declared_bytes: int | None, source: str
 ) -> WorkerShape:
-    """A worker of so many accelerators and cores on a host. `declared_bytes`: budget.memory_bytes, which need not be read.
+    """Return the shape of a worker with these accelerators and cores on a host.
+
+    `declared_bytes`: budget.memory_bytes. If it is set, the memory is not read.
 
     Raises:
         BadConfiguration: more ranks than accelerators, or accelerators whose memory cannot be read.
@@ -35,7 +37,7 @@ def shape_of(
     ranks = ranks_of_worker(trainer, accelerators, cores)
     if accelerators and ranks > accelerators:
         raise BadConfiguration(
-            f"a rank needs an accelerator of its own; found trainer.ranks={ranks} for {accelerators}: use at most that many"
+            f"each rank needs its own accelerator; found trainer.ranks={ranks} for {accelerators}: use at most that many"
         )
     limit = trainer.memory_limit_bytes
     known = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
@@ -49,9 +51,9 @@ def shape_of(
         memory = min(known)
     else:
         raise BadConfiguration(
-            f"the budget is made of the smallest accelerator's memory; on {system.host} it cannot be read "
+            f"the budget needs the memory of the smallest accelerator, which cannot be read on {system.host} "
             f"({', '.join(f'{name}: {why}' for name, why in system.not_sampled.items()) or 'no sampler shows any'}). "
-            "Say it: budget.memory_bytes=…"
+            "Set it: budget.memory_bytes=…"
         )
     device = system.accelerators[0].model if accelerators and system.accelerators else system.cpu_model
     return WorkerShape(
@@ -65,7 +67,7 @@ def shape_of(
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """That of a worker which has these on its hosts."""
+    """Return the shape of a worker that has these shapes on its hosts."""
     return WorkerShape(
         source=source,
         device=", ".join(sorted({shape.device for shape in hosts})),
@@ -77,7 +79,7 @@ def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 
 def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
-    """What a plan for all of these is made of: the least memory and cores, the most ranks."""
+    """Return the shape of a plan for all these workers: least memory and cores, most ranks."""
     widest = max(shapes, key=lambda shape: shape.ranks)
     return WorkerShape(
         source=source,
@@ -91,17 +93,17 @@ def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a run's plan asks of each worker."""
+    """Requirements of a run's plan for each worker."""
 
     memory_bytes: int | None
-    """Of one rank at least: the budget's, up to which networks are proposed. None: the user has said how much."""
+    """Least memory of one rank, from the budget that limits proposed networks. None if the user has set it."""
     most_ranks: int | None
-    """With more, the largest batch that may be proposed would leave fewer than STEPS steps an epoch. None: the user has said
-    the largest batch, or the journal does not hold the plan's ranks."""
+    """With more ranks, the largest batch would leave fewer than STEPS steps per epoch. None if the user has set the largest
+    batch, or the journal does not record the plan's ranks."""
 
 
 def terms_of(started: RunStarted) -> Terms:
-    """Those of a run, from its first line."""
+    """Return the requirements of a run, from its first line."""
     space: dict[str, Any] = started.config["space"]
     config, most = started.config, None
     if started.shape is not None and config["batch"]["largest"] is None:
@@ -113,20 +115,20 @@ def terms_of(started: RunStarted) -> Terms:
 
 
 def breach(terms: Terms, up: WorkerUp, accelerators: int) -> str | None:
-    """Why a worker that is ready may not train in a run of these terms; None: it may."""
+    """Return the reason why a ready worker may not train in this run. None if it may."""
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (
-            f"the plan allows {terms.most_ranks} ranks a worker, or an epoch would have fewer than {STEPS} steps; it has "
-            f"{up.ranks}: begin a run with such workers from its start, or give batch.largest"
+            f"the plan allows {terms.most_ranks} ranks per worker, or an epoch would have fewer than {STEPS} steps; it has "
+            f"{up.ranks}: begin a run with such workers from its start, or set batch.largest"
         )
     if terms.memory_bytes is None:
         return None
-    # A processor's worker says what memory is free just now; the plan, like a container's limit, is of what it may use.
+    # A processor worker reports its free memory. The plan, like a container's limit, uses the memory that it may use.
     on_host = -(-up.ranks // max(1, len(up.hosts)))
     memory = up.device_memory_bytes if accelerators else int(up.machine["usable_memory_bytes"]) // on_host
     if memory < terms.memory_bytes:
         return (
             f"networks are proposed up to {terms.memory_bytes} bytes of training memory; a rank here has {memory}: begin a run "
-            "with such workers from its start, or give budget.memory_bytes"
+            "with such workers from its start, or set budget.memory_bytes"
         )
     return None

@@ -1,1 +1,1 @@
-"""Preflight: what is measured on every node before it may hold a worker, and what is judged of it."""
+"""Preflight: measurements and checks of each node before it may hold a worker."""

@@ -1,4 +1,4 @@
-"""By how much a node's clock is off the head's: the arithmetic of NTP (RFC 5905, section 8) over a few round trips."""
+"""Offset of a node's clock from the head's, by the NTP formula (RFC 5905, section 8) over a few round trips."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROUND_TRIPS = 8
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """One question and its answer, in seconds since 1970: the head's clock when it asked and heard, the node's when it was
-    asked and answered."""
+    """One request and its answer, in seconds since 1970. The head's clock gives `asked` and `heard`. The node's clock gives
+    `received` and `answered`."""
 
     asked: float
     received: float
@@ -25,33 +25,33 @@ class RoundTrip:
 
     @property
     def offset(self) -> float:
-        """Of the node's clock: above 0 it is ahead. Right where both ways take equally long; off by `error` at most."""
+        """Offset of the node's clock, positive if it is ahead. Exact if both ways take equally long. Error: at most `error`."""
         return ((self.received - self.asked) + (self.answered - self.heard)) / 2
 
     @property
     def error(self) -> float:
-        """Half the time on the way."""
+        """Half of the network time of the round trip."""
         return ((self.heard - self.asked) - (self.answered - self.received)) / 2
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """A node's, by its shortest round trip."""
+    """Offset of a node's clock, from its shortest round trip."""
 
     seconds: float
     error: float
 
 
 def reading(trips: Sequence[RoundTrip]) -> Reading:
-    """All of them, raw."""
+    """Return all round trips as raw values."""
     series = {"offset": [trip.offset for trip in trips], "error": [trip.error for trip in trips]}
     return Reading(probe=NAME, unit=UNIT, series=series)
 
 
-def offset(told: Reading) -> Offset:
-    """That of the shortest round trip, which was disturbed least.
+def offset(measured: Reading) -> Offset:
+    """Return the offset of the shortest round trip, which has the smallest error.
 
     >>> offset(reading([RoundTrip(0.0, 5.5, 5.5, 1.0), RoundTrip(2.0, 7.05, 7.05, 2.1)]))
     Offset(seconds=5.0, error=0.05)
     """
-    error, seconds = min(zip(told.series["error"], told.series["offset"], strict=True))
+    error, seconds = min(zip(measured.series["error"], measured.series["offset"], strict=True))
     return Offset(round(seconds, 6), round(error, 6))

@@ -1,4 +1,4 @@
-"""Which nodes exchange with which: rounds of disjoint pairs, a function of how many nodes there are."""
+"""Pairing of nodes for exchanges: rounds of disjoint pairs, computed from the number of nodes."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 MOST_FOR_ALL_PAIRS = 16
 RANDOM_ROUNDS = 4
-"""Besides the ring of neighbours, where there are more nodes than MOST_FOR_ALL_PAIRS: a switch that is slow shows between
-nodes that are no neighbours."""
+"""Random rounds in addition to the ring of neighbours, for more than MOST_FOR_ALL_PAIRS nodes. They reveal a slow switch
+between nodes that are not neighbours."""
 
 Round = tuple[tuple[int, int], ...]
 
 
 def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
-    """Pairs of nodes 0 … nodes - 1. In a round nobody is twice; no pair comes twice; every node has a partner in some round.
+    """Return rounds of pairs of nodes 0 … nodes - 1. No node is twice in a round, no pair repeats, every node has a partner.
 
-    Up to 16 nodes all pairs, by the circle method (Kirkman 1847): nodes - 1 rounds, or `nodes` of an odd number. Of more: the
-    ring of neighbours in two rounds, or three, then RANDOM_ROUNDS rounds of pairs drawn at random.
+    Up to 16 nodes: all pairs by the circle method (Kirkman 1847), nodes - 1 rounds, or `nodes` rounds for an odd number. More
+    nodes: the ring of neighbours in two or three rounds, then RANDOM_ROUNDS rounds of random pairs.
     """
     if nodes < 2:
         return ()
@@ -50,10 +50,10 @@ def _all_pairs(nodes: int) -> tuple[Round, ...]:
 
 
 def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """Whose fault failed exchanges are: each blamed node, with the partners that it failed with.
+    """Return the nodes that are blamed for failed exchanges, each with the partners that it failed with.
 
-    A node that has exchanged with anybody is not blamed for those that have exchanged with nobody. Where both ends of a failed
-    pair have, or neither has, nobody can tell: both are blamed.
+    A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
+    a successful exchange, or neither has, the faulty node is unknown and both are blamed.
     """
     well = {node for pair in done for node in pair}
     found: dict[int, list[int]] = {}

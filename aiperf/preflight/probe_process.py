@@ -1,6 +1,6 @@
-"""The process that carries probes out: `python -m aiperf.preflight.probe_process FD`, started by `prober.Prober`.
+"""Process that runs probes: `python -m aiperf.preflight.probe_process FD`, started by `prober.Prober`.
 
-It lives no longer than its owner. The pipe carries pickles between this release's own code in processes of one user.
+It ends with its owner. The pipe carries pickles between processes of one user with the same release.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def main() -> None:
     if platform.system() == "Linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # held since its start: see `interrupts_held`
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since its start: see `interrupts_held`
     while True:
         try:
             probe, setting = pipe.recv()
         except EOFError:
-            # not sys.exit: a thread of Gloo's or NCCL's that waits for the others would keep the process
+            # not sys.exit: a thread of Gloo or NCCL that waits for other ranks would keep the process alive
             os._exit(0)
         pipe.send(_measured(probe, setting))
 
@@ -39,10 +39,10 @@ def _measured(probe: Probe, setting: Setting) -> Reading:
     began = time.monotonic()
     try:
         reading = probe.measure(setting)
-        msgspec.json.encode(reading)  # it will stand in a journal
-    except Exception as error:  # noqa: BLE001  # it is told as what it is: a reading that there is none
-        words = " ".join(str(error).split()) or type(error).__name__
-        return failed(probe, words if isinstance(error, OSError) else f"{type(error).__name__}: {words}", _since(began))
+        msgspec.json.encode(reading)  # must be storable in a journal
+    except Exception as error:  # noqa: BLE001  # any error is reported as a failed reading
+        text = " ".join(str(error).split()) or type(error).__name__
+        return failed(probe, text if isinstance(error, OSError) else f"{type(error).__name__}: {text}", _since(began))
     return msgspec.structs.replace(reading, seconds=_since(began))
 
 

@@ -1,6 +1,6 @@
-"""A process beside its owner that carries probes out, one after the other, each within a limit.
+"""Handle of a process that runs probes one after the other, each with a time limit.
 
-One that does not answer in time is killed, whatever state it is in, and the next probe gets another process. No torch here.
+A process that does not answer in time is killed, and the next probe gets a new process. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 
 from aiperf.preflight.reading import Probe, Reading, Setting, failed
-from aiperf.side_processes import interrupts_held
+from aiperf.reader_processes import interrupts_held
 
 _ROOT = Path(__file__).resolve().parents[2]
-"""Where the packages lie: the process must find the same ones."""
+"""Folder of the packages. The process must import the same ones."""
 _KILL_SECONDS = 5.0
 
 
 class Prober:
-    """Use it in a `with` block, or call `close`. One thread at a time."""
+    """Runner of probes. Use it in a `with` block, or call `close`. One thread at a time."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -37,7 +37,7 @@ class Prober:
         return None if self._process is None else self._process.pid
 
     def measure(self, probe: Probe, seconds: float) -> Reading:
-        """What the probe says within so many seconds, its process's start included; a failed reading if it says nothing."""
+        """Return the probe's reading. Return a failed reading if there is none after `seconds`, including process start."""
         began = time.monotonic()
         pipe = self._pipe or self._begin()
         try:
@@ -51,7 +51,7 @@ class Prober:
         return reading
 
     def close(self) -> None:
-        """Ends the process, if there is one."""
+        """Kill the process if there is one."""
         self._kill()
 
     def _begin(self) -> Connection:
@@ -91,7 +91,7 @@ class Prober:
         try:
             process.wait(_KILL_SECONDS)
         except subprocess.TimeoutExpired:
-            # in uninterruptible sleep it ends when its device or file server answers, which may be never
+            # a process in uninterruptible sleep ends when its device or file server answers, possibly never
             threading.Thread(target=process.wait, name="unkillable-probe", daemon=True).start()
 
     def __enter__(self) -> Prober:

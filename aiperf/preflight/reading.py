@@ -1,7 +1,7 @@
-"""What a probe is told, what it promises, and what it says: raw values, every repetition of them.
+"""Input, interface and result of a probe. A result holds the raw values of every repetition.
 
-A probe is a small class of its own in `probes/`. It runs in a process of its own on the node that it is about (`prober.py`),
-so that it may hang, die or exhaust memory, and harms nobody. Judging what it says is `judge.py`'s matter.
+A probe is a small class in `probes/`. It runs in its own process on the node (`prober.py`), so that a hang, crash or lack of
+memory affects no other process. `node_faults.py` judges the results.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from aiperf.train.trainer_config import TrainerConf
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every probe of a node is told."""
+    """Input of every probe of a node."""
 
     address: str
-    """The node's, as the cluster reaches it."""
+    """Address of the node in the cluster."""
     folder: Path
-    """One in the run's folder, or where runs are kept: all nodes are to see it."""
+    """A folder in the run's folder or in the folder of runs. All nodes must see it."""
     mark: str
-    """What the driver wrote to the file MARK in it."""
+    """Content of the file MARK in this folder, written by the driver."""
     temporary: Path
     accelerators: int
-    """As Ray counts them."""
+    """Number of accelerators that Ray counts."""
     processors: int
     dataset: DataSetConf
     trainer: TrainerConf
@@ -38,52 +38,52 @@ MARK = "mark"
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one probe said of one node."""
+    """Result of one probe on one node."""
 
     probe: str
     unit: str
     series: dict[str, list[float]] = {}
-    """By what was measured (a folder, a device, a partner): every repetition, in the order in which it was done."""
+    """By measured object (folder, device, partner): every repetition, in order of measurement."""
     facts: dict[str, Any] = {}
-    """What is no number, and what the numbers are of: sizes, types, versions. JSON values."""
+    """Other results and properties of the measurement: sizes, types, versions. JSON values."""
     failed: str | None = None
-    """Why there is nothing to go by: it hung, it died, it raised."""
+    """Reason for a missing result: timeout, crash or exception."""
     seconds: float = 0.0
-    """What it took, a first use of libraries included."""
+    """Duration, including the first use of libraries."""
 
     def best(self) -> float | None:
-        """The weakest of what was measured, each by its best repetition: what disturbs a measurement only ever slows it."""
+        """Return the lowest of the best repetitions of each object. Disturbances only reduce a measured speed."""
         tops = [max(values) for values in self.series.values() if values]
         return min(tops) if tops else None
 
 
 class Probe(Protocol):
-    """One thing that is measured on a node."""
+    """A measurement on a node."""
 
     name: ClassVar[str]
     unit: ClassVar[str]
 
     def measure(self, setting: Setting) -> Reading:
-        """Measures it, in a process of its own. Raises whatever is wrong: it is a failed reading."""
+        """Measure in a separate process. Any exception becomes a failed reading."""
         ...
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was measured of one node."""
+    """All readings of one node."""
 
     node: str
-    """Ray's identifier of it; '' without Ray."""
+    """Ray's identifier, or '' without Ray."""
     address: str
     host: str
     kind: str
-    """Nodes of one kind have equal hardware, as Ray and the kernel tell, and are compared with each other."""
+    """Nodes of one kind have equal hardware, as reported by Ray and the kernel, and are compared with each other."""
     is_head: bool
     readings: dict[str, Reading]
-    """By probe."""
+    """Readings by probe."""
     boot_id: str | None = None
-    """Of its kernel since it booted: nodes of one boot are on one host. None: it tells none."""
+    """Boot identifier of its kernel. Nodes with one identifier are on one host. None if unknown."""
 
 
 def failed(probe: Probe, why: str, seconds: float = 0.0) -> Reading:
-    """A reading that there is none."""
+    """Return a failed reading."""
     return Reading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)

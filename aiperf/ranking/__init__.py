@@ -1,1 +1,1 @@
-"""What keeps a run out of the ranking."""
+"""Rules of the ranking and of other divisions."""

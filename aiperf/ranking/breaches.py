@@ -1,7 +1,7 @@
-"""A run held to a division: every rule with what came of it, and every breach at once.
+"""Check of a run against a division: the outcome of each rule, and all breaches at once.
 
-A run that breaks a rule still gets its figures; they are headed by these. A rule of which it cannot be determined is no pass. A
-simulated run is never valid; it is told besides which rules its configuration would break on a real machine.
+A run that breaks a rule still gets its figures, and the breaches are printed above them. An unknown outcome is no pass. A
+simulated run is never valid. Its breaches also include the rules that its configuration would break on a real machine.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from aiperf.ranking.law import Has, Law, written
 REAL_MACHINE = "real-machine"
 """The rule that every simulated run breaks."""
 Outcome = Literal["kept", "broken", "unknown", "not looked at"]
-"""'not looked at': an option of a choice that is another, or what a simulated run invents."""
+"""'not looked at': an option of another choice (for example of another data set), or an invented result of a simulated run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One rule, what was found, and what would fix it."""
+    """A broken rule, the offending value and the fix."""
 
     rule: str
-    """As a sentence."""
+    """Text of the rule."""
     found: str
     remedy: str
     is_unknown: bool = False
-    """Whether it cannot be determined if the rule is kept. That is no pass: it keeps a run out as well."""
+    """True if the value is unknown. An unknown value is no pass: it keeps a run out too."""
     option: str | None = None
-    """The option that the rule is about, where it is about one."""
+    """Option that the rule is about. None for a rule about a fact."""
     id: str = ""
-    """The rule's."""
+    """Id of the rule."""
     source: tuple[Source, ...] = ()
     line: int | None = None
-    """Of the journal, that shows what was found. None: it follows from the whole of it."""
+    """Line of the journal that shows the value. None if it follows from the whole journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A rule, and what came of it."""
+    """Outcome of a rule."""
 
     rule: Rule
     outcome: Outcome
@@ -50,64 +50,66 @@ class Judgement:
 
 
 def breaches(run: Candidate, held_to: Division | None = None) -> tuple[Breach, ...]:
-    """Every rule that the run breaks, or of which it cannot be determined; empty: nothing in this journal keeps it out.
+    """Return each broken rule and each rule with an unknown outcome. Empty: the run keeps all rules.
 
-    `held_to`: the ranking, where none is named.
+    Args:
+        run: The run to check.
+        held_to: Default: the division ranking.
     """
     judged = judgements(run, held_to or division("ranking"))
     return tuple(each.breach for each in judged if each.breach is not None)
 
 
 def judgements(run: Candidate, held_to: Division) -> tuple[Judgement, ...]:
-    """What came of every rule, in the division's order.
+    """Return the outcome of each rule, in the division's order.
 
-    Of a simulated run, what a real run of its configuration and declared length would break as well. No rule looks at its
-    precision, error and speed, which are invented.
+    A simulated run is checked as a real run of the same configuration and declared length. Its results are invented, so rules
+    about results are not applied.
     """
     if run.is_simulated:
         run = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
-    told = options(run.config)
-    # A configuration that does not say what was chosen is a rule of its own that cannot be determined.
+    values = options(run.config)
+    # A configuration without the choice has an unknown outcome by another rule.
     others = {part for part, name in held_to.chosen.items() if chosen(run.config, part) not in (None, name)}
-    return tuple(_judged(rule, run, told, others) for rule in held_to.rules)
+    return tuple(_judged(rule, run, values, others) for rule in held_to.rules)
 
 
-def _judged(rule: Rule, run: Candidate, told: Mapping[str, Any], others: set[str]) -> Judgement:
+def _judged(rule: Rule, run: Candidate, values: Mapping[str, Any], others: set[str]) -> Judgement:
     if rule.option is not None:
         if rule.option.partition(".")[0] in others:
             return Judgement(rule, "not looked at")
-        return _of_option(rule, told)
+        return _of_option(rule, values)
     assert rule.fact is not None, "a rule is about a fact or an option"
     if run.is_simulated and FACTS[rule.fact].of_result:
         return Judgement(rule, "not looked at")
-    return _of_fact(rule, rule.fact, run, told)
+    return _of_fact(rule, rule.fact, run, values)
 
 
-def _of_option(rule: Rule, told: Mapping[str, Any]) -> Judgement:
+def _of_option(rule: Rule, values: Mapping[str, Any]) -> Judgement:
     assert rule.option is not None
-    if rule.option not in told:
-        return _outcome(rule, "unknown", "this journal does not say", line=1, remedy="a run of this release")
-    if rule.law.holds(told[rule.option], told):
+    if rule.option not in values:
+        return _outcome(rule, "unknown", "not in this journal", line=1, remedy="start a run of this release")
+    if rule.law.holds(values[rule.option], values):
         return Judgement(rule, "kept")
-    return _outcome(rule, "broken", f"{rule.option}={written(told[rule.option])}", line=1)
+    return _outcome(rule, "broken", f"{rule.option}={written(values[rule.option])}", line=1)
 
 
-def _of_fact(rule: Rule, name: str, run: Candidate, told: Mapping[str, Any]) -> Judgement:
+def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -> Judgement:
     value = value_of(run, name)
     line = _line(rule.law, run, name, value)
     if value is None:
         if FACTS[name].is_breach_if_missing:
-            return _outcome(rule, "broken", FACTS[name].told(run), line)
+            return _outcome(rule, "broken", FACTS[name].found(run), line)
         return _outcome(rule, "unknown", why_missing(run, name), line)
     if isinstance(rule.law, Has):
-        return _of_table(rule, rule.law, value, FACTS[name].told(run), line)
-    if rule.law.holds(value, told):
+        return _of_table(rule, rule.law, value, FACTS[name].found(run), line)
+    if rule.law.holds(value, values):
         return Judgement(rule, "kept")
-    return _outcome(rule, "broken", FACTS[name].told(run), line)
+    return _outcome(rule, "broken", FACTS[name].found(run), line)
 
 
 def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
-    """The journal's line that shows a fact; of several values the first that shows one which the law does not allow."""
+    """Return the journal line that shows a fact. For several values: the first line with a value that breaks the law."""
     if not isinstance(value, frozenset):
         return run.lines.get((name, ""))
     wrong = [
@@ -119,7 +121,7 @@ def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
 def _of_table(rule: Rule, law: Has, value: Mapping[str, Any], named: str, line: int | None) -> Judgement:
     missing = [entry for entry, _ in law.values if entry not in value]
     if missing:
-        return _outcome(rule, "unknown", f"the journal does not tell of: {', '.join(missing)}", line)
+        return _outcome(rule, "unknown", f"not in the journal: {', '.join(missing)}", line)
     if law.holds(value, {}):
         return Judgement(rule, "kept")
     differing = [f"{entry} {written(value[entry])}" for entry, right in law.values if value[entry] != right]
@@ -144,7 +146,7 @@ def _outcome(
 
 
 def options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration by dotted names: {'schedule': {'patience': 6}} has 'schedule.patience'."""
+    """Return a configuration by dotted names: {'schedule': {'patience': 6}} has 'schedule.patience'."""
     flat: dict[str, Any] = {}
     for name, value in config.items():
         if isinstance(value, Mapping):

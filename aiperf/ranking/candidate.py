@@ -1,7 +1,7 @@
-"""What the rules of a division look at: facts of a run, each with its type, and the journal's line that shows it.
+"""Facts of a run that the rules of a division check, each with its type and its line in the journal.
 
-A rule names a fact by its field here, so that a YAML which names another is refused when it is loaded. How a journal becomes
-a Candidate is `aiperf.report.candidate`'s matter.
+A rule names a fact by its field here. A division file with an unknown fact is rejected when it is loaded.
+`aiperf.report.candidate` computes a Candidate from a journal.
 """
 
 from __future__ import annotations
@@ -10,84 +10,148 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.known_images import FILE as KNOWN_IMAGES
 from aiperf.ranking.law import Kind
 from aiperf.units import duration, error, share
 
 IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
-"""What RunStarted.dataset says of the images, as a rule may name it."""
+"""Keys of RunStarted.dataset that a rule may name."""
 NO_END = "no end in the journal"
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A run as the rules see it. None: the journal does not tell."""
+    """Facts of a run. None if the journal does not have the fact."""
 
     is_simulated: bool
     config: Mapping[str, Any]
-    """RunStarted's: what options are looked up in."""
+    """RunStarted.config, which holds the options."""
     images: Mapping[str, Any]
     """RunStarted.dataset."""
     start_network: str | None
-    """Under which name a starting graph for the run's images is this run's, or 'another'. None: this release cannot read it."""
+    """Name of the built-in starting graph, or 'another'. None if this release cannot read the graph."""
     searchers: frozenset[str]
-    """The configured one, and those that made the proposals."""
+    """The configured searcher and the searchers of all proposals."""
     is_tuned: bool
-    """Whether tuning was chosen, and a proposal from round 4 on was tuned, or none was made that late."""
+    """True if tuning was chosen and a proposal from round 4 on was tuned, or no proposal reached round 4."""
     duration_seconds: float
     warmup_seconds: float
     window_seconds: float
-    """The score's own."""
+    """Length of the valid window of the score."""
     end: float
+    """Seconds since the start of the run."""
     end_reason: str
-    """RunEnded's, or NO_END."""
+    """RunEnded.reason, or NO_END."""
     precisions: frozenset[str]
-    """Those that attempts said they had. Empty: none got as far."""
+    """Precisions that attempts reported. Empty if no attempt reported one."""
     devices: frozenset[str]
     """Models of the workers' accelerators."""
     error: float | None
-    """None: no evaluation."""
+    """None without an evaluation."""
     rolled_back_lines: int
     resumes: int
     workers_lost: int
-    """But for those that were let go for better places."""
+    """Lost workers, without those released in exchange for better nodes."""
     largest_mfu: float | None
-    """None: there is no dense peak to hold the work against."""
+    """None if no dense peak is known."""
     nodes_checked: int
-    """By preflight, over the whole run: each node once."""
+    """Nodes checked by preflight in the whole run, each counted once."""
     nodes_excluded: int
-    """Of these, those that got no worker for a fault."""
+    """Checked nodes that got no worker because of a fault."""
     beside_master: frozenset[str] | None
-    """Hosts that a driver ran on while one of their workers trained in the valid window; None: the journal does not tell."""
+    """Hosts that ran a driver while one of their workers trained in the valid window. None if hosts are not recorded."""
     space_differences: frozenset[str] | None
-    """What RunStarted.config.space says otherwise than follows from the options, the starting graph and the workers' shape."""
+    """Differences of RunStarted.config.space from the space recomputed from options, starting graph and workers."""
+    proposal_rules: int
+    """RunStarted.proposal_rules: version of the rules by which proposals follow from the history."""
+    seed: int
+    announcement: str | None
+    """Id of the announcement in the configuration. None if the run was not announced."""
+    known_images: str | None
+    """Data set with the published fingerprint of RunStarted.dataset. None if the fingerprint is not published."""
+    attempts: int
+    """Started attempts."""
+    attempts_lost: int
+    """Attempts that ended early while the driver was running, including attempts of lost workers."""
+    trials_settled: int
+    """Trials that finished or were given up."""
+    trials_given_up: int
+    """Failed trials, whatever the cause."""
     lines: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """The line of the journal that shows a fact: by fact and, where it has several values, value. A fact without one follows
-    from the whole of the journal."""
+    """Journal line by (fact, value). The value is '' for a fact with a single value. A fact without a line follows from the
+    whole journal."""
 
     @property
     def excluded_share(self) -> float:
-        """Of the nodes that preflight checked."""
+        """Excluded share of the nodes that preflight checked."""
         return self.nodes_excluded / self.nodes_checked if self.nodes_checked else 0.0
+
+    @property
+    def lost_share(self) -> float:
+        """Share of the attempts that were lost."""
+        return self.attempts_lost / self.attempts if self.attempts else 0.0
+
+    @property
+    def given_up_share(self) -> float:
+        """Share of the settled trials that were given up."""
+        return self.trials_given_up / self.trials_settled if self.trials_settled else 0.0
+
+    @property
+    def is_system_named(self) -> bool:
+        """True if the configuration names the site and its system. These identify the runs of one system."""
+        system = self.config.get("system")
+        return isinstance(system, Mapping) and all(
+            isinstance(system.get(part), str) and system[part].strip() for part in ("site", "name")
+        )
+
+    @property
+    def seed_source(self) -> str:
+        """Origin of the seed. 'announcement' if the run was announced and the seed follows from the announcement's id."""
+        if self.announcement is None:
+            return "no announcement"
+        return "announcement" if self.seed == announced_seed(self.announcement) else "another seed"
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact that a rule can be about."""
+    """Kind of a fact, and texts about it."""
 
     kind: Kind
-    told: Callable[[Candidate], str]
-    """What was found, in words, where a law does not hold of it."""
+    found: Callable[[Candidate], str]
+    """Text of the value that breaks a law."""
     of_result: bool = False
-    """Whether it is about what came of a run: in a simulated run such facts are invented, and no rule looks at them."""
+    """True for a result of a run. Results of simulated runs are invented, so no rule is applied to them."""
     missing: str | None = None
-    """Why it cannot be determined, where it is None."""
+    """Reason for an unknown value."""
     is_breach_if_missing: bool = False
-    """Its absence is what a rule on it refuses: no evaluation is no small error."""
+    """True if a missing value breaks a rule, instead of being unknown."""
+
+
+def losses(run: Candidate) -> str:
+    """Return the lost attempts and the trials given up, as shown next to a score."""
+    return (
+        f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}); "
+        f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"
+    )
+
+
+def _seed(run: Candidate) -> str:
+    if run.announcement is None:
+        return "the configuration names no announcement"
+    return f"seed {run.seed}; seed {announced_seed(run.announcement)} follows from the announcement"
+
+
+def _fingerprint(run: Candidate) -> str:
+    found = run.images.get("fingerprint")
+    if found is None:
+        return "the journal has no fingerprint of the images"
+    return f"fingerprint {found} is not in {KNOWN_IMAGES}"
 
 
 def _peak(run: Candidate) -> str:
     devices, precisions = (", ".join(sorted(names)) or "none" for names in (run.devices, run.precisions))
-    return f"no one dense peak is known for what was used (device {devices}; precision {precisions})"
+    return f"no dense peak is known (device {devices}; precision {precisions})"
 
 
 def _listed(names: frozenset[str] | None) -> str:
@@ -110,7 +174,7 @@ FACTS: dict[str, Fact] = {
     "space_differences": Fact(
         "words",
         lambda run: "; ".join(sorted(run.space_differences or ())),
-        missing="the journal does not hold what a space is worked out from",
+        missing="the journal lacks a value from which the space follows",
     ),
     "end_reason": Fact("word", lambda run: f"ended after {duration(run.end)}: {run.end_reason}", of_result=True),
     "rolled_back_lines": Fact(
@@ -122,7 +186,7 @@ FACTS: dict[str, Fact] = {
         "words",
         lambda run: f"precision {_listed(run.precisions)}",
         of_result=True,
-        missing="no attempt got as far as to say its precision",
+        missing="no attempt reported its precision",
     ),
     "error": Fact(
         "number",
@@ -135,30 +199,43 @@ FACTS: dict[str, Fact] = {
         "words",
         lambda run: f"a worker trained on the driver's host, {_listed(run.beside_master)}",
         of_result=True,
-        missing="the journal does not tell which host the driver and each worker were on",
+        missing="the journal does not record the hosts of the driver and the workers",
     ),
     "excluded_share": Fact(
         "number",
         lambda run: f"{run.nodes_excluded} of {run.nodes_checked} were, by preflight",
         of_result=True,
     ),
+    "proposal_rules": Fact("number", lambda run: f"rules {run.proposal_rules} of proposing"),
+    "seed_source": Fact("word", _seed),
+    "is_system_named": Fact("truth", lambda run: "system.site or system.name is not given"),
+    "known_images": Fact("word", lambda run: f"the fingerprint is that of {run.known_images}"),
+    "lost_share": Fact(
+        "number", lambda run: f"{share(run.lost_share)}: {run.attempts_lost} of {run.attempts}", of_result=True
+    ),
+    "given_up_share": Fact(
+        "number",
+        lambda run: f"{share(run.given_up_share)}: {run.trials_given_up} of {run.trials_settled}",
+        of_result=True,
+    ),
 }
-"""By name. Of each, a Candidate has a field or property of that name."""
+"""By name. A Candidate has a field or property of each name."""
 
 
 def chosen(config: Mapping[str, Any], part: str) -> str | None:
-    """Which choice of a part of the configuration was made; None: it does not say."""
-    told = config.get(part)
-    name = told.get("name") if isinstance(told, Mapping) else None
+    """Return the name of the choice for a part of the configuration. None if it has no name."""
+    choice = config.get(part)
+    name = choice.get("name") if isinstance(choice, Mapping) else None
     return None if name is None else str(name)
 
 
 def value_of(run: Candidate, name: str) -> Any:
-    """Of a fact; None: it cannot be determined. Nothing was said of precisions where no attempt got as far."""
+    """Return the value of a fact. None if unknown. Precisions are unknown if no attempt reported one."""
     found = getattr(run, name)
     return None if name == "precisions" and not found else found
 
 
 def why_missing(run: Candidate, name: str) -> str:
-    """Why a fact cannot be determined."""
-    return _peak(run) if name == "largest_mfu" else FACTS[name].missing or "the journal does not tell"
+    """Return the reason for an unknown fact."""
+    of_run = {"largest_mfu": _peak, "known_images": _fingerprint}.get(name)
+    return of_run(run) if of_run is not None else FACTS[name].missing or "not in the journal"

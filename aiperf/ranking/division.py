@@ -1,7 +1,6 @@
-"""A division: the rules that its runs are held to, from a YAML file; and what each other option of a run has to do with them.
+"""Divisions: rules for comparable runs, read from a YAML file, and the role of each option without a rule.
 
-Loading is strict. What a file says and nobody would look at is refused: unknown keys and facts, laws that cannot hold of their
-fact, rules named twice, keys written twice.
+Loading is strict. It rejects unknown keys and facts, laws that can never hold for their fact, and duplicate rules and keys.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from importlib.resources import files
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
+from aiperf import bounded_yaml
 from aiperf.errors import AiperfError
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.ranking.candidate import FACTS, IMAGES
@@ -26,50 +25,50 @@ Source = Literal["paper", "predecessor", "decided"]
 
 
 class BadDivision(AiperfError):
-    """A file of rules that cannot be what its author meant."""
+    """A division file with an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule: what it demands of one fact of a run, or of one option of its configuration."""
+    """Law for one fact of a run, or for one option of its configuration."""
 
     id: str
     text: str
-    """As a sentence tells it."""
+    """The rule as a sentence."""
     source: tuple[Source, ...]
     law: Law
     remedy: str
-    """What a user writes or does to keep it."""
+    """Action or option with which a user keeps the rule."""
     fact: str | None
     option: str | None
-    """Of these two just one."""
+    """Exactly one of `fact` and `option` is set."""
 
     @property
     def about(self) -> str:
-        """The fact's or the option's name."""
+        """Name of the fact or the option."""
         return self.fact or self.option or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Runs that can be compared, since they keep these rules."""
+    """Rules for runs that can be compared with each other."""
 
     name: str
     title: str
     rules: tuple[Rule, ...]
     chosen: Mapping[str, str]
-    """Parts of the configuration whose options are those of a choice: of another choice, the breach is the choice alone."""
+    """Required choice by part of the configuration. If a run makes another choice, only the choice is a breach."""
     judged: Mapping[str, str]
-    """Options that a rule on a fact looks after: the rule's id."""
+    """Options that are checked by a rule about a fact, with the rule's id."""
     free: Mapping[str, str]
-    """Options, or whole parts of the configuration, that may be as they like, each with the reason."""
+    """Options, or whole parts of the configuration, without a rule, each with the reason."""
 
     def rule(self, id: str) -> Rule:
-        """The rule of that name."""
+        """Return the rule with this id."""
         return next(rule for rule in self.rules if rule.id == id)
 
     def options(self) -> Iterator[str]:
-        """All that it names."""
+        """Yield every option that the division names."""
         yield from (rule.option for rule in self.rules if rule.option is not None)
         yield from self.judged
         yield from self.free
@@ -95,12 +94,14 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def division(word: str, known_options: Collection[str] | None = None) -> Division:
-    """The division that a word names: one that is built in, or a file.
+    """Return a built-in division by name, or read one from a file.
 
-    `known_options`: every option that there is, where a file's are to be held to them.
+    Args:
+        word: Name of a built-in division, or path of a YAML file.
+        known_options: All existing options. The options in a file are checked against them. None: no check.
 
     Raises:
-        BadDivision: there is none, or the file does not say one.
+        BadDivision: The file does not exist or is no valid division.
     """
     if word in BUILT_IN:
         return _built_in(word)
@@ -113,10 +114,14 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     try:
-        text = path.read_text("utf-8")
+        with path.open("rb") as file:
+            text = file.read(bounded_yaml.LARGEST_FILE + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadDivision(f"a division is a YAML file in UTF-8; {word!r} could not be read ({error})") from error
-    return parsed(text, word, known_options)
+    found = parsed(text, word, known_options)
+    if found.name in BUILT_IN:
+        raise BadDivision(f"{found.name!r} names a built-in division; {word!r} needs another name (division: NAME)")
+    return found
 
 
 @cache
@@ -133,18 +138,19 @@ def largest_error() -> float:
 
 
 def parsed(text: str, where: str, known_options: Collection[str] | None = None) -> Division:
-    """The division that a YAML text says; `where` names it in errors.
+    """Return the division in a YAML text. `where` names the text in errors.
 
     Raises:
-        BadDivision: it says none.
+        BadDivision: The text is no valid division.
     """
     try:
-        document = msgspec.convert(yaml.load(text, _Loader), _Document)  # a SafeLoader
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BadDivision(f"a division is YAML; {where} is none ({' '.join(str(error).split())})") from error
+        document = msgspec.convert(bounded_yaml.load(text), _Document)
+    except bounded_yaml.BadYaml as error:
+        raise BadDivision(f"a division is a YAML file; {where} is not YAML ({error})") from error
     except msgspec.ValidationError as error:
         raise BadDivision(
-            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option); {where}: {error}"
+            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option); {where}: {error}. Example: "
+            "aiperf/ranking/divisions/ranking.yaml"
         ) from error
     found = Division(
         name=document.division,
@@ -162,39 +168,37 @@ def _names(of: type[msgspec.Struct]) -> str:
     return ", ".join(of.__struct_fields__)
 
 
-def _rule(told: _Rule, where: str, known_options: Collection[str] | None) -> Rule:
-    at = f"{where}, rule {told.id!r}"
-    if (told.fact is None) == (told.option is None):
-        raise BadDivision(
-            f"a rule is about a fact or an option, one of the two; {at} names {told.fact} and {told.option}"
-        )
+def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rule:
+    at = f"{where}, rule {read.id!r}"
+    if (read.fact is None) == (read.option is None):
+        raise BadDivision(f"a rule names either a fact or an option; {at} names {read.fact} and {read.option}")
     for name in ("id", "text", "remedy", "source"):
-        if not getattr(told, name):
-            raise BadDivision(f"a rule says its id, text, source and remedy; {at} leaves {name} empty")
+        if not getattr(read, name):
+            raise BadDivision(f"a rule has an id, a text, a source and a remedy; {at} has an empty {name}")
     try:
-        law = law_of(told.law)
+        law = law_of(read.law)
     except NoLaw as error:
         raise BadDivision(f"{error}; in {at}") from error
-    if told.fact is not None:
-        _check_fact(told.fact, law, at)
-    for option in (told.option, *_bounds(law)):
+    if read.fact is not None:
+        _check_fact(read.fact, law, at)
+    for option in (read.option, *_bounds(law)):
         if option is not None and known_options is not None and option not in known_options:
-            raise BadDivision(f"{at} names an option that there is not: {option!r}{_near(option, known_options)}")
-    return Rule(told.id, told.text, tuple(told.source), law, told.remedy, told.fact, told.option)
+            raise BadDivision(f"{at} names an unknown option: {option!r}{_near(option, known_options)}")
+    return Rule(read.id, read.text, tuple(read.source), law, read.remedy, read.fact, read.option)
 
 
 def _check_fact(name: str, law: Law, at: str) -> None:
     if name not in FACTS:
         raise BadDivision(f"a fact is one of {', '.join(FACTS)}; {at} names {name!r}{_near(name, FACTS)}")
     if (why := fits(law, FACTS[name].kind)) is not None:
-        raise BadDivision(f"a law can hold of its fact; {at}: {name} is a {FACTS[name].kind}, {why} ({law})")
+        raise BadDivision(f"a law must fit its fact; {at}: {name} is a {FACTS[name].kind}, {why} ({law})")
     wrong = [entry for entry, _ in law.values if entry not in IMAGES] if isinstance(law, Has) else []
     if wrong:
         raise BadDivision(f"images have {', '.join(IMAGES)}; {at} names {wrong[0]!r}{_near(wrong[0], IMAGES)}")
 
 
 def _bounds(law: Law) -> Iterator[str]:
-    """The options that a law takes its bound from."""
+    """Yield the options that are bounds of a law."""
     match law:
         case AtMostOption(option):
             yield option
@@ -207,37 +211,25 @@ def _bounds(law: Law) -> Iterator[str]:
 
 def _check(division: Division, where: str, known_options: Collection[str] | None) -> None:
     ids = [rule.id for rule in division.rules]
+    if not ids:
+        raise BadDivision(f"a division has at least one rule; {where} has none")
     twice = [name for name in ids if ids.count(name) > 1]
     if twice:
-        raise BadDivision(f"each rule has an id of its own; {where} has {twice[0]!r} twice")
+        raise BadDivision(f"rule ids are unique; {where} has {twice[0]!r} twice")
     for option, id in division.judged.items():
         if id not in ids:
             raise BadDivision(
-                f"a judged option names the rule that looks after it; {where}: {option} names {id!r}{_near(id, ids)}"
+                f"a judged option names the rule that checks it; {where}: {option} names {id!r}{_near(id, ids)}"
             )
     options = list(division.options())
     both = [name for name in options if options.count(name) > 1]
     if both:
-        raise BadDivision(f"an option has a rule, is judged or is free, one of these; {where} has {both[0]!r} twice")
+        raise BadDivision(f"an option has a rule, is judged or is free; {where} has {both[0]!r} twice")
     unknown = [name for name in options if known_options is not None and name not in known_options]
     if unknown:
-        raise BadDivision(
-            f"{where} names an option that there is not: {unknown[0]!r}{_near(unknown[0], known_options or ())}"
-        )
+        raise BadDivision(f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}")
 
 
-def _near(word: str, there: Collection[str]) -> str:
-    near = difflib.get_close_matches(word, there, n=1)
+def _near(word: str, names: Collection[str]) -> str:
+    near = difflib.get_close_matches(word, names, n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # libyaml's is ten times as fast
-    """Whose mappings have each key once: of two the upper one would be lost unseen."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key, (written, _) in zip(keys, node.value, strict=True):
-            if keys.count(key) > 1:
-                raise yaml.constructor.ConstructorError(None, None, f"{key!r} stands there twice", written.start_mark)
-        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
-        return made

@@ -1,12 +1,12 @@
-"""What a rule may demand of one value: a small closed vocabulary, which a division's YAML is written in. No code stands there.
+"""Laws of rules: conditions on one value, written in the YAML of a division.
 
-equals: 6                   just this value; 1 is not true, and 20 is 20.0
+equals: 6                   exactly this value. 1 does not equal true, and 20 equals 20.0
 at_most: 0.3                a number up to this one
-at_most: {option: a.b}      a number up to that which the run's own configuration has there
-at_least: 3600              a number from this one on
-one_of: [bf16, fp16]        one of these; of several values each of them
-has: {classes: 1000}        a table with these entries, whatever else stands in it
-empty: true                 several values, and none is there
+at_most: {option: a.b}      a number up to the value of this option in the run's configuration
+at_least: 3600              this number or a larger one
+one_of: [bf16, fp16]        one of these. For several values: each is one of these
+has: {classes: 1000}        a table with these entries, among others
+empty: true                 no value
 all_of: [{...}, {...}]      each of these laws
 """
 
@@ -18,11 +18,11 @@ from typing import Any, Literal, assert_never
 
 Plain = str | int | float | bool | None | list[Any]
 Kind = Literal["truth", "number", "word", "words", "table"]
-"""What a fact is: true or false, a number, a text, several texts, or named values."""
+"""Type of a fact: true or false, a number, a text, several texts, or named values."""
 
 
 class NoLaw(ValueError):
-    """What stands where a law should, and is none. The text says what a law is, and what was found."""
+    """Invalid law in a division file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,6 @@ class AtMost:
     bound: float
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """A text, a list or none is no number."""
         return _is_number(found) and found <= self.bound
 
     def __str__(self) -> str:
@@ -53,9 +52,9 @@ class AtMostOption:
     option: str
 
     def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        """Where the configuration does not say, this is no bound: that the option is missing is for a rule on it to tell."""
+        """Compare with the option's value. A missing option is no bound here: a rule about the option reports it."""
         bound = options.get(self.option)
-        return _is_number(found) and (bound is None or found <= bound)
+        return _is_number(found) and (bound is None or (_is_number(bound) and found <= bound))
 
     def __str__(self) -> str:
         return f"at most {self.option}"
@@ -119,15 +118,15 @@ Law = Equals | AtMost | AtMostOption | AtLeast | OneOf | Has | Empty | AllOf
 WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
 
 
-def law_of(told: Any) -> Law:
-    """The law that a mapping of one of WORDS to its value says.
+def law_of(mapping: Any) -> Law:
+    """Return the law of a mapping from one of WORDS to its value.
 
     Raises:
-        NoLaw: it says none.
+        NoLaw: The mapping is no valid law.
     """
-    if not isinstance(told, dict) or len(told) != 1 or next(iter(told)) not in WORDS:
-        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value; found {told!r}")
-    ((word, value),) = told.items()
+    if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in WORDS:
+        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value; found {mapping!r}")
+    ((word, value),) = mapping.items()
     match word, value:
         case "equals", _ if _is_plain(value):
             return Equals(value)
@@ -160,7 +159,7 @@ _TAKES = {
 
 
 def fits(law: Law, kind: Kind) -> str | None:
-    """Why a law can never hold of a fact of such a kind; None: it can."""
+    """Return the reason why a law can never hold for a fact of this kind. None if it can hold."""
     match law:
         case AtMost() | AtMostOption() | AtLeast():
             return None if kind == "number" else "it is about a number"
@@ -180,7 +179,7 @@ def fits(law: Law, kind: Kind) -> str | None:
 
 
 def written(value: Any) -> str:
-    """As on the command line."""
+    """Return a value as written on the command line."""
     match value:
         case None:
             return "null"
@@ -219,7 +218,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_same(found: Any, value: Any) -> bool:
-    """1 is not True, and 20 is 20.0; in lists too."""
+    """Compare values and lists: 1 differs from True, and 20 equals 20.0."""
     if isinstance(found, list) and isinstance(value, list):
         return len(found) == len(value) and all(map(_is_same, found, value))
     return bool(found == value) and isinstance(found, bool) == isinstance(value, bool)

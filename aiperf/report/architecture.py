@@ -1,22 +1,25 @@
-"""The best architecture of a run, rebuilt from its lineage in the journal."""
+"""Best architecture of a run, rebuilt from its lineage, and the layout of the tree of architectures.
+
+The tree shows generations from left to right. A tree of many trials is pruned to the best ones and their ancestors.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
-from aiperf.report.facts import Architecture
-from aiperf.report.fold import Collected
+from aiperf.report.facts import Architecture, Tree, TreeNode
+from aiperf.report.fold import Collected, TrialResults
 from morphism import Graph, IllegalGraph, IllegalMorph, Lineage, decode_morph, rebuild
 from morphism.codec import DamagedGraphFile, decode, encode
 from morphism.morphs import DamagedMorph
 
 
 def best_architecture(run: Collected) -> Architecture | None:
-    """The architecture with the best measured accuracy; None before the first evaluation.
+    """Return the architecture with the best measured accuracy, or None before the first evaluation.
 
-    A graph that this release cannot rebuild (one of another format, from another release's run) is named as such, with the
-    reason, and everything else of the report stands.
+    If this release cannot rebuild the graph, the result has the reason instead of the graph.
     """
     if run.best is None:
         return None
@@ -41,7 +44,7 @@ def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
 
 
 def starting_graph(graph: dict[str, Any]) -> Graph | None:
-    """The starting graph in the journal; None where this release cannot read it."""
+    """Decode the starting graph of a journal. Return None if this release cannot read it."""
     try:
         return decode(json.dumps(graph))
     except (DamagedGraphFile, IllegalGraph):
@@ -49,11 +52,74 @@ def starting_graph(graph: dict[str, Any]) -> Graph | None:
 
 
 def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Of the starting graph in the journal; None where this release cannot read it."""
+    """Return the fingerprint of a journal's starting graph, or None if this release cannot read it."""
     read = starting_graph(graph)
     return None if read is None else read.fingerprint
 
 
 def graph_of(architecture: Architecture) -> Graph | None:
-    """The graph again, to be drawn."""
+    """Return the graph to draw, or None if it could not be rebuilt."""
     return None if architecture.graph is None else decode(json.dumps(architecture.graph))
+
+
+MOST_TREE_TRIALS = 150
+"""Maximum number of trials in an unpruned tree."""
+BEST_TRIALS = 60
+"""Number of best trials in a pruned tree. Their ancestors come in addition."""
+
+
+def tree(trials: Mapping[int, TrialResults], best: int | None) -> Tree:
+    """Lay out the tree: one row for each leaf, parents in the middle of their children, no two nodes at one position."""
+    kept = _shown(trials)
+    children: dict[int | None, list[int]] = {}
+    for number in kept:
+        parent = trials[number].proposal.parent
+        children.setdefault(parent if parent in trials else None, []).append(number)
+    rows: dict[int | None, float] = {}
+    next_row = 0
+    order: list[int | None] = []
+    # Depth first with an explicit stack: a lineage may be longer than Python's recursion limit.
+    stack: list[tuple[int | None, bool]] = [(None, False)]
+    while stack:
+        node, is_done = stack.pop()
+        below = children.get(node, [])
+        if is_done:
+            rows[node] = sum(rows[child] for child in (below[0], below[-1])) / 2
+            continue
+        order.append(node)
+        if not below:
+            rows[node] = float(next_row)
+            next_row += 1
+            continue
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(below))
+    index = {node: place for place, node in enumerate(order)}
+    nodes = []
+    for node in order:
+        trial = None if node is None else trials[node]
+        parent = None if trial is None or trial.proposal.parent not in trials else trial.proposal.parent
+        nodes.append(
+            TreeNode(
+                trial=node,
+                parent=None if trial is None else index[parent],
+                generation=0 if trial is None else trial.generation,
+                row=rows[node],
+                accuracy=None if trial is None else trial.accuracy,
+                is_best=node is not None and node == best,
+            )
+        )
+    return Tree(nodes=tuple(nodes), trials=len(trials), shown=len(kept))
+
+
+def _shown(trials: Mapping[int, TrialResults]) -> list[int]:
+    if len(trials) <= MOST_TREE_TRIALS:
+        return sorted(trials)
+    measured = [number for number, trial in trials.items() if trial.accuracy is not None]
+    measured.sort(key=lambda number: (-(trials[number].accuracy or 0.0), number))
+    kept: set[int] = set()
+    for number in measured[:BEST_TRIALS]:
+        ancestor: int | None = number
+        while ancestor is not None and ancestor in trials and ancestor not in kept:
+            kept.add(ancestor)
+            ancestor = trials[ancestor].proposal.parent
+    return sorted(kept)

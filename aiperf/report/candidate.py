@@ -1,7 +1,8 @@
-"""What the rules of a division look at, from the fold of a journal: the one way from a run to its Candidate."""
+"""Candidate of a run: the facts that the rules of a division examine, from the fold of its journal."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from aiperf.accounting.score import Score, score, window
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.ranking.candidate import NO_END, Candidate, chosen
+from aiperf.ranking.known_images import known_images
 from aiperf.report.architecture import starting_graph
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
@@ -23,14 +25,14 @@ from searchers.history import Space
 
 
 def candidate_of(events: Iterable[AnyEvent]) -> Candidate:
-    """That of a journal's events, read once and in order."""
+    """Return the candidate of a journal's events, which are read once and in order."""
     run = collect(events)
     inside = window(run.work_log)
     return candidate(run, inside, score(run.work_log), utilisation(run, inside).mfu_busy)
 
 
 def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float | None) -> Candidate:
-    """That of a journal that was read, with its window, its score and its utilisation."""
+    """Return the candidate of a folded journal with its window, its score and its largest MFU."""
     started, ended, work_log = run.started, run.work_log.ended, run.work_log
     config = started.config
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]
@@ -60,14 +62,23 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         nodes_excluded=len({check.address for check in run.checks if check.excluded}),
         beside_master=_beside_master(run, inside),
         space_differences=None if graph is None else _space_differences(started, graph),
+        proposal_rules=started.proposal_rules,
+        seed=started.seed,
+        announcement=_announcement(config),
+        known_images=known_images(started.dataset.get("fingerprint")),
+        attempts=len(run.begun_worker),
+        attempts_lost=work_log.lost_attempts + work_log.attempts_lost_with_workers,
+        trials_settled=len(work_log.finished) + work_log.failed,
+        trials_given_up=work_log.failed,
         lines=_lines(run, searcher),
     )
 
 
 _USUAL = {"searcher": "morphism", "hpo": "tpe"}
-"""What a configuration that does not say what was chosen is taken to have: that it does not say is told by its options."""
+"""Assumed choices of a configuration without these options. Rules on options report the missing options."""
 _OF_THE_FIRST_LINE = (
     "is_simulated", "images", "start_network", "duration_seconds", "warmup_seconds", "window_seconds", "space_differences",
+    "proposal_rules", "seed_source", "known_images", "is_system_named",
 )  # fmt: skip
 
 
@@ -76,15 +87,20 @@ def _lines(run: Collected, searcher: str) -> dict[tuple[str, str], int]:
     return shown | run.lines | {("searchers", searcher): 1}
 
 
+def _announcement(config: Mapping[str, Any]) -> str | None:
+    named = config.get("announcement")
+    return named if isinstance(named, str) and re.fullmatch("[0-9a-f]{64}", named) else None
+
+
 def _images(started: RunStarted) -> dict[str, Any]:
-    """What the first line says of the images. A name that is not the configured one is neither of the two."""
-    told, configured = started.dataset.get("name"), chosen(started.config, "dataset")
-    differing = {} if configured in (None, told) else {"name": f"{told}, configured as {configured}"}
+    """Return the data set of the first line. If its name differs from the configured one, the name states both."""
+    recorded_name, configured = started.dataset.get("name"), chosen(started.config, "dataset")
+    differing = {} if configured in (None, recorded_name) else {"name": f"{recorded_name}, configured as {configured}"}
     return {"noise": 0.0, **started.dataset, **differing}
 
 
 def _name_of(graph: Graph, images: Mapping[str, Any]) -> str:
-    """Under which name a starting graph for such images is this one; 'another': under none."""
+    """Return the name of a built-in starting graph for such images, or 'another'."""
     made_for = (images.get("image"), images.get("channels"), images.get("classes"))
     return next((name for name in STARTS if _fingerprint(name, *made_for) == graph.fingerprint), "another")
 
@@ -93,19 +109,19 @@ def _name_of(graph: Graph, images: Mapping[str, Any]) -> str:
 def _fingerprint(name: str, image: int | None, channels: int | None, classes: int | None) -> str | None:
     try:
         return start(name, image=image, channels=channels, classes=classes).fingerprint
-    except (IllegalGraph, TypeError):  # such images make no network, or are no numbers
+    except (IllegalGraph, TypeError):  # No network exists for such images, or a value is no number.
         return None
 
 
 def _space_differences(started: RunStarted, graph: Graph) -> frozenset[str] | None:
-    """Each entry of the recorded space that is not what the plan makes of the first line's options, graph and workers.
+    """Return the entries of the recorded search space that differ from the space of the first line's own options.
 
-    None: the line does not hold all of these, as older journals do not.
+    The space follows from options, starting graph and workers. Return None if the line does not have all of these.
     """
     config, shape = started.config, started.shape
     try:
         budget, batch = config["budget"], config["batch"]
-        rounds, told = config["schedule"]["warmup_rounds"], config["space"]
+        rounds, recorded_space = config["schedule"]["warmup_rounds"], config["space"]
         if shape is None:
             return None
         default, largest = bounds(
@@ -124,24 +140,24 @@ def _space_differences(started: RunStarted, graph: Graph) -> frozenset[str] | No
             largest_batch_size=largest,
             tuning_from_round=rounds + 1,
         )
-        return frozenset(_differing(recorded(space), told, "space."))
-    except ValueError as error:  # these options make none
+        return frozenset(_differing(recorded(space), recorded_space, "space."))
+    except ValueError as error:  # No space exists for these options.
         return frozenset({str(error)})
     except (KeyError, TypeError):
         return None
 
 
-def _differing(right: Mapping[str, Any], told: Mapping[str, Any], prefix: str) -> Iterator[str]:
-    for name, value in right.items():
-        found = told[name]
+def _differing(expected: Mapping[str, Any], actual: Mapping[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in expected.items():
+        found = actual[name]
         if isinstance(value, dict):
             yield from _differing(value, found, f"{prefix}{name}.")
         elif found != value:
-            yield f"{prefix}{name} is {found}, and {value} follows"
+            yield f"{prefix}{name} is {found}, expected {value}"
 
 
 def _beside_master(run: Collected, inside: Window) -> frozenset[str] | None:
-    """Hosts of drivers on which a worker did work inside the window; None: not every description says which host it is of."""
+    """Return the drivers' hosts on which a worker worked inside the window. None if a description has no host."""
     drivers = [run.started.machine, *(resume.machine for resume in run.resumes)]
     columns = run.work_log.intervals
     at_work = np.unique(columns.worker[share_inside(columns.start, columns.end, inside) > 0]).tolist()
@@ -152,6 +168,6 @@ def _beside_master(run: Collected, inside: Window) -> frozenset[str] | None:
 
 
 def _is_one_host(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """By the kernel's boot, which containers of a host share, whatever they are called; by name where a boot is not known."""
+    """Compare two hosts by boot id, which all containers of a host share, or by name if a boot id is unknown."""
     boots = one.get("boot_id"), other.get("boot_id")
     return boots[0] == boots[1] if all(boots) else one["host"] == other["host"]

@@ -1,4 +1,4 @@
-"""What morphs did to a network, in words: each by itself, and those of a proposal in a few words."""
+"""Text for the morphs of a proposal, one by one or as a summary."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from aiperf.report.facts import TrialFacts
 
 Morph = Mapping[str, Any]
-"""As the journal has it."""
+"""A morph as encoded in the journal."""
 
 
 def morph(encoded: Morph) -> str:
-    """One morph in a few words; one that this release does not know, as it stands."""
+    """Describe one morph. An unknown morph is returned as JSON."""
     match encoded:
         case {"kind": "deepen", "after": after}:
             return f"deepen after {after}"
@@ -29,25 +29,25 @@ def morph(encoded: Morph) -> str:
 
 
 def morphs(encoded: Sequence[Morph]) -> str:
-    """All morphs of a proposal, in order; nothing where there are none."""
+    """Describe all morphs of a proposal in order. Empty without morphs."""
     return "; ".join(morph(each) for each in encoded)
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Morphs of a proposal, those alike in one: `kernel 5×5 on 16 convolutions; skip a → b`. Nothing where there are none."""
+    """Summarize the morphs of a proposal: `kernel 5×5 on 16 convolutions; skip a → b`. Empty without morphs."""
     return "; ".join(_alike(list(group)) for _, group in groupby(encoded, key=_likeness))
 
 
 def change(trial: TrialFacts) -> str:
-    """What a trial's proposal changed in its parent, in short."""
-    told = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
+    """Summarize the change from a trial's parent to the trial."""
+    summary = in_short(trial.morphs) or ("the starting graph" if trial.parent is None else "its parent again")
     if trial.kernel_size is not None and not any(each.get("kind") == "kernel" for each in trial.morphs):
-        told += f"; kernel size {trial.kernel_size} asked for, which it has"
-    return told
+        summary += f"; kernel size {trial.kernel_size} unchanged"
+    return summary
 
 
 def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str]:
-    """From the starting graph to a trial: each proposal on the way in short, and the last one's morphs each by itself.
+    """Yield the proposals from the starting graph to a trial: summaries, and all morphs of the last one.
 
     >>> # trial 2: deepen after stem.relu
     """
@@ -59,7 +59,7 @@ def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str
 
 
 def _likeness(encoded: Morph) -> tuple[object, ...]:
-    """Equal of morphs that are told together."""
+    """Return a key that is equal for morphs of one summary."""
     match encoded:
         case {"kind": "kernel", "convolution": _, "kernel": kernel}:
             return "kernel", kernel

@@ -1,6 +1,6 @@
-"""A page as one HTML file that needs nothing else: no network, no font, no script to be read. What pages are made of.
+"""Parts of a self-contained HTML page, which loads no network resource, no font and no other script.
 
-Every text goes through `text`, whether it came out of a journal or not: nobody has to remember which did.
+Every text goes through `text`, also if it is not from a journal.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
 
-from aiperf.plain import plain_lines
-from aiperf.report import palette
+from aiperf.report.plots import palette
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.run_warning import RunWarning
+from aiperf.sanitize import sanitize_lines
 
 HINT = '<p class="hint" aria-hidden="true">Swipe to the side for more →</p>'
-"""Over what may be wider than a phone."""
+"""Hint above content that may be wider than a phone."""
 
 
 def text(words: str) -> str:
-    """A text as part of a page, between tags or in a quoted attribute."""
-    return escape(plain_lines(words), quote=True)
+    """Return sanitized and escaped text, for use between tags or in a quoted attribute."""
+    return escape(sanitize_lines(words), quote=True)
 
 
 def policy(script: str) -> str:
-    """A page forbids itself to load anything, and to run any script but this one: whatever a journal's text may become."""
+    """Return the content security policy of a page: load nothing, and run only this script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
@@ -36,7 +36,7 @@ def policy(script: str) -> str:
 
 
 def document(title: str, body: Iterable[str], kind: str = "") -> str:
-    """The whole file. `kind`: a class of the body, for what the style sheet has for such pages alone."""
+    """Return the HTML file. `kind`: class of the body, for the style sheet."""
     resources = files("aiperf.report")
     style = resources.joinpath("page.css").read_text("utf-8")
     script = "\n" + resources.joinpath("page.js").read_text("utf-8")
@@ -66,19 +66,19 @@ def document(title: str, body: Iterable[str], kind: str = "") -> str:
 
 
 def section(name: str, title: str, parts: Iterable[str]) -> str:
-    """A part of a page that can be linked to by its name."""
+    """Return a section with `name` as its anchor."""
     head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{text(title)}</h2>'
     return "\n".join([head, *parts, "</section>"])
 
 
 def note(kind: str, title: str, words: str, items: str) -> str:
-    """A framed remark; `words` and `items` are parts of a page already."""
+    """Return a framed remark. `words` and `items` are HTML."""
     listed = f"<ul>{items}</ul>" if items else ""
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
 
 
 def with_code(words: str) -> str:
-    """A text as `text` has it, with the options in it set as code: `set <code>batch.default=448</code>`."""
+    """Return escaped text with its options set as code: `set <code>batch.default=448</code>`."""
     parts, at = [], 0
     for found in _OPTION.finditer(words):
         parts += [text(words[at : found.start()]), f"<code>{text(found[0])}</code>"]
@@ -86,13 +86,18 @@ def with_code(words: str) -> str:
     return "".join([*parts, text(words[at:])])
 
 
+def code_in_backticks(words: str) -> str:
+    """Return escaped text with the words between backticks set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
+
+
 _PARTS = "batch|budget|cluster|dataset|hpo|limits|preflight|schedule|searcher|storage|system|trainer"
 _OPTION = re.compile(rf"(?<![\w./'])(?:[a-z_]+(?:\.[a-z_]+)*=(?:\[[^\]]*\]|[^\s,;)\]]+)|(?:{_PARTS})\.[a-z_]+)")
-"""An option with its value, or an option's name."""
+"""Pattern of an option with its value, or of an option's name."""
 
 
 def listed(warnings: Iterable[RunWarning]) -> str:
-    """Warnings as items of a list, each with what to do below it."""
+    """Return warnings as list items, each with its remedy."""
     return "".join(
         f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
         f'<span class="remedy">To do: {with_code(each.remedy)}</span></li>'
@@ -101,13 +106,13 @@ def listed(warnings: Iterable[RunWarning]) -> str:
 
 
 def table(shown: Table) -> str:
-    """A table in a frame of its own, which scrolls where the window is narrower."""
+    """Return a table in a frame that scrolls in a narrow window."""
     sortable = " data-sortable" if shown.is_sortable else ""
     pairs = ' class="pairs"' if len(shown.columns) == 2 else ""
     heads = "".join(_head(column) for column in shown.columns)
     rows = "".join(_row(shown, row) for row in shown.rows)
     footnote = f'<p class="footnote">{text(shown.footnote)}</p>' if shown.footnote else ""
-    # Two columns fit a phone; of more it is said that there are some beyond the edge.
+    # Two columns fit on a phone. A wider table has a hint to scroll.
     hint, scrolls = (HINT, " scrolls") if len(shown.columns) > 2 else ("", "")
     return (
         f'<div class="framed{scrolls}">{hint}'
@@ -139,13 +144,13 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
         attributes += f' data-key="{cell.key!r}"' if cell.key is not None else ""
         tag = "th" if index == shown.heads_rows else "td"
         scope = ' scope="row"' if index == shown.heads_rows else ""
-        told = text(cell.text)
+        content = text(cell.text)
         if cell.link:
-            told = f'<a href="#{text(cell.link)}">{told}</a>'
+            content = f'<a href="#{text(cell.link)}">{content}</a>'
         if cell.beside:
-            told += f"<small>{text(cell.beside)}</small>"
+            content += f"<small>{text(cell.beside)}</small>"
         if cell.unfolds:
             lines = "".join(f"<li>{text(line)}</li>" for line in cell.unfolds)
-            told += f'<details class="screen"><summary>whole lineage</summary><ol>{lines}</ol></details>'
-        parts.append(f"<{tag}{scope}{attributes}>{told}</{tag}>")
+            content += f'<details class="screen"><summary>whole lineage</summary><ol>{lines}</ol></details>'
+        parts.append(f"<{tag}{scope}{attributes}>{content}</{tag}>")
     return f"<tr>{''.join(parts)}</tr>"

@@ -1,8 +1,8 @@
-"""Everything that a report shows, as values: no text, no picture, no arithmetic left to do.
+"""All facts of a report as values, without text, figures or open arithmetic.
 
-`gather.gather` computes a Report; the renderers only format it. report.json is this Report, field by field, as
-report.schema.json describes it (tools/report_schema.py writes that from here). Times are seconds since the run began unless
-a name says otherwise; shares are parts of one; None is "not measured".
+`gather.gather` computes a Report, and the renderers only format it. report.json has the fields of Report.
+tools/report_schema.py writes report.schema.json from this file. Times are seconds since the start of the run unless a name
+states another unit. Shares are 0..1. None means "not measured".
 """
 
 from __future__ import annotations
@@ -20,65 +20,65 @@ from aiperf.ranking.breaches import Breach
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
-from aiperf.system.energy import EnergyFacts
+from aiperf.system.power.energy import EnergyFacts
 from aiperf.system.telemetry import Telemetry
-from aiperf.train.kept import KeptCheckpoints
+from aiperf.train.kept_checkpoints import KeptCheckpoints
 
 SCHEMA = "aiperf-report"
-"""The name of report.json's form."""
-VERSION = 2
-"""Of that form. Goes up when a field goes, or means another thing; a new field alone does not raise it."""
+"""Name of the format of report.json."""
+VERSION = 3
+"""Version of the format. It increases if a field is removed or changes its meaning, but not for a new field."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What was decided before the run began, and how it ended."""
+    """Decisions before the start of the run, and its end."""
 
     name: str
     started_unix: float
     seed: int
     journal_schema: int
-    """Of the journal that all of this was computed from."""
+    """Schema of the journal that the report was computed from."""
     config_hash: str
     config: dict[str, Any]
     dataset: dict[str, Any]
     start_network: str | None
-    """The starting graph's name; 'another': it is none of those that are built in. None: this release cannot read it."""
+    """Name of the starting graph, or 'another' for a graph that is not built in. None if this release cannot read it."""
     start_fingerprint: str | None
-    """Of the starting graph; None: this release cannot read it."""
+    """Fingerprint of the starting graph. None if this release cannot read it."""
     duration_seconds: float
     warmup_seconds: float
     is_simulated: bool
     follows: FollowedRun | None
-    """The run whose trials it trained instead of searching; None: it searched."""
+    """Run whose trials were trained instead of a search. None if the run searched."""
     end: float
-    """Where the run ended, or where its journal ends so far."""
+    """End of the run, or of its journal so far."""
     end_reason: str | None
-    """RunEnded's; None: the journal has no end, the run is going on or its driver was killed."""
+    """Reason in RunEnded. None without RunEnded: the run continues, or its driver was killed."""
     resumes: int
     down_seconds: float
-    """Wall time between a driver's end and the next one's beginning, over all resumes."""
+    """Wall time without a driver before all resumes."""
     events: int
     torn_bytes: int
-    """Of a last line that its driver did not finish, and that was dropped; 0: there was none."""
+    """Size of an incomplete last line that was dropped. 0 without one."""
     proposal_rules: int
-    """Version of the rules by which proposals follow from the history."""
+    """Version of the rules that derive proposals from the history."""
     versions: dict[str, str]
-    """Those of the last driver."""
+    """Versions of the last driver."""
     versions_changed: tuple[str, ...]
-    """Names whose version a resumed driver found changed."""
+    """Names of packages whose versions changed at a resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class InWindow:
-    """What a trial did inside the valid window, lost work that was done again included; what an edge cuts in proportion."""
+    """Work of a trial inside the valid window, including repeated work. Intervals across an edge count in proportion."""
 
     trained_images: float
     validated_images: float
     operations: float
-    """Of training and validation."""
+    """Operations of training and validation."""
     tensor_operations: float
-    """Of convolutions and matrix products alone."""
+    """Operations of convolutions and matrix products only."""
     busy_seconds: float
     """Accelerator-seconds in training and validation steps."""
 
@@ -91,14 +91,14 @@ class TrialFacts:
     round: int
     searcher: str
     fingerprint: str
-    """Of its architecture."""
+    """Fingerprint of the architecture."""
     follows: int | None
-    """Its like in the run that is followed, by the number there; None: it follows none."""
+    """Number of the same trial in the followed run. None without a followed run."""
     parent: int | None
-    """None: the starting graph with fresh weights."""
+    """Trial whose weights were inherited. None for the starting graph with new weights."""
     morphs: tuple[dict[str, Any], ...]
     generation: int
-    """Proposals from the starting graph to here, this one included."""
+    """Number of proposals from the starting graph to this trial, including its own."""
     batch_size: int
     kernel_size: int | None
     worker: int | None
@@ -106,31 +106,31 @@ class TrialFacts:
     started: float | None
     ended: float | None
     epochs: int
-    """Epochs finished."""
+    """Number of finished epochs."""
     accuracy: float | None
-    """Best measured validation accuracy, of the evaluations that count: those that ended by the declared end."""
-    told_accuracy: float | None
+    """Best measured validation accuracy of the evaluations that ended by the declared end."""
+    reported_accuracy: float | None
     validation_loss: float | None
-    """Of the last epoch."""
+    """Validation loss of the last epoch."""
     outcome: str
-    """'epochs', 'early stop', 'followed', 'failed', 'lost'; while the run goes on 'training', 'waiting'; after its end
-    'cut off' (it was being trained) and 'never started'."""
+    """'epochs', 'early stop', 'followed', 'failed', 'lost', during a run also 'training' and 'waiting', after its end
+    'cut off' (in training at the end) and 'never started'."""
     reason: str | None
-    """Why it failed or was last lost."""
+    """Reason of the failure or of the last loss."""
     precision: str | None
     forward_flops: int
     backward_flops: int
     parameters: int
     training_images: int
-    """Images really processed, those of lost attempts included."""
+    """Number of processed images, including those of lost attempts."""
     seconds: float
-    """Time that progress was reported for."""
+    """Total time of the reported intervals."""
     in_window: InWindow
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFacts:
-    """One worker."""
+    """Description and presence of one worker."""
 
     number: int
     host: str
@@ -142,26 +142,26 @@ class WorkerFacts:
     lost: float | None
     lost_reason: str | None
     trials: int
-    """Trials and attempts that it was given."""
+    """Number of attempts on this worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node as preflight found it. Of repetitions the best; of several devices the weakest; of partners the best."""
+    """Preflight results of a node: best repetition, weakest device, best partner."""
 
     address: str
     host: str
     at: float
     excluded: bool
-    """It got no worker."""
+    """True if the node got no worker."""
     faults: tuple[str, ...]
     notes: tuple[str, ...]
-    """What was not judged."""
+    """Remarks without influence on the verdict."""
     clock_offset_seconds: float | None
-    """Ahead of the driver's host; it is taken out of the host's telemetry."""
+    """Clock offset ahead of the driver's host. The host's telemetry is corrected by it."""
     clock_error_seconds: float | None
     disk_write_bytes_per_second: float | None
-    """To the run's folder."""
+    """Rate of writing to the run's folder."""
     disk_read_bytes_per_second: float | None
     matmul_flops: float | None
     memory_bytes_per_second: float | None
@@ -173,66 +173,66 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class SystemFacts:
-    """Hosts that describe themselves alike, as one row."""
+    """Hosts with equal descriptions, as one row."""
 
     hosts: int
     example: str
-    """The first such host's name."""
+    """Name of the first of these hosts."""
     workers: int
     accelerators: int
-    """Ranks of those workers; on a machine without accelerators, processes."""
+    """Number of ranks, which are processes on a machine without accelerators."""
     device: str
     device_memory_bytes: int
     collective: str
     machine: dict[str, Any]
-    """The system description, without what differs between hosts alike."""
+    """System description without parts that differ between equal hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What the score was reached on, in one line's worth of facts."""
+    """Summary of the hardware of the score."""
 
     devices: tuple[str, ...]
     """Models, each once."""
     accelerators: int
-    """The most that were there at once; on a machine without accelerators, data-parallel processes."""
+    """Largest number of accelerators present at once, or of data-parallel processes on a machine without accelerators."""
     are_accelerators: bool
-    """Whether these are accelerators, and not processes on processors."""
+    """True for accelerators, False for processes on processors."""
     hosts: int
-    """With a worker, over the whole run."""
+    """Number of hosts with a worker, over the whole run."""
     precisions: tuple[str, ...]
     collectives: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Instantaneous:
-    """The work between each two neighbouring points of the curve inside the valid window, ÷ the time between them."""
+    """Work ÷ time between neighbouring points of the curve inside the valid window."""
 
     median: float
-    """FLOPS, as are the others."""
+    """Median in FLOPS."""
     low: float
-    """5 % of the parts are below."""
+    """5th percentile in FLOPS."""
     high: float
-    """5 % of the parts are above."""
+    """95th percentile in FLOPS."""
     part_seconds: float
-    """Length of a part."""
+    """Time between neighbouring points."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorPoint:
-    """The validation error measured at the end of one epoch."""
+    """Validation error at the end of one epoch."""
 
     at: float
     trial: int
     error: float
     """1 − accuracy of that epoch."""
     best: float
-    """The best so far, with this one."""
+    """Smallest error so far, including this one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """What a worker did without a break: one bar of the Gantt chart."""
+    """Uninterrupted activity of a worker: one bar of the Gantt chart."""
 
     row: int
     start: float
@@ -241,25 +241,25 @@ class Bar:
     """'prepare', 'train' or 'validate'."""
     trial: int
     is_odd: bool
-    """Turns from trial to trial of a row, so that neighbours can be told apart."""
+    """Alternates from trial to trial of a row, so that neighbours have different shades."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gantt:
-    """Workers over time: bars for the first workers, and a grid of shares of busy time when there are more."""
+    """Workers over time: bars for the first workers, and a grid of shares of busy time for many workers."""
 
     workers: tuple[int, ...]
     """Worker number of each row of bars."""
     hosts: tuple[str, ...]
     present: tuple[tuple[float, float], ...]
-    """Of each row: when the worker joined, and was lost or the run ended."""
+    """Start and end of the presence of each row's worker."""
     bars: tuple[Bar, ...]
     merged_gap_seconds: float
-    """Bars of the same kind and trial that lie closer together than this are drawn as one."""
+    """Bars of one kind and trial with a smaller gap are drawn as one."""
     all_workers: int
     grid: tuple[tuple[float | None, ...], ...]
-    """[row][column]: the share of accelerator time in which a group of workers was busy; None while none was there.
-    Empty when every worker has its bars."""
+    """[row][column]: busy share of the accelerator time of a group of workers, None without workers.
+    Empty if every worker has bars."""
     grid_rows: tuple[tuple[int, int], ...]
     """First and last worker number of each row of the grid."""
     end: float
@@ -268,12 +268,12 @@ class Gantt:
 
 @dataclass(frozen=True, slots=True)
 class TreeNode:
-    """One trial in the tree of architectures, laid out."""
+    """Trial in the tree of architectures, with its position."""
 
     trial: int | None
-    """None: the starting graph."""
+    """Number of the trial. None for the starting graph."""
     parent: int | None
-    """Index of the parent among the nodes; None for the starting graph."""
+    """Index of the parent in the nodes. None for the starting graph."""
     generation: int
     row: float
     accuracy: float | None
@@ -282,33 +282,33 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The tree of architectures, or its best part."""
+    """Tree of architectures, or its best part."""
 
     nodes: tuple[TreeNode, ...]
     """The starting graph first, parents before children."""
     trials: int
-    """Trials of the run; above those shown, the best and their ancestors are."""
+    """Number of trials of the run. If it is larger than `shown`, the tree has the best trials and their ancestors."""
     shown: int
 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """The best architecture, rebuilt from its lineage."""
+    """Best architecture, rebuilt from its lineage."""
 
     trial: int
     morphs: tuple[dict[str, Any], ...]
-    """All of its lineage, from the starting graph on."""
+    """Morphs of the whole lineage, beginning at the starting graph."""
     graph: dict[str, Any] | None
-    """In the format of docs/graph-format.md; None where it could not be rebuilt."""
+    """Graph in the format of docs/graph-format.md. None if it could not be rebuilt."""
     why_not: str | None
-    """Why it could not be rebuilt."""
+    """Reason if the graph could not be rebuilt, else None."""
     added: tuple[str, ...]
-    """Names of its nodes that the starting graph has not, or has with other numbers."""
+    """Names of nodes that the starting graph does not have, or has with other parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """How the search went."""
+    """Counts and times of the search."""
 
     requested: int
     made: int
@@ -316,65 +316,65 @@ class Proposals:
     median_seconds: float | None
     largest_seconds: float | None
     pruned: int
-    """Points that tuning tried and that lay over the budget; from rules 4 on none is tried."""
+    """Number of tuning points over the budget. Always 0 since rules 4."""
     batch_reductions: int
-    """Times a trial went on with a smaller batch after running out of memory."""
+    """Number of reductions of a batch size after a lack of memory."""
     startup_trials: int
-    """Trials whose batch and kernel size were drawn at random, since tuning knew of too little."""
+    """Number of trials with random batch and kernel size, before TPE starts."""
     startup_share: float | None
-    """Of the accelerators' busy time, that which such trials took. None: nothing was done, or the journal does not say which
-    they are."""
+    """Share of these trials in the accelerators' busy time. None without work, or if the journal does not record how
+    trials were tuned."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeakAgain:
-    """The matrix product of a worker's processors, measured when it came up and after the run's end; of one rank."""
+    """Rate of matrix products of one rank on a worker's processors, at start-up and after the end of the run."""
 
     worker: int
     host: str
     precision: str
     first_flops: float
-    """FLOPS; what MFU is held against."""
+    """FLOPS at start-up, which is the peak in MFU."""
     again_flops: float
-    """FLOPS."""
+    """FLOPS after the end."""
     change: float
-    """The second ÷ the first − 1."""
+    """again_flops ÷ first_flops − 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Utilisation:
-    """Model FLOPS utilisation by tensor count: convolutions and matrix products alone, inside the valid window.
+    """Model FLOPS utilization (MFU) inside the valid window, by operations of convolutions and matrix products.
 
-    Work that a loss made worthless counts here, since the accelerator did it.
+    Repeated work counts here, because the accelerators did it.
     """
 
     tensor_flops: float
     """Operations in the window."""
     busy_seconds: float
-    """Accelerator-seconds busy in the window."""
+    """Busy accelerator-seconds in the window."""
     accelerator_seconds: float
-    """Accelerator-seconds there were in the window."""
+    """Largest number of accelerators present at once × length of the window."""
     peak_flops: float | None
-    """Dense peak of one accelerator at the precision used; None: unknown, or not the same for all."""
+    """Dense peak of one accelerator at the used precision. None if unknown, or not equal for all."""
     peak_source: str | None
     peak_clock_mhz: float | None
-    """That the dense peak is printed for; None: a measured peak, or its maker names no clock."""
+    """Clock of the published dense peak. None for a measured peak, or if the vendor names no clock."""
     mfu: float | None
     """tensor_flops / (accelerator_seconds · peak)."""
     mfu_busy: float | None
-    """tensor_flops / (busy_seconds · peak): while it was stepping."""
+    """tensor_flops / (busy_seconds · peak)."""
     gap_median_seconds: float | None
-    """Between two trials of one worker: end of the one's progress to the beginning of the next one's."""
+    """Median time between the work of two attempts on one worker."""
     gap_p95_seconds: float | None
     communication_share: float | None
-    """Of the busy time: exchange of gradients that the backward pass did not hide."""
+    """Share of the busy time: exchange of gradients that the backward pass did not hide."""
     input_share: float | None
-    """Of the accelerator time: waiting for images."""
+    """Share of the accelerator time: waiting for images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All of it."""
+    """All facts of a report."""
 
     schema: str = SCHEMA
     version: int = VERSION
@@ -382,48 +382,52 @@ class Report:
     hardware: Hardware
     score: Score
     no_score: NoScore | None
-    """Why there is no valid score, and what to do next; None: there is one."""
+    """Reason and remedy of a missing valid score. None with a valid score."""
     breaches: tuple[Breach, ...]
-    """What keeps the run out of the ranking."""
+    """Rules that keep the run out of the ranking."""
     divisions: tuple[str, ...]
-    """Of the divisions that are built in those none of whose rules it breaks: in these it may be compared."""
+    """Built-in divisions without a broken rule. The run may be compared in these."""
     warnings: tuple[RunWarning, ...]
-    """Those of the score and those of the telemetry, most critical first."""
+    """All warnings, most critical first."""
     curve: tuple[CurvePoint, ...]
     instantaneous: Instantaneous | None
-    """None: the window holds no point of the curve."""
+    """None if the window has no point of the curve."""
     settled: tuple[Settled, ...]
-    """Since when the running score stayed near where it ended."""
+    """Times from which the running score stayed close to the final score."""
     errors: tuple[ErrorPoint, ...]
-    """Thinned by `gather.thinned`: every improvement, and evenly spaced others."""
+    """Every improvement, and evenly spaced other epochs (`gather.thinned`)."""
     error_points: int
-    """Before thinning."""
+    """Number of evaluated epochs before thinning."""
     time_breakdown: TimeBreakdown
     losses: Waterfall | None
-    """From the dense peak to the score. None: no valid window, no accelerator, or nothing to begin at."""
+    """Losses from the peak to the score. None without a valid window, an accelerator or a peak."""
     availability: Availability
-    """Accelerators over time; its adjusted figure is no score."""
+    """Accelerators over time. The adjusted figure is not a score."""
     utilisation: Utilisation
     proposals: Proposals
     trials: tuple[TrialFacts, ...]
     best: int | None
-    """The trial with the best measured accuracy."""
+    """Trial with the best measured accuracy."""
     front: tuple[int, ...]
-    """Trials that no trial with as few operations an image equals in accuracy (the Pareto front), the cheapest first."""
+    """Trials on the Pareto front of operations per image and accuracy, cheapest first."""
     workers: tuple[WorkerFacts, ...]
     nodes: tuple[NodeFacts, ...]
-    """As preflight found them; empty: it was not done."""
+    """Preflight results. Empty without preflight."""
     systems: tuple[SystemFacts, ...]
     system: SystemDescription
-    """Nodes as they described themselves, what differs between them, and what the site said of the system."""
+    """Descriptions of the nodes, their differences, and the site's form."""
     gantt: Gantt
     tree: Tree
     architecture: Architecture | None
     telemetry: Telemetry | None
+    """Telemetry of devices and hosts. None if nothing was recorded in the window."""
+    attempts_lost_share: float = 0.0
+    """Share of the attempts that were lost while the driver was up."""
+    trials_given_up_share: float = 0.0
+    """Share of the settled trials that failed."""
     peaks_again: tuple[PeakAgain, ...] = ()
-    """Of workers without accelerators; empty: not measured again."""
+    """Measurements of workers without accelerators. Empty if they were not repeated."""
     checkpoints: KeptCheckpoints | None = None
-    """What stands of the checkpoints after the end; None: nobody has said."""
-    """None: not measured, or nothing was recorded in the window."""
+    """Remaining and removed checkpoints after the end. None if not examined."""
     energy: EnergyFacts | None
-    """By counters, samples and external meters, with FLOPS/W and its level. None: no power was measured."""
+    """Energy by counters, samples and external meters, with FLOPS/W and its level. None if no power was measured."""

@@ -1,7 +1,7 @@
-"""The fold over a run's events that collects what only the report shows: results of trials, what workers are, errors over time.
+"""Fold of a run's events for the report: results of trials, descriptions of workers, errors over time.
 
-One pass, a bounded amount of work an event. Who was there when, what became of each trial, and the intervals of work are in the
-work log (`aiperf.accounting.work_log`), which is kept in the same pass.
+One pass with bounded work for each event. The same pass fills the work log (`aiperf.accounting.work_log`), which has presences
+of workers, outcomes of trials and intervals of work.
 """
 
 from __future__ import annotations
@@ -46,58 +46,58 @@ from aiperf.run_warning import RunWarning
 
 @dataclass(slots=True)
 class TrialResults:
-    """What a trial came to. Where and when it was trained, and how that ended, the work log keeps."""
+    """Results of a trial. Its attempts, times and outcome are in the work log."""
 
     proposal: TrialProposed
     generation: int
     batch_size: int
     epochs: int = 0
     accuracy: float | None = None
-    told_accuracy: float | None = None
+    reported_accuracy: float | None = None
     validation_loss: float | None = None
     precision: str | None = None
 
 
 @dataclass(slots=True)
 class Collected:
-    """All that was read."""
+    """Result of the fold."""
 
     started: RunStarted
     events: int = 1
     resumes: list[RunResumed] = field(default_factory=list)
     trials: dict[int, TrialResults] = field(default_factory=dict)
     workers: dict[int, WorkerJoined] = field(default_factory=dict)
-    """What each worker said of itself. When it was there, and what it was given, the work log keeps."""
+    """Description of each worker. Its presence and its trials are in the work log."""
     work_log: WorkLog = field(default_factory=WorkLog)
     begun_worker: array[int] = field(default_factory=lambda: array("q"))
-    """Of each attempt the worker that it was given."""
+    """Worker of each attempt."""
     begun_row: array[int] = field(default_factory=lambda: array("q"))
-    """How many intervals the work log held when it was."""
+    """Number of intervals in the work log at the start of each attempt."""
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
     best: int | None = None
-    """The trial with the best accuracy."""
+    """Trial with the best accuracy. None before the first evaluation."""
     best_accuracy: float = -1.0
     requested: int = 0
     batch_reductions: int = 0
     checks: list[NodeChecked] = field(default_factory=list)
-    """In the order in which they were written."""
+    """Preflight results of nodes, in the order of the journal."""
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
-    """Which line shows what rules look at, by fact and, where it has several values, value: of several lines the first."""
+    """First line that shows each fact of the rules. Keys: fact, and value or ''."""
 
     torn: RunWarning | None = None
-    """That the last line was torn and dropped; None: none was."""
+    """Warning about an incomplete last line that was dropped, or None."""
     torn_bytes: int = 0
 
     def shows(self, fact: str, value: str = "") -> None:
-        """The line that is being read shows it."""
+        """Record that the current line shows a fact."""
         self.lines.setdefault((fact, value), self.events)
 
 
 def collect(events: Iterable[AnyEvent]) -> Collected:
-    """Reads all events once. The first is RunStarted, as the journal guarantees."""
+    """Fold all events, which are read once. The first is RunStarted, as the journal guarantees."""
     rest = iter(events)
     started = next(rest)
     assert isinstance(started, RunStarted), "a journal begins with RunStarted"
@@ -107,7 +107,7 @@ def collect(events: Iterable[AnyEvent]) -> Collected:
         keep(started)
         for run.events, event in enumerate(rest, start=2):
             keep(event)
-            # Most lines of most runs are Progress, and all that is to be known of it the work log keeps.
+            # Progress is most lines, and only the work log needs it.
             if type(event) is not Progress:
                 _take(run, event)
     if isinstance(events, Reader):
@@ -145,13 +145,13 @@ def _take(run: Collected, event: AnyEvent) -> None:
             run.trials[event.trial].precision = event.precision
             run.shows("precisions", event.precision)
         case WorkerLost():
-            if not event.released:
+            if event.cause != "released":
                 run.shows("workers_lost")
         case BatchReduced():
             run.batch_reductions += 1
             run.trials[event.trial].batch_size = event.to_batch_size
         case TrialFinished():
-            run.trials[event.trial].told_accuracy = event.told_accuracy
+            run.trials[event.trial].reported_accuracy = event.reported_accuracy
         case RunEnded():
             run.lines["end_reason", ""] = run.events
         case (
@@ -168,14 +168,14 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | WorkerNotStarted()
             | HelperLost()
         ):
-            pass  # the work log has an eye on these
+            pass  # The work log handles these.
         case _:
             assert_never(event)
 
 
 def _epoch(run: Collected, event: EpochFinished) -> None:
     trial = run.trials[event.trial]
-    # An epoch that a loss made worthless is done again: the later one stands, and is no second epoch.
+    # An epoch is repeated after a loss. The repetition replaces it and does not count twice.
     if event.epoch > trial.epochs:
         trial.epochs = event.epoch
     trial.validation_loss = event.validation_loss

@@ -1,6 +1,6 @@
-"""From a run's events to its Report: one pass over the journal, then sums over columns.
+"""Computation of a Report from a run's events: one pass over the journal, then sums over columns.
 
-All arithmetic of a report is here and in the modules this one calls; what comes out only has to be formatted.
+This module and the modules that it calls do all arithmetic of a report. The renderers only format the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import BUILT_IN, division
-from aiperf.report.architecture import best_architecture, start_fingerprint
+from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
 from aiperf.report.facts import (
     ErrorPoint,
@@ -36,52 +36,50 @@ from aiperf.report.facts import (
     SystemFacts,
     WorkerFacts,
 )
-from aiperf.report.family import tree
 from aiperf.report.fold import Collected, collect
-from aiperf.report.front import pareto_front
-from aiperf.report.losses import losses
-from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings
-from aiperf.report.peaks_again import peak_warnings, peaks_again
-from aiperf.report.system import system_warnings
-from aiperf.report.trial_facts import trials
+from aiperf.report.loss_waterfall import losses
+from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
+from aiperf.report.peaks_after_run import peak_warnings, peaks_again
+from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
-from aiperf.system.energy import EnergyFacts, energy_facts, energy_warnings
-from aiperf.system.meters import Meter
+from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
+from aiperf.system.power.meters import Meter
 from aiperf.system.telemetry import Limits, Telemetry, died, telemetry_warnings
 from aiperf.system.warnings import damage_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
-"""Epochs shown in the plot of the error, beside every improvement."""
+"""Number of epochs in the plot of the error, in addition to every improvement."""
 
 Spans = Callable[[], Mapping[int, Sequence[Span]]]
-"""What each worker was at; worked out where there is telemetry to lay beside it."""
+"""Computes the activities of each worker over time. Called only for a run with telemetry."""
 TelemetrySource = Callable[[tuple[float, float], Mapping[str, float], Spans], Telemetry | None]
-"""Sums telemetry up over a window, in seconds since the run began, given what each host's clock is ahead of the driver's; None
-where nothing was recorded."""
+"""Summarizes telemetry over a window in seconds since the start of the run, or returns None without telemetry.
+
+The second argument has the offset of each host's clock against the driver's, in seconds."""
 
 
 def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> None:
-    """The telemetry of a run that recorded none."""
+    """Return None, as for a run without telemetry."""
 
 
 MeterSource = Callable[[float, tuple[float, float], float], tuple[Meter, ...]]
-"""Reads a run's external power meters, given its beginning (seconds since 1970), its window and its end."""
+"""Reads a run's external power meters. Arguments: start (Unix seconds), window and end (seconds since the start)."""
 
 
 def unmetered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-    """A run without external meters."""
+    """Return no meters, as for a run without external meters."""
     return ()
 
 
 def gather(
     events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured, meters: MeterSource = unmetered
 ) -> Report:
-    """The Report of a journal's events, read once and in order."""
+    """Compute the Report of a journal's events, which are read once and in order."""
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
@@ -139,6 +137,8 @@ def gather(
         architecture=architecture,
         telemetry=measured,
         energy=energy,
+        attempts_lost_share=judged.lost_share,
+        trials_given_up_share=judged.given_up_share,
         peaks_again=again,
     )
 
@@ -203,8 +203,12 @@ def _errors(run: Collected) -> tuple[ErrorPoint, ...]:
 
 
 def thinned(best: npt.NDArray[np.float64], most: int) -> list[int]:
-    """Which epochs are shown, of the best error after each: every improvement, the first and the last epoch, and of the others
-    every k-th so that about `most` remain."""
+    """Return the indices of the epochs to show: every improvement, first and last epoch, and every k-th other epoch.
+
+    Args:
+        best: best error after each epoch, shape (epochs,).
+        most: approximate number of epochs to keep in addition to the improvements.
+    """
     if not len(best):
         return []
     is_shown = np.arange(len(best)) % -(-len(best) // most) == 0
@@ -229,12 +233,12 @@ def _proposals(run: Collected) -> Proposals:
 
 
 def _startup_share(run: Collected) -> float | None:
-    """See Proposals.startup_share."""
+    """Compute Proposals.startup_share."""
     columns = run.work_log.intervals
     busy = np.bincount(columns.trial, columns.busy * columns.ranks, 1 + max(run.trials, default=0))
-    is_told = all(trial.proposal.tuned_by for trial in run.trials.values())
+    is_recorded = all(trial.proposal.tuned_by for trial in run.trials.values())
     at_random = [number for number, trial in run.trials.items() if trial.proposal.tuned_by == "startup"]
-    return float(busy[at_random].sum() / busy.sum()) if is_told and busy.sum() > 0 else None
+    return float(busy[at_random].sum() / busy.sum()) if is_recorded and busy.sum() > 0 else None
 
 
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
@@ -256,11 +260,11 @@ def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
 
 
 _OF_ONE_HOST = frozenset({"host", "boot_id", "scheduler", "accelerators"})
-"""Parts of a system description that differ between hosts that are alike (accelerators carry serial numbers)."""
+"""Parts of a description that differ between equal hosts (accelerators have serial numbers)."""
 
 
 def _systems(run: Collected) -> tuple[SystemFacts, ...]:
-    """Hosts with the same description, device and collective under one row, most workers first."""
+    """Group hosts by description, device and collective, most workers first."""
     rows: dict[tuple[str, ...], tuple[SystemFacts, set[str]]] = {}
     for _, joined in sorted(run.workers.items()):
         machine = {name: value for name, value in joined.machine.items() if name not in _OF_ONE_HOST}
@@ -291,7 +295,7 @@ def _systems(run: Collected) -> tuple[SystemFacts, ...]:
 
 
 def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
-    """When each worker that worked inside the window did so last, there."""
+    """Return the end of the last work inside the window, in seconds, of each worker that worked there."""
     columns = work_log.intervals
     end = np.minimum(columns.end, inside.end)
     order = np.lexsort((end, columns.worker))
@@ -302,7 +306,7 @@ def _worked_until(work_log: WorkLog, inside: Window) -> dict[int, float]:
 
 
 def _hosts(run: Collected, workers: Iterable[int]) -> frozenset[str]:
-    """Of those workers."""
+    """Return the hosts of the workers."""
     joined = [run.workers[number] for number in workers]
     return frozenset(host for each in joined for host in (each.hosts or (each.host,)))
 
@@ -331,8 +335,6 @@ def _warnings(
         found += died(measured, worked_until, Limits())
     if (measured is None or not measured.workers) and not is_simulated:
         text = "utilisation, power and temperature of the devices were not measured"
-        found.append(
-            RunWarning(text, "note", "keep telemetry/ beside the journal; docs/telemetry.md says what sampling takes")
-        )
+        found.append(RunWarning(text, "note", "keep the folder telemetry/ next to the journal, see docs/report.md"))
     order = ("critical", "warning", "note")
     return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))

@@ -1,4 +1,4 @@
-"""What preflight said of the nodes: as facts, from the lines of the journal."""
+"""Nodes as preflight checked them, and warnings about nodes and system."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 from aiperf.journal.events import NodeChecked
 from aiperf.report.facts import NodeFacts
 from aiperf.run_warning import RunWarning
+from aiperf.system.description.differences import MOST_NAMED as MOST_NODES_NAMED
+from aiperf.system.description.differences import in_words
+from aiperf.system.description.of_run import SystemDescription
 
 MOST_NAMED = 4
-"""Nodes with a fault that a warning names."""
+"""Maximum number of nodes that a warning names."""
 
 
 def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
-    """One for each line: a node that was checked in several sessions of a run has several."""
+    """Return one entry for each check. A node has several if several sessions checked it."""
     return tuple(
         NodeFacts(
             address=check.address,
@@ -37,17 +40,17 @@ def nodes(checks: Sequence[NodeChecked]) -> tuple[NodeFacts, ...]:
 
 
 def _best(check: NodeChecked, probe: str, series: str | None = None, *, is_any: bool = False) -> float | None:
-    """The best repetition: of the weakest part, or of any, or of one."""
+    """Return the best repetition of the weakest series, or of the best series if `is_any`, or of `series`."""
     reading: dict[str, Any] = check.readings.get(probe, {})
     if reading.get("failed") is not None:
         return None
-    told = reading.get("series", {})
-    tops = [max(values) for name, values in told.items() if values and series in (None, name)]
+    all_series = reading.get("series", {})
+    tops = [max(values) for name, values in all_series.items() if values and series in (None, name)]
     return (max(tops) if is_any else min(tops)) if tops else None
 
 
 def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]:
-    """By host, what its clock is ahead of the driver's, as far as that is certain: the last word on each host."""
+    """Return each host's clock offset against the driver in seconds: the last one measured, if larger than its error."""
     return {
         check.host: check.clock_offset_seconds
         for check in checks
@@ -59,25 +62,39 @@ def clock_offsets(checks: Sequence[NodeChecked | NodeFacts]) -> dict[str, float]
 def preflight_warnings(
     checks: Sequence[NodeChecked], config: dict[str, Any], *, is_simulated: bool
 ) -> list[RunWarning]:
-    """What preflight warns of."""
+    """Return the warnings of preflight."""
     if (config.get("preflight") or {}).get("probes") == "none" and not is_simulated:
         text = "the nodes were not checked before the run (preflight.probes=none)"
-        return [RunWarning(text, "note", "leave preflight.probes out of the next run, which then checks them")]
+        return [RunWarning(text, "note", "leave preflight.probes unset in the next run")]
     found: list[RunWarning] = []
-    for those, what in (
+    for group, description in (
         ([check for check in checks if check.excluded], "excluded by preflight"),
         (
             [check for check in checks if check.faults and not check.excluded],
-            "used in spite of a fault that preflight found",
+            "used in spite of a fault found by preflight",
         ),
     ):
-        if those:
-            named = "; ".join(f"{check.host}: {', '.join(check.faults)}" for check in those[:MOST_NAMED])
-            more = f"; and {len(those) - MOST_NAMED} more" if len(those) > MOST_NAMED else ""
-            text = f"{len(those)} of {len(checks)} nodes {what}: {named}{more}"
-            found.append(
-                RunWarning(text, "warning", "fix what is named, and see that they pass: python -m aiperf preflight")
-            )
+        if group:
+            named = "; ".join(f"{check.host}: {', '.join(check.faults)}" for check in group[:MOST_NAMED])
+            more = f"; and {len(group) - MOST_NAMED} more" if len(group) > MOST_NAMED else ""
+            text = f"{len(group)} of {len(checks)} nodes {description}: {named}{more}"
+            found.append(RunWarning(text, "warning", "fix these faults, then test with: python -m aiperf preflight"))
     notes = sorted({note for check in checks for note in check.notes})
-    remedy = "docs/preflight.md says what each probe looks at, and what to do where it stands out"
+    remedy = "see docs/preflight.md for this probe and its remedies"
     return found + [RunWarning(f"preflight, {note}", "note", remedy) for note in notes]
+
+
+def system_warnings(system: SystemDescription) -> list[RunWarning]:
+    """Return warnings about differing nodes, an incomplete system form, and nodes without a description."""
+    alike = "set up all nodes alike, or exclude the differing ones (listed in the report under System)"
+    found = [RunWarning(text, "note", alike) for text in in_words(system.differences, system.nodes)]
+    if any(value is not None for value in system.form.values()) and system.unfinished:
+        text = f"the system's form is incomplete (system.*): {', '.join(system.unfinished)}"
+        found.append(
+            RunWarning(text, "note", "fill in these fields, best in a file: system.file=FILE (docs/report.md)")
+        )
+    if system.not_described and system.kinds:
+        names = ", ".join(node for node, _ in system.not_described[:MOST_NODES_NAMED])
+        text = f"{len(system.not_described)} nodes were not described: {names}"
+        found.append(RunWarning(text, "note", "find the reason on these nodes with: python -m aiperf preflight"))
+    return found

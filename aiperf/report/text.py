@@ -1,4 +1,4 @@
-"""The last lines a run prints, and `aiperf score`: figures, each with its warnings beside it, and where the report is."""
+"""Closing lines of a run and of `aiperf score`: details and warnings first, then score, error and the report's path."""
 
 from __future__ import annotations
 
@@ -6,64 +6,76 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aiperf import units
-from aiperf.plain import plain
-from aiperf.report import words
+from aiperf.ranking.breaches import REAL_MACHINE
+from aiperf.report import phrases
 from aiperf.report.facts import Report
+from aiperf.sanitize import sanitize
+from aiperf.shell_command import command
 
 MOST_WARNINGS = 6
-"""All are in the report."""
+"""Number of warnings that are printed; the report has all of them."""
 FULL = 0.995
-"""With so much of the planned accelerator time there, nothing is said of it."""
+"""Share of the planned accelerator time from which its loss is not printed."""
 
 
-def closing_lines(report: Report, page: Path | None = None) -> tuple[str, ...]:
-    """What a run ends with; `page` is the report that was written, if one was."""
-    return tuple(plain(line) for line in _lines(report, page))
+def closing_lines(report: Report, page: Path | None = None, run: str | Path | None = None) -> tuple[str, ...]:
+    """Return the closing lines of a run.
+
+    Args:
+        page: path of the report that was written, if one was.
+        run: the run as a command takes it; default: its name.
+    """
+    return tuple(sanitize(line) for line in (*_details(report), *_result(report, page, run or report.run.name)))
 
 
-def _lines(report: Report, page: Path | None) -> Iterator[str]:
-    run, score = report.run, report.score
-    between = words.score_interval(report)
-    noise = words.noise(run.dataset)
-    if report.no_score is not None:
-        yield report.no_score.in_words
-        yield f"  next: {report.no_score.remedy}"
-        if not report.workers and not run.is_simulated:
-            if page is not None:
-                yield f"  report: {page}"
-            return  # there are no figures
+def _has_figures(report: Report) -> bool:
+    return report.no_score is None or bool(report.workers) or report.run.is_simulated
+
+
+def _details(report: Report) -> Iterator[str]:
+    if not _has_figures(report):
+        return
+    score = report.score
     yield (
-        f"{words.score_title(run)} {words.score(report)}"
-        + (f" ({between})" if score.flops_per_second_interval else "")
-        + f" · regulated {words.regulated(report)} · error {words.error(report)}"
-        + (f" ({noise})" if noise else "")
-    )
-    yield (
-        f"  window {units.duration(score.window_seconds)} · cumulative "
-        f"{units.flops_per_second(score.cumulative_flops_per_second)} · {words.trials_finished(score.trials_finished)}, "
-        f"highest round {score.rounds} · busy {words.busy(report)} · MFU {words.share(report.utilisation.mfu)}"
+        f"window {units.duration(score.window_seconds)} · average with the warm-up "
+        f"{units.flops_per_second(score.cumulative_flops_per_second)} · MFU {phrases.share(report.utilisation.mfu)}"
     )
     if score.flops_per_second is not None and score.flops_per_second_interval is None:
-        yield f"  {between}"
-    if (lost := words.largest_losses(report)) is not None:
+        yield f"  {phrases.score_interval(report)}"
+    if (lost := phrases.largest_losses(report)) is not None:
         yield f"  largest losses: {lost}"
-    if (power := words.power(report)) is not None:
+    if (power := phrases.power(report)) is not None:
         yield f"  {power}"
     if (report.availability.share or 1.0) < FULL:
-        yield f"  {words.availability_meaning(report).removesuffix('.')}"
+        yield f"  {phrases.availability_meaning(report)}"
     if report.checkpoints is not None:
-        yield f"  checkpoints: {words.checkpoints(report.checkpoints)}"
+        yield f"  checkpoints: {phrases.checkpoints(report.checkpoints)}"
     if score.wasted_flops:
-        yield f"  wasted {units.operations(score.wasted_flops)}: done again after a loss, and in no score"
+        yield f"  wasted {units.operations(score.wasted_flops)}: repeated after a loss, not in the score"
     for warning in report.warnings[:MOST_WARNINGS]:
         yield from (f"  {line}" for line in warning.lines)
     if len(report.warnings) > MOST_WARNINGS:
         yield f"  and {len(report.warnings) - MOST_WARNINGS} more, in the report"
-    yield f"  {words.standing(report)}"
-    heading, rules = words.broken_rules(report)
-    if heading:
-        yield f"  {heading}"
-    for rule in rules:
-        yield f"    {rule}"
+
+
+def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]:
+    """Yield the lines that must stay on a small screen: score, error and path last."""
+    score, noise, has_figures = report.score, phrases.noise(report.run.dataset), _has_figures(report)
+    if has_figures:
+        yield phrases.standing(report)
+        if any(breach.id != REAL_MACHINE for breach in report.breaches):
+            yield f"  each rule with its fix: {command('check', str(run))}"
+            if (fix := phrases.ranking_options(report.breaches)) is not None:
+                yield f"  a ranking run: {fix}"
+    if report.no_score is not None:
+        yield report.no_score.in_words
+        yield f"  next: {report.no_score.remedy}"
+    if has_figures:
+        between = f" ({phrases.score_interval(report)})" if score.flops_per_second_interval else ""
+        yield f"{phrases.score_title(report.run)} {phrases.score(report)}{between} · regulated {phrases.regulated(report)}"
+        yield (
+            f"error {phrases.error(report)}{f' ({noise})' if noise else ''} · "
+            f"{phrases.trials_finished(score.trials_finished)} · busy {phrases.busy(report)}"
+        )
     if page is not None:
-        yield f"  report: {page}"
+        yield f"report: {page}"

@@ -1,6 +1,8 @@
-"""What each trial of a run came to, and what it did inside the valid window."""
+"""Facts of each trial: outcome, work inside the valid window, and the Pareto front."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -10,16 +12,16 @@ from aiperf.report.facts import InWindow, TrialFacts
 from aiperf.report.fold import Collected, TrialResults
 
 AT_THE_END = {"training": "cut off", "waiting": "never started"}
-"""What a trial came to that was in such a state when the run ended."""
+"""Outcomes of trials that were in these states at the end of the run."""
 
 
 def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
-    """All that were proposed, in their order; `inside`: the valid window."""
+    """Return the facts of all proposed trials, in their order. `inside`: the valid window."""
     columns = run.work_log.intervals
     trial = columns.trial
     most = 1 + max(run.trials, default=0)
     seconds = np.bincount(trial, columns.end - columns.start, most).tolist()
-    # Sums of floating-point numbers, exact: images of one trial are fewer than 2^53.
+    # These floating-point sums are exact: a trial has fewer than 2^53 images.
     images = np.bincount(trial, columns.training_images, most).tolist()
     weight = share_inside(columns.start, columns.end, inside)
     in_window = [
@@ -47,7 +49,7 @@ def trials(run: Collected, inside: Window) -> tuple[TrialFacts, ...]:
 
 
 def _in_window(each: Operations, trained: float, operations: float, tensor: float, busy: float) -> InWindow:
-    """Intervals keep no images of validation; what the work is more than that of training is theirs."""
+    """Return a trial's work in the window. Validation images follow from the work that is not training."""
     validated = max(0.0, operations - trained * each.training) / each.validation
     return InWindow(trained, validated, operations, tensor, busy)
 
@@ -79,7 +81,7 @@ def _trial(
         ended=record.ended,
         epochs=trial.epochs,
         accuracy=trial.accuracy,
-        told_accuracy=trial.told_accuracy,
+        reported_accuracy=trial.reported_accuracy,
         validation_loss=trial.validation_loss,
         outcome=AT_THE_END.get(record.outcome, record.outcome) if has_ended else record.outcome,
         reason=record.reason,
@@ -91,3 +93,19 @@ def _trial(
         seconds=seconds,
         in_window=in_window,
     )
+
+
+def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
+    """Return the evaluated trials on the Pareto front of operations and accuracy, cheapest first; of equal trials the first."""
+    kept: list[TrialFacts] = []
+    best = -1.0
+    for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):
+        if trial.accuracy is not None and trial.accuracy > best:
+            kept.append(trial)
+            best = trial.accuracy
+    return tuple(kept)
+
+
+def operations(trial: TrialFacts) -> int:
+    """Return the operations of one training image, forward and backward."""
+    return trial.forward_flops + trial.backward_flops

@@ -1,7 +1,7 @@
-"""How much of the accelerators was used: MFU by tensor count, gaps between trials, time in communication and input.
+"""Utilization of the accelerators: MFU by tensor count, gaps between trials, time in communication and input.
 
-The peak comes from the table of dense peaks (`aiperf.system.peaks`); on a processor it is the matrix product that the worker
-measured, and is called so. Where neither is known there is no MFU.
+The peak is from the table of dense peaks (`aiperf.system.peaks`). On a processor it is the matrix product that the worker
+measured. Without a known peak there is no MFU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from aiperf.system.worker_peak import WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:
-    """The figures of the valid window; None where it has no length or nothing was measured."""
+    """Compute the figures of the valid window. A figure is None if the window has no length or nothing was measured."""
     work_log = run.work_log
     columns = work_log.intervals
     weight = share_inside(columns.start, columns.end, inside)
@@ -51,15 +51,17 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
 
 
 def pauses(run: Collected) -> Real:
-    """Seconds from the end of a worker's last interval to the beginning of its first one of another attempt, for every attempt
-    that did any work on a worker that had worked before."""
+    """Return the pauses of workers between attempts in seconds, shape (pauses,).
+
+    A pause lasts from a worker's last interval of one attempt to its first interval of the next attempt with work.
+    """
     columns = run.work_log.intervals
     worker = columns.worker
     order = np.argsort(worker, kind="stable")
     worker, start, end = worker[order], columns.start[order], columns.end[order]
     of, since = np.array(run.begun_worker, dtype=np.int64), np.array(run.begun_row, dtype=np.int64)
     rows = len(order)
-    # Rows are in the order of (worker, row), so that a worker's first row after an attempt began is found by halving.
+    # Rows are ordered by (worker, row): binary search finds a worker's first row after the start of an attempt.
     first = np.searchsorted(worker * (rows + 1) + order, of * (rows + 1) + since)
     has_worked = (first > 0) & (first < rows)
     first, of = first[has_worked], of[has_worked]
@@ -68,10 +70,9 @@ def pauses(run: Collected) -> Real:
 
 
 def _peak(run: Collected) -> WorkerPeak | None:
-    """One peak for all workers and precisions, or none: a mean of unlike peaks would be nobody's utilisation.
+    """Return the common peak of all workers, or None if peaks or precisions differ.
 
-    Processors of one model have one peak, though no two of them measure the same: the fastest, since a peak is what nothing
-    else disturbs.
+    For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
     """
     precisions = {preparation.precision for preparation in run.work_log.preparations}
     if len(precisions) != 1:

@@ -1,7 +1,6 @@
-"""Workers over time, from the work log: bars for a few workers, a grid of shares of busy time for thousands.
+"""Workers over time from the work log: bars for a few workers, a grid of shares of busy time for thousands.
 
-What cannot be seen is not kept: pauses shorter than 1/2000 of the run are bridged, and a picture of more workers than have
-room is a grid of groups.
+Invisible details are left out: pauses shorter than 1/2000 of the run are bridged, and many workers share the rows of a grid.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Bar, Gantt
 
 MOST_BARS_ROWS = 40
-"""Workers that get bars of their own when there are no more than these."""
+"""Maximum number of workers for a chart of bars without a grid."""
 FEWER_BARS_ROWS = 20
-"""Workers that get bars of their own beside the grid, when there are more."""
+"""Number of workers with bars in a chart with a grid."""
 GRID_ROWS = 64
 GRID_COLUMNS = 240
 RESOLUTION = 2000
@@ -30,7 +29,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def gantt(work_log: WorkLog, end: float) -> Gantt:
-    """The chart of a run of that length; rows in the order of worker numbers."""
+    """Return the chart of a run until `end`, with rows in the order of worker numbers."""
     presences = {presence.worker: presence for presence in work_log.presences}
     numbers = sorted(presences)
     with_grid = len(numbers) > MOST_BARS_ROWS
@@ -70,7 +69,7 @@ def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...
     parts = (worker, columns.trial, columns.start, columns.end, columns.validation)
     for number, trial, start, end, validation in zip(*(part[drawn].tolist() for part in parts), strict=True):
         row = row_of[number]
-        # An epoch's validation follows its training, so within an interval it lies at the end.
+        # An epoch's validation follows its training, so it is the end of an interval.
         edge = max(start, end - validation)
         if edge > start:
             pieces.append((row, start, edge, "train", trial))
@@ -90,14 +89,14 @@ def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...
                 merged[-1] = (row, last_start, max(end, last_end), kind, trial)
                 continue
         merged.append((row, start, end, kind, trial))
-    # Validations too short to be seen would only veil the training around them when it is bridged.
+    # Invisibly short validations would cover the bridged training around them.
     visible = sorted(
         (piece for piece in merged if piece[2] - piece[1] > gap / 4), key=lambda piece: (piece[0], piece[1])
     )
-    return tuple(_told_apart(visible))
+    return tuple(_alternating(visible))
 
 
-def _told_apart(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[Bar]:
+def _alternating(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[Bar]:
     bars: list[Bar] = []
     row_before, trial_before, is_odd = -1, -1, False
     for row, start, end, kind, trial in pieces:
@@ -113,10 +112,10 @@ def _told_apart(pieces: Sequence[tuple[int, float, float, str, int]]) -> list[Ba
 def busy_grid(
     work_log: WorkLog, groups: Sequence[Sequence[int]], end: float, columns: int
 ) -> tuple[tuple[float | None, ...], ...]:
-    """Busy accelerator time ÷ accelerator time there was, of groups of workers in equal parts of the run.
+    """Return busy ÷ present accelerator time of groups of workers in equal parts of the run.
 
-    An interval's busy seconds are spread evenly over it. The grid holds all of them: Σ cell · capacity of the cell equals
-    Σ busy seconds · ranks of the intervals before `end`.
+    An interval's busy seconds are spread evenly over the interval. The grid is complete: Σ cell · capacity of the cell
+    equals Σ busy seconds · ranks of the intervals before `end`.
     """
     row_of = np.full(max(max(group) for group in groups) + 1, -1, dtype=np.int64)
     for row, group in enumerate(groups):
@@ -140,11 +139,11 @@ def busy_grid(
 def _spread(
     rows: Indices, start: Array, end: Array, amount: Array, row_count: int, whole: float, columns: int
 ) -> Array:
-    """(row_count, columns): amounts spread evenly from start to end, summed in cells of equal time up to `whole`."""
+    """Spread amounts evenly from start to end, and return their sums in cells of equal time, shape (row_count, columns)."""
     width = whole / columns
     kept = (rows >= 0) & (end > start)
     rows, start, end, amount = rows[kept], start[kept], end[kept], amount[kept]
-    # The running total at each cell's left edge is piecewise linear: each interval adds a ramp, which is two changes of slope.
+    # The running total at the left edges of cells is piecewise linear: each interval changes its slope twice.
     slopes = np.zeros((row_count, columns + 2))
     offsets = np.zeros((row_count, columns + 2))
     rate = amount / np.where(end > start, end - start, 1.0)

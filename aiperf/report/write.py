@@ -1,6 +1,6 @@
-"""A run's folder gets its report: report.html, report.json, plots/*.svg and *.png, each written whole or not at all.
+"""Atomic writing of a report into a folder: report.html, report.json, plots/*.svg, *.png and *.pdf.
 
-matplotlib is loaded where something is drawn, and not before: most readers of a report want its figures alone.
+matplotlib is loaded only to draw figures. Computing a report does not need it.
 """
 
 from __future__ import annotations
@@ -11,32 +11,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from aiperf.atomic_files import replace_file
 from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
-from aiperf.report.architecture import graph_of
-from aiperf.report.beside import Beside
 from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
+from aiperf.report.section import Section
+from aiperf.shell_command import command
 from aiperf.system import telemetry
-from aiperf.system.meters import Meter, read_meters
-from aiperf.train.kept import kept
-from aiperf.typed import command
-from aiperf.units import count, share
-from aiperf.whole_files import replace_file
-from morphism.draw import svg
-
-if TYPE_CHECKING:
-    from aiperf.report.figure import Picture
+from aiperf.system.power.meters import Meter, read_meters
+from aiperf.train.kept_checkpoints import kept
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """What was written."""
+    """Paths of the written files."""
 
     page: Path
     facts: Path
@@ -44,12 +38,20 @@ class Paths:
 
 
 def report_of(run_folder: Path) -> Report:
-    """The facts of a run's report, from its journal and, where there are any, its telemetry and its power meters' tables.
+    """Compute the report of a run from its journal, telemetry, power meters and remaining checkpoints.
+
+    Raises: see `recomputed`.
+    """
+    return dataclasses.replace(recomputed(run_folder), checkpoints=kept(run_folder))
+
+
+def recomputed(run_folder: Path) -> Report:
+    """Compute the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
 
     Raises:
-        NoSuchRun: there is no journal.
-        JournalDamaged: a line of it does not follow from the one before.
-        BadPower: a power meter's form or table is not as it has to be.
+        NoSuchRun: no journal exists.
+        JournalDamaged: a line does not follow from the previous line.
+        BadPower: the form or the table of a power meter is invalid.
     """
 
     def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
@@ -58,19 +60,19 @@ def report_of(run_folder: Path) -> Report:
     def measured(
         window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans
     ) -> telemetry.Telemetry | None:
-        if not telemetry.files(run_folder / "telemetry"):
+        if not (run_folder / "telemetry").exists():
             return None
         records = telemetry.on_one_axis(telemetry.read(run_folder / "telemetry"), clock_offsets)
         summed = telemetry.summarise(records, window, at_work())
         return summed if summed.workers or summed.damaged else None
 
-    with _no_cycles_sought():
-        return dataclasses.replace(gather(read(run_folder), measured, metered), checkpoints=kept(run_folder))
+    with _without_cycle_collection():
+        return gather(read(run_folder), measured, metered)
 
 
 @contextmanager
-def _no_cycles_sought() -> Iterator[None]:
-    # A fold makes millions of objects and no cycle; looking for some takes a fifth of its time.
+def _without_cycle_collection() -> Iterator[None]:
+    # A fold makes millions of objects without cycles. The collector would take a fifth of its time.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -80,73 +82,54 @@ def _no_cycles_sought() -> Iterator[None]:
             gc.enable()
 
 
-def write(report: Report, folder: Path, run: Path | None = None, beside: Sequence[Beside] = ()) -> Paths:
-    """Writes a Report into a folder; the same Report gives the same bytes. An earlier one is replaced, file by file.
+def write(report: Report, folder: Path, run: Path | None = None, extra: Sequence[Section] = ()) -> Paths:
+    """Write a report into a folder, and replace an earlier one file by file. Equal reports give equal bytes.
 
-    `run`: the folder of the run, where the report is to lie elsewhere. `beside`: sections on other runs.
+    Args:
+        report: facts of the run.
+        folder: target folder.
+        run: folder of the run. Default: `folder`.
+        extra: sections on other runs, shown first.
 
-    Raises ReportNotWritten: the folder cannot be written.
+    Raises:
+        ReportNotWritten: the folder cannot be written.
     """
     try:
-        return _written(report, folder, beside)
+        return _written(report, folder, extra)
     except OSError as error:
         where = shown(error.filename or folder)
         again = command("report", str(folder if run is None else run), "--out", "DIR")
         raise ReportNotWritten(
-            f"a report is written beside its journal, or where --out says; {where} could not be ({error.strerror}). The run "
-            f"stands as it ended, with its journal; its report is made by: {again}"
+            f"a report is written next to its journal, or into the folder of --out; {where} could not be written "
+            f"({error.strerror}). The run and its journal are complete. Write the report again with: {again}"
         ) from error
 
 
-def _written(report: Report, folder: Path, beside: Sequence[Beside]) -> Paths:
+def _written(report: Report, folder: Path, extra: Sequence[Section]) -> Paths:
     from aiperf.report.html import page
-    from aiperf.report.plots import all_pictures
+    from aiperf.report.sections import sections
 
-    pictures = all_pictures(report)
-    architecture = best_drawn(report)
+    shown = (*extra, *sections(report))
     written: list[Path] = []
     (folder / "plots").mkdir(parents=True, exist_ok=True)
-    for picture in (*pictures, architecture):
-        for suffix, content in (("svg", None if picture.svg is None else picture.svg.encode()), ("png", picture.png)):
+    for picture in (picture for section in shown for picture in section.pictures):
+        svg = None if picture.svg is None else picture.svg.encode()
+        for suffix, content in (("svg", svg), ("png", picture.png), ("pdf", picture.pdf)):
             path = folder / "plots" / f"{picture.name}.{suffix}"
             if content is None:
-                path.unlink(
-                    missing_ok=True
-                )  # a report written earlier, from more of the journal, must not mix with this
+                # A figure of an earlier report must not remain.
+                path.unlink(missing_ok=True)
             else:
                 replace_file(path, content)
                 written.append(path)
     facts = folder / "report.json"
-    replace_file(facts, msgspec.json.format(msgspec.json.encode(as_document(report, beside)), indent=1))
+    replace_file(facts, msgspec.json.format(msgspec.json.encode(as_document(report, shown)), indent=1))
     html = folder / "report.html"
-    replace_file(html, page(report, pictures, architecture, beside).encode())
+    replace_file(html, page(report, shown).encode())
     return Paths(page=html, facts=facts, plots=tuple(written))
 
 
-def as_document(report: Report, beside: Sequence[Beside]) -> Any:
-    """What report.json holds (report.schema.json): the report's fields, and those of other runs."""
+def as_document(report: Report, sections: Sequence[Section]) -> Any:
+    """Return the content of report.json (report.schema.json): the report's fields, and the facts of sections."""
     fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-    return {**fields, **{each.name: each.facts for each in beside}}
-
-
-def best_drawn(report: Report) -> Picture:
-    """The best architecture as a drawing, with what morphs added or changed in another colour."""
-    from aiperf.report.figure import Picture
-
-    name, title = "architecture", "Best architecture"
-    best = report.architecture
-    if best is None:
-        return Picture(name, title, "", "", None, None, "No evaluation yet: there is no best architecture.")
-    graph = graph_of(best)
-    if graph is None:
-        return Picture(name, title, "", "", None, None, f"Not drawn: {best.why_not}")
-    reached = next(trial.accuracy for trial in report.trials if trial.number == best.trial)
-    described = f"trial {best.trial}, {share(reached or 0.0, 2)}"
-    return Picture(
-        name,
-        title,
-        f"Trial {best.trial}; in orange what its morphs added or changed. {count(len(graph.nodes))} nodes.",
-        f"Drawing of the best architecture, {described}.",
-        svg(graph, title=described, highlight=best.added),
-        None,
-    )
+    return {**fields, **{each.name: each.facts for each in sections if each.facts is not None}}

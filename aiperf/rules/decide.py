@@ -1,7 +1,8 @@
-"""What is to be done next: a function of the run and the time, which changes nothing.
+"""Next decisions, as a pure function of the run and the time.
 
-It looks at what the last events touched (lost trials, idle and hungry workers, the longest silent trial, checkpoints that
-nobody needs), never at all workers, so that a decision costs the same with one worker and with four thousand.
+It examines only the ordered sets that events maintain: lost trials, idle workers, workers with proposal demand, the trials
+longest without a message, unneeded checkpoints. It never iterates over all workers. A decision therefore costs the same for
+one worker and for four thousand.
 """
 
 from __future__ import annotations
@@ -10,41 +11,41 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 
 from aiperf.rng import derive
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.procedure import end_of_trial
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.state import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Train a trial on a worker, from an epoch on."""
+    """Start of a trial on a worker, with its first epoch."""
 
     trial: int
     attempt: int
     worker: int
     epoch: int
     round: int
-    """That it is trained as: every attempt at a trial has that of the first."""
+    """Round of the trial, the same for all its attempts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Have a proposal made for a worker: for its next trial, or as a spare."""
+    """Request for a proposal for a worker's next trial or as a spare."""
 
     number: int
     worker: int
     round: int
     seed: int
     starting_network: bool
-    """Nobody has it: the starting network itself is wanted."""
+    """True if the starting network itself is requested, because no worker has it."""
     spare: bool
     follows: int | None = None
-    """The trial of the followed run that is wanted."""
+    """Requested trial of the followed run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A proposal has not come, and another is to be made."""
+    """Rejection of a request without an answer, so that another request follows."""
 
     number: int
     reason: str
@@ -52,7 +53,7 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """A trial was lost after its last epoch: there is nothing left to do."""
+    """End of a trial that was lost after its last epoch."""
 
     trial: int
     reason: str
@@ -60,7 +61,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """A trial has used its attempts, or waits for a worker and cannot be begun any more."""
+    """Failure of a trial that has used its attempts or can no longer be started."""
 
     trial: int
     reason: str
@@ -68,7 +69,7 @@ class GiveUp:
 
 @dataclass(frozen=True, slots=True)
 class WriteOff:
-    """A worker has been silent too long."""
+    """Loss of a worker that was silent too long."""
 
     worker: int
     reason: str
@@ -76,7 +77,7 @@ class WriteOff:
 
 @dataclass(frozen=True, slots=True)
 class DropCheckpoint:
-    """Nobody will inherit from this trial."""
+    """Removal of a checkpoint that no trial will inherit."""
 
     trial: int
     reason: str
@@ -84,7 +85,7 @@ class DropCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The run is over."""
+    """End of the run."""
 
     reason: str
 
@@ -93,20 +94,20 @@ Command = Start | Request | Reject | Finish | GiveUp | WriteOff | DropCheckpoint
 
 
 def decide(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
-    """The commands that the run's state and the time call for; none, if it is to go on as it goes.
+    """Return the commands that follow from the run's state and the time.
 
-    `now`: seconds since the run began. `agenda`: of a run that follows another. Each command, carried out, becomes an event;
-    deciding again after those gives what they call for in turn.
+    `now`: seconds since the start of the run. `agenda`: replay queue of a following run. Each executed command becomes an
+    event. Call again after these events for further commands.
     """
     if run.ended is not None:
         return []
     if (reason := _end(run, now, agenda)) is not None:
         return [End(reason)]
-    # First of all, and one after the other: nothing else may be decided for workers, or with proposals, that these take away;
-    # and should the starting network be given up, the next request is for it again.
+    # These commands come first, one group at a time. They remove workers and proposals that other commands would use. If the
+    # starting network fails, the next request is for it again.
     if commands := _silent(run, now) or _unanswered(run, now) or _orphaned(run) or _over(run):
         return commands
-    # Lost trials first: their epochs are paid for already, and a parent's weights may wait on them.
+    # Lost trials come first: their finished epochs are already paid for, and children may wait for their weights.
     taken = set(islice(run.idle, len(run.lost)))
     for number, worker in zip(run.lost, run.idle, strict=False):
         trial = run.trials[number]
@@ -123,9 +124,9 @@ def decide(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
 
 
 def _requests(run: Run, taken: set[int]) -> list[Command]:
-    """The proposals that are to be asked for now; `taken`: idle workers that are given a lost trial at this moment.
+    """Return the requests that are due. `taken`: idle workers that get a lost trial in this decision.
 
-    A worker that is about to begin something is not asked for yet: what it is short of shows when it has begun.
+    A worker that is about to start a trial is skipped. Its demand is known after the start.
     """
     commands: list[Command] = []
     number, start_is_due = run.next_number, run.start_is_due
@@ -135,7 +136,7 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
         worker = run.workers[name]
         due, spares = run.short_of(worker)
         for is_spare in (*repeat(False, due), *repeat(True, spares)):
-            # A spare may wait for hours, and the starting network is trained first of all.
+            # A spare may wait for hours, but the starting network is trained first.
             wants_start = start_is_due and not is_spare
             seed = derive(run.started.seed, "proposal", number)
             commands.append(Request(number, name, worker.round + 1, seed, wants_start, is_spare))
@@ -144,9 +145,9 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
 
 
 def _next_to_follow(run: Run, taken: set[int], agenda: Agenda) -> list[Command]:
-    """The first trial of the followed run that can be trained, for the first worker that has nothing to do.
+    """Return the first ready trial of the followed run for the first idle worker.
 
-    One at a time: one that cannot be trained here lets its children be asked for, which stand before others.
+    There is one request at a time. If a trial cannot be trained, its children become ready before later trials.
     """
     wanted = agenda.first
     name = next((name for name in run.idle if name in run.hungry and name not in taken), None)
@@ -167,19 +168,17 @@ def _end(run: Run, now: float, agenda: Agenda | None) -> str | None:
     if agenda is not None:
         return "followed" if agenda.is_done and not _is_anything_under_way(run) else None
     if bool(run.workers) and len(run.exhausted) == len(run.workers) and not _is_anything_under_way(run):
-        return (
-            "no proposals"  # every worker's requests came to nothing, and nothing is under way that could change that
-        )
+        return "no proposals"  # all workers are skipped, and no trial or proposal in progress can change that
     return None
 
 
 def _is_anything_under_way(run: Run) -> bool:
-    """Whether a trial or a proposal is to come to something without anybody being asked."""
+    """True if a trial or a proposal is in progress."""
     return bool(run.running or run.ready or run.lost or run.ending or run.requests)
 
 
 def _silent(run: Run, now: float) -> list[Command]:
-    # Ordered by their last words: the first that is not silent ends the look.
+    # Ordered by the time of the last message. The first trial that is not silent ends the loop.
     commands: list[Command] = []
     for number in islice(run.running, len(run.running)):
         trial = run.trials[number]
@@ -211,7 +210,7 @@ def _over(run: Run) -> list[Command]:
 
 
 def _unanswered(run: Run, now: float) -> list[Command]:
-    # Ordered by when they were made: the first that is not overdue ends the look.
+    # Ordered by the time of the request. The first one that is not overdue ends the loop.
     commands: list[Command] = []
     given_up: set[int] = set()
     for request in run.requests.values():
@@ -219,7 +218,7 @@ def _unanswered(run: Run, now: float) -> list[Command]:
         if waited < run.limits.silence_seconds:
             break
         if request.worker in run.idle:
-            # It neither trains nor proposes: nothing shows that it is still there.
+            # It neither trains nor proposes, so it has sent no sign of life.
             if request.worker not in given_up:
                 commands.append(WriteOff(request.worker, f"no word for {waited:.0f} s, and no proposal"))
             given_up.add(request.worker)

@@ -1,8 +1,8 @@
-"""One event into the state of a run: which change each event makes.
+"""Application of one event to the state of a run.
 
-`evolve` works in place, at a cost that depends neither on how many workers there are nor on how long the run has been: nobody
-but the folder of events holds a Run while it changes. What decide needs to look at (idle workers, hungry ones, lost trials,
-droppable checkpoints) is kept up to date by the functions in `aiperf/rules/changes/`, so that deciding scans nothing.
+`evolve` works in place. Its cost depends neither on the number of workers nor on the length of the run. No other code may
+hold a Run during the change. The functions in `aiperf/rules/changes/` maintain the sets that decide reads (idle workers,
+workers with proposal demand, lost trials, droppable checkpoints), so that decide scans nothing.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from aiperf.rules.state import Run
 
 
 def evolve(run: Run, event: AnyEvent) -> None:
-    """Takes one event in.
+    """Apply one event.
 
     Raises:
-        EventRefused: it does not fit the state of its trial or of its worker. The run is as it was.
+        EventRefused: it does not fit the state of its trial or of its worker. The run is unchanged.
     """
-    # Nearly all events fit, by this one look.
+    # Nearly all events pass with this one check.
     if not ((type(event) is EpochFinished or type(event) is Progress) and event.trial in run.running):
         check_that_it_fits(run, event)
     run.lines += 1
@@ -101,7 +101,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
         case RunEnded():
             run.ended = event.reason
         case WorkerNotStarted() | NodeChecked() | HelperLost():
-            pass  # it is for readers alone
+            pass  # for readers only
         case RunStarted():
             raise AssertionError("it was refused before")
         case _:

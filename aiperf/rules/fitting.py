@@ -1,4 +1,4 @@
-"""Which events fit a run, by the state of their trial and by who is there; others are refused with the trial's story."""
+"""Events that fit a run, by the state of their trial and the present workers. Others are refused with the trial's history."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.rules.state import Run
-from aiperf.rules.stories import Stories
 from aiperf.rules.trial import TrialState
+from aiperf.rules.trial_history import Stories
 
 ATTEMPTED = (TrialState.RUNNING, TrialState.LOST, TrialState.FINISHED, TrialState.FAILED)
 
@@ -49,35 +49,35 @@ FITS: dict[type[AnyEvent], tuple[TrialState | None, ...]] = {
     TrialFailed: (TrialState.WAITING, TrialState.RUNNING, TrialState.LOST),
     CheckpointDropped: ATTEMPTED,
 }
-"""The states of its trial that an event fits; None: nobody has heard of its number. What is not here concerns no trial, or all
-of a worker's (WorkerLost, RunResumed)."""
+"""States of its trial that an event fits. None: its number is unknown. Missing events concern no trial, or all trials of a
+worker (WorkerLost, RunResumed)."""
 
 _WORDS = frozenset(kind for kind, states in FITS.items() if states == (TrialState.RUNNING,))
-"""Events that an attempt tells of itself: that it is running is all that is asked of them."""
+"""Events that an attempt reports. It must be running."""
 
 
 _OF_NUMBERS = (ProposalRequested, TrialProposed, TrialRejected)
-"""Events of a number that is no trial yet."""
+"""Events of a number that is not a trial yet."""
 
 
 class EventRefused(ValueError):
-    """An event that does not fit the run: the law, the offence with the trial's story, and the remedy."""
+    """An event that does not fit the run. The text has the rule, the event with the trial's history, and the remedy."""
 
 
 REMEDY = "Go on from the line before it (resume_until), and report it if aiperf itself wrote it"
 
 
 def number_of(event: Any) -> int:
-    """The number of the trial that an event of FITS is about."""
+    """Return the number of the trial that an event of FITS concerns."""
     found: int = event.number if type(event) in _OF_NUMBERS else event.trial
     return found
 
 
 def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
-    """Why an event, as line `line` of a journal, does not fit the state of its trial."""
+    """Return the error of an event, as line `line` of a journal, that does not fit the state of its trial."""
     number = number_of(event)
     fitting = " or ".join("not yet asked for" if state is None else state.value for state in FITS[type(event)])
-    story = stories.told(number)
+    story = stories.text(number)
     return EventRefused(
         f"{type(event).__name__} is of a trial that is {fitting}; line {line} has trial {number!r}, "
         f"{f'whose story is: {story}' if story else 'of which no line before it tells'}. {REMEDY}"
@@ -85,7 +85,7 @@ def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
 
 
 def check_that_it_fits(run: Run, event: AnyEvent) -> None:
-    """Raises EventRefused for an event that does not fit the state of its trial or of its worker."""
+    """Raise EventRefused if an event does not fit the state of its trial or of its worker."""
     kind = type(event)
     if kind in _WORDS:  # nearly all events
         if event.trial not in run.running:  # type: ignore[union-attr]
@@ -136,16 +136,16 @@ _LAWS: dict[type[AnyEvent], Callable[[Run, Any], None]] = {
     TrialStarted: _begins_the_next_attempt,
     RunStarted: _is_the_first_line,
 }
-"""What an event must keep besides the state of its trial."""
+"""Rules of an event in addition to the state of its trial."""
 
 
 def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> EventRefused:
-    story = f" of trial {event.trial} ({run.stories.told(event.trial)})" if isinstance(event, TrialStarted) else ""
+    story = f" of trial {event.trial} ({run.stories.text(event.trial)})" if isinstance(event, TrialStarted) else ""
     return EventRefused(f"{type(event).__name__}{story} {law}; line {run.lines + 1} has {offence}. {REMEDY}")
 
 
 def _state_of(run: Run, event: AnyEvent) -> TrialState | None:
-    """Of the trial that an event of FITS is about; None: its number was never heard of."""
+    """Return the state of the trial that an event of FITS concerns. None if its number is unknown."""
     number = number_of(event)
     trial = run.trials.get(number)
     if trial is not None:

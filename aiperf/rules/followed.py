@@ -1,4 +1,4 @@
-"""What of an earlier run another can follow: its trials in the order in which they began, from its journal alone."""
+"""Trials of an earlier run that another run can follow, in the order of their start, from its journal alone."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ WHY_LEFT_OUT = {
     TrialState.WITHDRAWN: "never started",
     TrialState.FAILED: "failed",
 }
-"""Why a proposal in this state at its run's end is not followed. Those in other states are."""
+"""Reasons for not following a proposal, by its state at the end of its run. Proposals in other states are followed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowedTrial:
-    """A trial of the earlier run, as it is to be trained again."""
+    """Trial of the earlier run that is to be trained again."""
 
     number: int
-    """There."""
+    """Number in the earlier run."""
     proposal: TrialProposed
-    """There: its parent is a number of that run."""
+    """Proposal in the earlier run. Its parent is a number of that run."""
     batch_size: int
-    """Images per accelerator of its last epoch: where the batch did not fit, the one that it went on with."""
+    """Images per accelerator in its last epoch, after reductions for lack of memory."""
     follows: Follows
 
     @property
     def is_start(self) -> bool:
-        """Whether it is the starting network itself."""
+        """True if it is the starting network itself."""
         return self.proposal.parent is None and not self.proposal.morphs
 
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """An earlier run, as far as another follows it."""
+    """Part of an earlier run that another run follows."""
 
     first: RunStarted
     trials: tuple[FollowedTrial, ...]
-    """In the order in which they began: a parent stands before its children."""
+    """Trials in the order of their start. A parent precedes its children."""
     left_out: dict[str, int]
     ranks: frozenset[int]
-    """Numbers of ranks that its workers had."""
+    """Numbers of ranks of its workers."""
     devices: tuple[str, ...]
     workers: int
 
     def recorded(self, path: str, lines: int, last_hash: str) -> FollowedRun:
-        """As the first line of the following run says it."""
+        """Return the description for the first line of the following run."""
         (ranks,) = self.ranks
         return FollowedRun(
             run=self.first.run,
@@ -69,14 +69,14 @@ class Followed:
 
 
 def followed(events: Iterable[AnyEvent]) -> Followed:
-    """What can be followed of a journal's run, of any schema.
+    """Return the trials of a journal that can be followed, for any schema.
 
-    A trial that finished is, with as many epochs as it had. One that was still being trained when the run ended is, up to the
-    most epochs that its round allowed: where it would have stopped early nobody knows. Proposals that were rejected, never
-    started or failed are not.
+    A finished trial is followed with its number of epochs. A trial that the end of the run cut off is followed up to the
+    maximum of its round, because the epoch of an early stop is unknown. Proposals that were rejected, never started or failed
+    are not followed.
 
     Raises:
-        EventRefused: an event does not fit the run as it stood before it.
+        EventRefused: an event does not fit the run.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
@@ -120,7 +120,7 @@ def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> Follo
 
 
 def _left_out(run: Run) -> dict[str, int]:
-    """Every number that was given and is not followed, by the reason."""
+    """Return the number of proposals that are not followed, by reason."""
     there = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
     there["rejected"] += run.next_number - len(run.trials)
     return {reason: count for reason, count in sorted(there.items()) if count}

@@ -1,33 +1,33 @@
-"""The answer to a request of a run that follows another: the driver gives it itself, from the earlier journal.
+"""Answer to a request of a following run: the driver takes it from the earlier journal.
 
-Whatever would make other work of it is refused by name, and stands in the journal as a rejection: nothing is trained with other
-weights, another batch or another network than the trial that it follows.
+A trial that would be different work is rejected with the reason in the journal. The trial has the same weights, batch and
+network as the trial that it follows.
 """
 
 from __future__ import annotations
 
 from aiperf.journal.events import COUNTS, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import Proposed
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.followed import FollowedTrial
 from aiperf.rules.proposals import described
+from aiperf.rules.replay_queue import Agenda
 from morphism import DamagedMorph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
 FOLLOW = "follow"
-"""The name of the searcher in the proposals of such a run."""
+"""Name of the searcher in the proposals of such a run."""
 SAME = ("fingerprint", *COUNTS)
-"""Of a proposal, what is counted here and must be as it was counted there."""
+"""Counts of a proposal that must be equal in both runs."""
 
 
 def answer(agenda: Agenda, history: History, request: ProposalRequested, at: float) -> TrialProposed | TrialRejected:
-    """The trial that a request wants, as one of this run; or why it cannot be trained here."""
+    """Return the requested trial as one of this run, or a rejection with the reason."""
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = agenda.trial(request.follows)
     parent = None if wanted.proposal.parent is None else agenda.here.get(wanted.proposal.parent)
 
     def rejected(reason: str) -> TrialRejected:
-        return TrialRejected(at=at, number=request.number, reason=reason, by="check")
+        return TrialRejected(at=at, number=request.number, by="check", reason=reason)
 
     if (reason := _without_weights(agenda, history, wanted)) is not None:
         return rejected(reason)
@@ -62,7 +62,7 @@ def answer(agenda: Agenda, history: History, request: ProposalRequested, at: flo
 
 
 def _without_weights(agenda: Agenda, history: History, wanted: FollowedTrial) -> str | None:
-    """Why the weights that a trial inherits are not there; None: they are, or it inherits none."""
+    """Return the reason for missing inherited weights. None if they are present or none are inherited."""
     there = wanted.proposal.parent
     if there is None:
         return None

@@ -1,7 +1,8 @@
-"""What a word of the executor's means: the events it becomes, by the run's state and the driver's clock.
+"""Conversion of executor messages to events, by the run's state and the driver's clock.
 
-Late words of a dead attempt, doubled and overtaken ones become nothing. Sums become intervals that tile the attempt's time:
-an interval ends when the word arrives and begins where the last one ended, whatever a worker's own clock may say.
+Late messages of an ended attempt, repeated and outdated messages yield no event. Sums become intervals that tile the
+attempt's time: an interval ends when its message arrives and begins at the end of the previous interval. The worker's clock
+is not used.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ from aiperf.journal.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.rules.procedure import end_of_trial, told_accuracy
+from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 
-HeardWord = (
+WorkerMessage = (
     WorkerUp
     | WorkerDown
     | NotStarted
@@ -74,14 +75,15 @@ HeardWord = (
     | Crashed
     | CheckpointGone
 )
-"""All words but the answers to Propose, which the driver checks against their lineage first."""
+"""All messages except the answers to Propose, which the driver first checks against their lineage."""
 
 FILES_OF_A_LINE = 100
-"""Corrupt images that one event names at most."""
+"""Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
-    """The events that a word becomes at `now`, seconds since the run began; none, if it says nothing new."""
+def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
+    """Return the events of a message that arrives at `now` seconds after the start of the run. Empty if it reports nothing
+    new."""
     match word:
         case Advanced():
             trial = _current(run, word.trial, word.attempt)
@@ -95,7 +97,14 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
         case WorkerDown():
             if word.worker not in run.workers:
                 return []
-            return [WorkerLost(at=now, worker=word.worker, reason=word.reason, released=word.released)]
+            return [
+                WorkerLost(
+                    at=now,
+                    worker=word.worker,
+                    cause="released" if word.released else "reported",
+                    reason=word.reason,
+                )
+            ]
         case NotStarted():
             return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
         case Inspected():
@@ -116,12 +125,12 @@ def interpret(run: Run, word: HeardWord, now: float) -> list[AnyEvent]:
         case Saved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
-                return []  # said before, or of an epoch whose own word is lost
+                return []  # reported before, or of an epoch whose own message is lost
             return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
         case Unsaved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
-                return []  # said before, or of an epoch whose own word is lost
+                return []  # reported before, or of an epoch whose own message is lost
             return [
                 CheckpointNotWritten(
                     at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
@@ -175,7 +184,6 @@ def _prepared(word: Prepared, now: float) -> TrialPrepared:
         ranks=word.ranks,
         compiled=word.compiled,
         cuda_graphs=word.cuda_graphs,
-        fused=word.fused,
         build_seconds=word.build_seconds,
         weights_seconds=word.weights_seconds,
         compile_seconds=word.compile_seconds,
@@ -183,7 +191,7 @@ def _prepared(word: Prepared, now: float) -> TrialPrepared:
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
-    """The trial, if this attempt is the one that is running."""
+    """Return the trial if this attempt is running."""
     found = run.trials.get(trial)
     if found is None or found.state is not TrialState.RUNNING or found.attempt != attempt:
         return None
@@ -192,7 +200,7 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
 
 def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
     if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
-        return []  # overtaken by the end of its epoch, or by a smaller batch with which that was begun again
+        return []  # arrived after the end of its epoch, or after the epoch was restarted with a smaller batch
     events = _begun_again(trial, word, now)
     interval = _interval(trial, word, now)
     if interval is not None:
@@ -202,16 +210,16 @@ def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
 
 
 def _begun_again(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
-    """The reduction of the batch that this word is the first to tell of: its own word has not come."""
+    """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
     if word.batch_size >= trial.batch_size:
         return []
     return [_reduced(word, trial.batch_size, word.batch_size, now)]
 
 
 def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
-    """What was done from the last word to this one, of the epoch in progress; None, if that was said before."""
+    """Return the work of the current epoch since the last message. None if it was reported before."""
     images, validated = word.training_images, word.validation_images
-    if word.batch_size >= trial.batch_size:  # else the epoch was begun again
+    if word.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
         images -= trial.training_images
         validated -= trial.validation_images
     if images < 0 or validated < 0:
@@ -220,8 +228,8 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     start, end = trial.interval_end, max(now, trial.interval_end)
     length = end - start
     before = trial.sums
-    # What does not fit, since a word came early after a late one, or in the midst of a step, is left to the next interval: sums
-    # are compared with sums. Exchange and validation are parts of the busy time; input and checkpoint lie beside it.
+    # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
+    # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
     busy = min(max(0.0, word.busy_seconds - before[0]), length)
     communication = min(max(0.0, word.communication_seconds - before[1]), busy)
     validation = min(max(0.0, word.validation_seconds - before[2]), busy - communication)
@@ -252,7 +260,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
     trial = _current(run, sums.trial, sums.attempt)
     if trial is None or sums.epoch != trial.current_epoch:
         return []
-    # An epoch that has ended was not begun again, however late its word comes: whatever its batch, it counts.
+    # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
         *_begun_again(trial, sums, now),
         EpochFinished(
@@ -271,7 +279,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
 
 
 def _skipped(run: Run, word: Skipped, now: float) -> list[AnyEvent]:
-    """All ranks of all workers meet the same files: each is told of once."""
+    """Report each file once: all ranks of all workers read the same files."""
     if word.worker not in run.workers and word.worker not in run.departed:
         return []
     fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
@@ -292,7 +300,8 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
         return []
     reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
     if reason is None:
-        # A word of an epoch was lost or is late: no work log has its images. The epoch is done again, from the last one saved.
+        # The message of an epoch was lost or is late, so the work log lacks its images. The epoch is repeated from the last
+        # saved one.
         return [
             TrialLost(
                 at=now,
@@ -305,31 +314,33 @@ def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
 
 
 def end(run: Run, trial: Trial, reason: str, now: float) -> list[AnyEvent]:
-    """A trial all of whose epochs have been heard of comes to its end. One that was never saved leaves nothing to inherit."""
+    """Return the events that end a trial whose epochs were all reported. A trial that was never saved leaves no weights."""
     events: list[AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
-        events.append(CheckpointDropped(at=now, trial=trial.number, reason="none was ever written"))
+        events.append(
+            CheckpointDropped(at=now, trial=trial.number, cause="not written", reason="none was ever written")
+        )
     return events
 
 
 def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
-    """Its result."""
+    """Return the result of a trial."""
     return TrialFinished(
         at=now,
         trial=trial.number,
         attempt=trial.attempt,
         reason=reason,
         accuracy=trial.best_accuracy,
-        told_accuracy=told_accuracy(run.schedule, trial.accuracies),
+        reported_accuracy=reported_accuracy(run.schedule, trial.accuracies),
     )
 
 
 def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:
     if _current(run, word.trial, word.attempt) is None:
         return []
-    dropped = CheckpointDropped(at=now, trial=word.missing, reason=word.reason)
+    dropped = CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
     if word.missing == word.trial:
-        # The trial begins again; what its earlier epochs did becomes wasted when they are done anew.
+        # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.
         return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
     reason = f"its parent's weights are gone: {word.reason}"
     return [dropped, TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]

@@ -1,6 +1,6 @@
-"""What a run keeps to: its schedule and its limits, as they are configured and as its first event says them.
+"""Schedule and limits of a run, as configured and as recorded in its first event.
 
-So a journal alone says how the run had to be decided.
+The journal alone therefore determines the decisions of a run.
 """
 
 from __future__ import annotations
@@ -16,38 +16,39 @@ from aiperf.option_limits import LONGEST_SECONDS, hold
 
 @dataclass
 class ScheduleConf:
-    """How long a run lasts, and how its rounds lengthen."""
+    """Duration of a run and lengths of its rounds."""
 
     duration_seconds: float = field(default=43200.0, metadata={"above": 0, "most": LONGEST_SECONDS})
-    """Length of the run, declared beforehand."""
+    """Length of the run, declared before its start."""
     warmup_seconds: float = field(default=3600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """Where the valid window begins."""
+    """Start of the valid window."""
     epochs: list[int] = field(
         default_factory=lambda: [15, 30, 45, 60], metadata={"least": 1, "most": 1_000_000, "fewest": 1}
     )
-    """Most epochs of a worker's round 1, 2, …; the last holds for all rounds after."""
+    """Maximum epochs of a worker's round 1, 2, …. The last value applies to all later rounds."""
     patience: int = field(default=6, metadata={"least": 1, "most": 1_000_000, "unit": "epochs"})
     """Epochs without improvement after which a trial of round 1 ends."""
     patience_step: int = field(default=2, metadata={"least": 0, "most": 1_000_000, "unit": "epochs"})
-    """Added with each round."""
+    """Increase of the patience with each round."""
     largest_patience: int = field(default=20, metadata={"least": 1, "most": 1_000_000, "unit": "epochs"})
-    """Patience grows no further."""
+    """Upper bound of the patience."""
     improvement: float = field(default=0.001, metadata={"least": 0, "most": 10})
-    """By how much validation cross-entropy must fall to count as improved. It begins near ln(classes), 7 of 1000."""
+    """Smallest drop of the validation loss that counts as an improvement. The loss starts near ln(classes): 7 for 1000."""
     warmup_rounds: int = field(default=3, metadata={"least": 0, "most": 1_000_000})
-    """Rounds after which tuning begins."""
+    """Rounds before tuning begins."""
     stop: str = field(default="duration", metadata={"among": ("duration", "converged")})
-    """duration; converged: the run ends before that once its score has come to rest (docs/benchmark.md), and is not ranked."""
+    """duration; converged: the run ends early once its score has converged (docs/benchmark.md), and is not ranked."""
     stop_precision: float = field(default=0.01, metadata={"above": 0, "below": 1})
-    """With stop=converged: half width of the score's 95 % interval, and difference of the window's halves, as shares of it."""
+    """With stop=converged: maximum of the half width of the score's 95 % interval and of the difference of the window's
+    halves, as shares of the score."""
     stop_after_seconds: float = field(default=3600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
-    """With stop=converged: the least length of the valid window."""
+    """With stop=converged: minimum length of the valid window."""
 
     def __post_init__(self) -> None:
         hold(self, "schedule")
 
     def check(self) -> None:
-        """Raises BadConfiguration for numbers that make no schedule together."""
+        """Raise BadConfiguration for inconsistent numbers."""
         if sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
                 f"schedule.epochs are the rounds' limits, none below the one before; found {list(self.epochs)}: sort them"
@@ -67,49 +68,43 @@ class ScheduleConf:
 
 @dataclass
 class LimitsConf:
-    """What bounds a run besides its time."""
+    """Limits of a run in addition to its duration."""
 
     spares: int = field(default=1, metadata={"least": 0, "most": 100})
-    """Proposals that stand by for each worker, for trials that end without warning or before the next proposal is there. They
-    are asked for once a trial of the run has finished, and anew when they are used."""
+    """Spare networks kept ready for each worker after the first trial of the run has finished."""
     attempts: int = field(default=3, metadata={"least": 1, "most": 1_000_000})
-    """Attempts of a trial that may end with its worker; then it is given up."""
+    """Maximum attempts of a trial that end with the loss of its worker. The trial then fails."""
     silence_seconds: float = field(default=600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
-    """A worker that says nothing for so long while it trains is regarded as gone."""
+    """Time without a message after which a training worker counts as lost."""
     rejections: int = field(default=100, metadata={"least": 1, "most": 1_000_000})
-    """After so many requests of one worker in a row that came to nothing it asks once more for each trial that finishes. When
-    that holds for all workers and nothing is under way, the search has nothing left to propose, and the run ends."""
+    """Consecutive rejected proposals after which a worker is skipped. It may request one more proposal for each trial that
+    finishes. The run ends when all workers are skipped and no trial or proposal is in progress."""
     trials: int | None = field(default=None, metadata={"least": 1})
-    """End after so many finished trials; none: with the time alone."""
+    """Number of finished trials after which the run ends. Default: no limit."""
     progress_seconds: float = field(default=5.0, metadata={"above": 0, "most": LONGEST_SECONDS})
-    """How long an interval of work is to last, about; longer where there are many workers (progress_per_second)."""
+    """Approximate length of an interval of work. It grows with the number of workers (progress_per_second)."""
     progress_per_second: float = field(default=50.0, metadata={"least": 0.01, "most": 1_000_000})
-    """So many intervals a second, of all workers together, are not exceeded by much: with more workers intervals widen."""
+    """Approximate maximum of intervals per second of all workers together. Intervals lengthen with more workers."""
 
     def __post_init__(self) -> None:
         hold(self, "limits")
 
 
 def limits_of(started: RunStarted) -> LimitsConf:
-    """The limits that the configuration in the journal's first line sets.
-
-    One of rules 1 to 3 has `buffer` instead of `spares`, how many proposals were always made ahead: it decided when they were
-    asked for and nothing that a reader looks at, and no run of those rules is gone on with.
-    """
+    """Return the limits of the configuration in the journal's first line."""
     return msgspec.convert(started.config["limits"], LimitsConf)
 
 
 def schedule_of(started: RunStarted) -> ScheduleConf:
-    """The schedule that the configuration in the journal's first line sets. When the run ends, and where its window begins, the
-    line says itself."""
+    """Return the schedule in the journal's first line, with the duration and the warm-up of the line itself."""
     schedule = msgspec.convert(started.config["schedule"], ScheduleConf)
     schedule.check()
     return schedule
 
 
 def progress_seconds(limits: LimitsConf, workers: int) -> float:
-    """How long a worker's intervals are to last, about: max(5 s, workers/50 s) unless the configuration says otherwise.
+    """Return the approximate length of a worker's intervals. Default: max(5 s, workers/50 s).
 
-    Epochs that are shorter than that have one interval each, whatever the number of workers.
+    Shorter epochs have one interval each, for any number of workers.
     """
     return max(limits.progress_seconds, workers / limits.progress_per_second)

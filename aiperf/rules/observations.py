@@ -1,4 +1,4 @@
-"""What the searchers are told of an event, by the run as it stood before it."""
+"""Observations that the searchers get from an event, given the run before the event."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from searchers.history import (
 
 
 def observations(run: Run, event: AnyEvent) -> list[Observation]:
-    """In the order in which the searchers' history takes it in; most events are no news to a search.
+    """Return observations in the order of the searchers' history. Most events yield none.
 
     Raises:
         EventRefused: the event does not fit the run.
     """
     match event:
         case Progress() | EpochFinished():
-            return []  # nearly all events: said first
+            return []  # nearly all events, therefore first
         case _:
             check_that_it_fits(run, event)
     match event:
@@ -71,11 +71,10 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
                 )
             ]
         case TrialStarted():
-            # Said of spares alone, which may be trained in a later round than they were proposed for.
-            is_other = event.round is not None and event.round != run.trials[event.trial].round
-            return [Began(event.trial, event.round)] if is_other and event.round is not None else []
+            # Only spares are reported: they may be trained in a later round than the proposed one.
+            return [Began(event.trial, event.round)] if event.round != run.trials[event.trial].round else []
         case TrialFinished():
-            return [Finished(event.trial, event.told_accuracy)]
+            return [Finished(event.trial, event.reported_accuracy)]
         case TrialFailed():
             never_began = run.trials[event.trial].state is TrialState.WAITING
             return [Withdrawn(event.trial) if never_began else Failed(event.trial, event.cause)]
@@ -94,5 +93,5 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
 
 
 def _gone(worker: Worker) -> list[Observation]:
-    """What waited for a worker, and what was being made for it, goes with it."""
+    """Return the observations of a lost worker's waiting trials and open requests, which end with it."""
     return [*map(Withdrawn, worker.waiting), *map(Unproposed, sorted(worker.requested))]

@@ -1,6 +1,6 @@
-"""The rules of one trial and one round: how long to train, when to stop, and what the search is told.
+"""Rules of one trial and one round: number of epochs, early stop, and accuracy reported to the search.
 
-Sources: docs/benchmark.md, "Procedure". All functions of values to values; the trainer and the driver carry them out.
+Sources: docs/benchmark.md, "Procedure". All are pure functions. The trainer and the driver execute the results.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from aiperf.rules.limits import ScheduleConf
 
 
 def epoch_limit(schedule: ScheduleConf, round_: int) -> int:
-    """Most epochs of a trial of this round (from 1)."""
+    """Return the maximum epochs of a trial of this round (from 1)."""
     return schedule.epochs[min(round_, len(schedule.epochs)) - 1]
 
 
 def patience(schedule: ScheduleConf, round_: int) -> int:
-    """Epochs without improvement that end a trial: min(6 + 2·(round − 1), 20) as configured by default."""
+    """Return the epochs without improvement that end a trial. Default: min(6 + 2·(round − 1), 20)."""
     return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
 def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
-    """Whether the last `epochs` validation losses brought none that lies `improvement` under the best before it.
+    """Return True if none of the last `epochs` validation losses is `improvement` below the best loss before them.
 
     >>> has_stopped_improving([1.0, 0.5, 0.4999, 0.5], epochs=2, improvement=0.001)
     True
@@ -39,9 +39,9 @@ def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: flo
 
 
 def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], epochs: int | None = None) -> str | None:
-    """Why a trial of this round with these epochs' validation losses is over: 'epochs' or 'early stop'; None: it is not.
+    """Return the reason for the end of a trial with these validation losses: 'epochs' or 'early stop'. None if it continues.
 
-    `epochs`: of a trial that follows one of an earlier run, which has exactly so many whatever its losses: 'followed'.
+    `epochs`: exact number of epochs of a trial that follows an earlier run. It ends after them, for any losses: 'followed'.
     """
     if epochs is not None:
         return "followed" if len(losses) >= epochs else None
@@ -53,22 +53,22 @@ def end_of_trial(schedule: ScheduleConf, round_: int, losses: Sequence[float], e
 
 
 def nears_its_end(schedule: ScheduleConf, round_: int, losses: Sequence[float]) -> bool:
-    """Whether a trial of this round may be over after the epoch that follows these: it would be, if that improved nothing.
+    """Return True if a trial of this round may be over after the next epoch, which it is if that epoch improves nothing.
 
-    That is when the proposal for its worker's next round is asked for.
+    The proposal for the worker's next round is then requested.
     """
     epochs, still = len(losses) + 1, patience(schedule, round_)
     if epochs >= epoch_limit(schedule, round_):
         return True
-    # An epoch that improves nothing is one more of those that did not; few epochs cannot be so many.
+    # The next epoch can add at most one to the epochs without improvement. Few epochs cannot reach the patience.
     return epochs >= still and has_stopped_improving(losses, still - 1, schedule.improvement)
 
 
 def ends_interval(since: float, left: float, every: float) -> bool:
-    """Whether an interval of work ends now, `since` seconds after it began, with `left` seconds of its epoch to come.
+    """Return True if an interval of work ends `since` seconds after its start, with `left` seconds of its epoch to come.
 
-    It is to last about `every` seconds, and ends with its epoch in any case: what would leave less than half an interval over
-    goes on to the epoch's end, so that no epoch is followed by a stub. So an interval lasts at most 1.5 · every.
+    An interval lasts about `every` seconds and always ends with its epoch. It continues to the end of the epoch if less than
+    half an interval would remain. An interval therefore lasts at most 1.5 · every.
 
     >>> [ends_interval(10.0, left, every=10.0) for left in (20.0, 5.0, 4.9)], ends_interval(9.9, 20.0, every=10.0)
     ([True, True, False], False)
@@ -76,13 +76,13 @@ def ends_interval(since: float, left: float, every: float) -> bool:
     return since >= every and left >= every / 2
 
 
-def told_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
-    """What the search is told of a finished trial, of whatever round: its curve's value at the last epoch of round 1.
+def reported_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
+    """Return the accuracy of a finished trial that is reported to the search, at the last epoch of round 1 for all rounds.
 
-    `accuracies`: validation top-1 of each epoch, 0..1, at least one. Every trial is looked at as one of round 1 would be: the
-    law of `predicted_accuracy` is fitted to its first epochs, as many as round 1 has, and read at the last of these, whether
-    the trial ended before it or went on. A prediction from 15 epochs and a measurement after 60 are not of one scale: held
-    against each other, the round decides and not the network. Under 5 epochs there is no fit, and the best of them is told.
+    `accuracies`: top-1 validation accuracy of each epoch, 0..1, at least one value. The curve of `predicted_accuracy` is
+    fitted to the first epochs, as many as round 1 has, and evaluated at the last of them. The length of the trial does not
+    matter: a prediction from 15 epochs and a measurement after 60 have different scales, and comparing them would rank rounds
+    instead of networks. With fewer than 5 epochs there is no fit, and the best accuracy is reported.
     """
     seen = accuracies[: schedule.epochs[0]]
     fitted = predicted_accuracy(seen, schedule.epochs[0])
@@ -90,10 +90,10 @@ def told_accuracy(schedule: ScheduleConf, accuracies: Sequence[float]) -> float:
 
 
 def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
-    """The accuracy to be expected at an epoch: c − a·x^(−b), c ≤ 1, a ≥ 0, by least squares; None under 5 epochs.
+    """Return the expected accuracy at an epoch: c − a·x^(−b), c ≤ 1, a ≥ 0, by least squares. None under 5 epochs.
 
-    For each b of a geometric grid the best (a, c) is a linear regression; the grid is refined twice around its best. Standard
-    arithmetic in a fixed order, so that the same curve gives the same number wherever it is computed.
+    For each b of a geometric grid the best (a, c) is a linear regression. The grid is refined twice around its best value.
+    Arithmetic in a fixed order gives the same number on every machine.
 
     >>> round(predicted_accuracy([0.9 - 0.5 * x**-0.7 for x in range(1, 9)], 60), 4)
     0.8715
@@ -114,16 +114,16 @@ def predicted_accuracy(accuracies: Sequence[float], epoch: int) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class _Curve:
-    """Accuracies y of epochs 1, 2, …, and the sums of them that every fit needs."""
+    """Accuracies y of epochs 1, 2, …, and their sums for the fits."""
 
     epochs: range
     mean: float
     deviations: list[float]
     """y − mean."""
     squares: float
-    """Of the deviations."""
+    """Sum of squares of the deviations."""
     errors: float
-    """Squares of 1 − y."""
+    """Sum of squares of 1 − y."""
 
     @classmethod
     def of(cls, accuracies: Sequence[float]) -> _Curve:
@@ -135,9 +135,9 @@ class _Curve:
 
 
 def _fit(curve: _Curve, exponent: float) -> tuple[float, float, float]:
-    """Squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0.
+    """Return squared error, a and c of the best c − a·x^(−b) at a given b, with c ≤ 1 and a ≥ 0.
 
-    By sums over u = x^(−b), without walking over the curve once more for the error: a run has thousands of curves.
+    The error is computed from sums over u = x^(−b), without another loop over the curve: a run has thousands of curves.
     """
     basis = list(map(pow, curve.epochs, repeat(-exponent)))
     total, squares = sum(basis), sum(map(mul, basis, basis))

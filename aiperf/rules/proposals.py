@@ -1,4 +1,4 @@
-"""From a request to a proposal, and from a proposal to an event: the same on a worker, in the driver and at an audit."""
+"""Proposals: from a request to a proposal, and from a proposal to an event. Used by workers, the driver and the audit."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from searchers.kernel_size import own_size
 
 @dataclass(frozen=True, slots=True)
 class Proposer:
-    """What a run proposes with: a searcher of architectures, and tuning of hyperparameters (None: none)."""
+    """Searcher of architectures and tuner of hyperparameters (None for no tuning)."""
 
     searcher: Searcher
     tuner: Tuner | None
 
     def propose(self, history: History, request: Request) -> Proposal:
-        """A function of the history and the request. Raises NothingToPropose."""
+        """Return a proposal as a function of the history and the request. Raises NothingToPropose."""
         return propose(self.searcher, history, request, self.tuner)
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """The proposer that a configuration describes; raises UnusableConf, and BadConfiguration for a value out of its range."""
+    """Return the proposer of a configuration. Raises UnusableConf, and BadConfiguration for a value out of range."""
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
 
 
 def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unproposed:
-    """Carries out an order to propose, on whatever processor it was sent to."""
+    """Execute an order to propose."""
     began = time.perf_counter()
     try:
         proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
@@ -63,19 +63,19 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
 
 
 def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
-    """Rebuilds a proposal from its lineage and counts its operations.
+    """Rebuild a proposal from its lineage and count its operations.
 
-    What is not legal, over the budget, would inherit weights that are gone, has larger kernels than its maps can use, or has
-    the architecture of another trial (searchers.History.holder), is rejected.
+    Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have kernels larger than their maps,
+    or repeat the architecture of another trial (searchers.History.holder).
     """
 
     def rejected(reason: str) -> TrialRejected:
-        return TrialRejected(at=at, number=word.number, reason=reason, by="check")
+        return TrialRejected(at=at, number=word.number, by="check", reason=reason)
 
     if word.parent is not None and word.parent not in history.trials:
         return rejected(f"its parent, trial {word.parent}, is not in the journal")
     if word.parent is not None and history.were_weights_dropped(word.parent):
-        # it was among the best when the proposal was made, and is not any more
+        # The parent was among the best when the proposal was made, and has left them since.
         return rejected(f"the weights of its parent, trial {word.parent}, are gone")
     try:
         graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
@@ -91,7 +91,7 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
     if not history.space.budget.allows(counted):
         return rejected("over the budget of operations, parameters and memory")
     if (holder := history.holder(graph.fingerprint)) is not None:
-        # made at the same time as that of another worker, which came first
+        # Another worker's proposal, made at the same time, arrived first.
         return rejected(f"its architecture is that of trial {holder}")
     return described(history, request, word, graph, counted, at)
 
@@ -105,7 +105,7 @@ def described(
     at: float,
     follows: Follows | None = None,
 ) -> TrialProposed:
-    """The event of a proposal whose graph was rebuilt from its lineage, and its operations counted."""
+    """Return the event of a proposal whose graph was rebuilt and whose operations were counted."""
     return TrialProposed(
         at=at,
         number=word.number,

@@ -1,4 +1,4 @@
-"""The state of a run again, from the events of its journal: the one way in for whoever follows a run line by line."""
+"""Replay of a journal's events into the state of a run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from aiperf.rules.state import Run, begin
 
 
 def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
-    """Each event of a journal with the run as it stood before it; the first, which makes the run, with what it made.
+    """Yield each event with the run before the event. The first event is yielded with the run that it creates.
 
-    The run is one and the same object, and takes an event in when the next pair is asked for.
+    The run is always the same object. It takes the event when the next pair is requested.
 
     Raises:
-        EventRefused: an event does not fit the run as it stood before it.
+        EventRefused: an event does not fit the run.
     """
     lines = iter(events)
     first = next(lines, None)
@@ -28,7 +28,7 @@ def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
 
 
 def state_after(events: Iterable[AnyEvent]) -> Run:
-    """The state after a journal's events."""
+    """Return the state after a journal's events."""
     run: Run | None = None
     for run, _ in replay(events):  # noqa: B007 - the last of them is what is asked for
         pass

@@ -1,4 +1,4 @@
-"""What a run's searchers may propose, as its journal's first line records it."""
+"""Search space of a run, as recorded in the first line of its journal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from morphism import Budget, decode
 from searchers.history import Space
 
 STEPS = 20
-"""An epoch has at least so many, so that a large batch does not end in a handful of updates."""
+"""Minimum steps of an epoch, so that a large batch leaves enough updates."""
 
 
 def recorded(space: Space) -> dict[str, Any]:
-    """What the first line says besides the starting graph; `space_of` reads it."""
+    """Return the part of the first line that `space_of` reads, in addition to the starting graph."""
     return {
         "budget": {name: getattr(space.budget, name) for name in Budget.__dataclass_fields__},
         "default_batch_size": space.default_batch_size,
@@ -25,7 +25,7 @@ def recorded(space: Space) -> dict[str, Any]:
 
 
 def space_of(started: RunStarted) -> Space:
-    """The space of a run, from its journal alone."""
+    """Return the space of a run from its journal."""
     config: dict[str, Any] = started.config["space"]
     return Space(
         start=decode(json.dumps(started.start_graph)),

@@ -1,6 +1,6 @@
-"""The state of a run: all that decide may look at, as a fold of its journal.
+"""State of a run, as a fold of its journal: the complete input of decide.
 
-A value alone: `aiperf.rules.evolve` changes it, by the functions in `aiperf/rules/changes/`.
+It has no behaviour: `aiperf.rules.evolve` changes it by the functions in `aiperf/rules/changes/`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from aiperf.journal.events import ProposalRequested, RunStarted
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
-from aiperf.rules.stories import Stories
 from aiperf.rules.trial import Trial
+from aiperf.rules.trial_history import Stories
 from aiperf.rules.worker import Worker
 
 
 @dataclass(slots=True)
 class Run:
-    """All that decide may look at. Made by RunStarted, changed by evolve alone."""
+    """Input of decide. Created by RunStarted and changed by evolve only."""
 
     started: RunStarted
     limits: LimitsConf
@@ -27,80 +27,80 @@ class Run:
     at: float = 0.0
     ended: str | None = None
     workers: dict[int, Worker] = field(default_factory=dict)
-    """Those present."""
+    """Present workers."""
     trials: dict[int, Trial] = field(default_factory=dict)
     requests: dict[int, ProposalRequested] = field(default_factory=dict)
     next_number: int = 0
     next_worker: int = 0
     departed: set[int] = field(default_factory=set)
-    """Workers that are gone: a late word that one of them is up raises nobody from the dead."""
+    """Lost workers. A late WorkerUp message of one of them is ignored."""
     idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Idle workers for which a proposal waits."""
+    """Idle workers with a waiting proposal."""
     hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Workers that are short of proposals and may be asked."""
+    """Workers with proposal demand."""
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Trials to be tried again, longest lost first."""
+    """Trials to be retried, in the order of their loss."""
     ending: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Lost trials that are not to be tried again: given up, or lost after their last epoch."""
+    """Lost trials that are not retried: failed, or lost after their last epoch."""
     running: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Trials being trained, longest silent first."""
+    """Trials being trained, longest without a message first."""
     droppable: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Trials whose checkpoints nobody will inherit from."""
+    """Trials whose checkpoints no trial will inherit."""
     orphaned: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Trials that wait for a worker, and whose parents' weights are gone."""
+    """Waiting trials whose parents' weights are missing."""
     absent: OrderedDict[int, tuple[str, int]] = field(default_factory=OrderedDict)
-    """Host and round of the workers that are gone without a successor, longest gone first: those that join go on with them."""
+    """Host and round of lost workers without a successor, in the order of their loss. New workers continue their rounds."""
     absent_on: dict[str, deque[int]] = field(default_factory=dict)
-    """The same by host."""
+    """The same workers by host."""
     children_due: dict[int, int] = field(default_factory=dict)
-    """How many unsettled trials still may need a parent's weights."""
+    """Number of unsettled trials that may need a parent's weights, by parent."""
     best: list[tuple[float, int]] = field(default_factory=list)
-    """Heap of (told accuracy, −number) of the retained that can grow: parents are chosen among them."""
+    """Heap of (reported accuracy, −number) of the retained trials that can grow. Parents are chosen among them."""
     best_full: tuple[float, int] | None = None
-    """The same of the best that cannot grow: nobody will inherit from it, but it may be what the run found."""
+    """(reported accuracy, −number) of the best trial that cannot grow. It has no children but may be the result of the run.
+    """
     retained: set[int] = field(default_factory=set)
     start: int | None = None
-    """The proposal of the starting network that is requested, waits, is trained or has finished; None: there is none."""
+    """Proposal of the starting network that is requested, waits, is trained or has finished. None if there is none."""
     start_failures: int = 0
-    """Trials of the starting network that were given up."""
+    """Failed trials of the starting network."""
     exhausted: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    """Workers of whose requests so many in a row came to nothing as the limit says: they are asked no more, until a trial that
-    finishes gives the search something to go on."""
+    """Workers that reached `limits.rejections` consecutive rejected proposals. They are skipped until a trial finishes."""
     finished: int = 0
     failed: int = 0
     highest_round: int = 0
     ceiling: int | None = None
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
-    """Names of the images that were skipped since the run began or was resumed: files may be repaired in between."""
+    """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
     stories: Stories = field(default_factory=Stories)
-    """How each trial came to its state."""
+    """History of each trial's states."""
 
     @property
     def duration(self) -> float:
-        """Seconds from the run's beginning to its declared end."""
+        """Seconds from the start of the run to its declared end."""
         return self.started.duration_seconds
 
     @property
     def most_corrupt_images(self) -> int | None:
-        """With more of them the run ends; None: the data set does not lie in files."""
+        """Maximum number of corrupt images before the run ends. None if the data set is not read from files."""
         most: int | None = self.started.config.get("dataset", {}).get("corrupt_limit")
         return most
 
     @property
     def start_is_due(self) -> bool:
-        """Whether the next request is to be for the starting network: it is trained to its end, or given up as often as any
-        trial is attempted."""
+        """True if the next request must be for the starting network. It is trained to its end, or fails as often as any trial
+        is attempted."""
         return self.start is None and self.start_failures < self.limits.attempts
 
     def short_of(self, worker: Worker) -> tuple[int, int]:
-        """How many proposals are to be asked for, as it stands: (for its next trial, as spares).
+        """Return the number of missing proposals of a worker: (for its next trial, as spares).
 
-        One for the next trial where it trains none, or one that may be over after the epoch in progress; besides, as many
-        spares as the limits say, once a trial of the run has finished: before that there is nothing to propose by. A run that
-        follows another has no spares.
+        One for the next trial if it trains none, or one that may be over after the current epoch. In addition spares up to
+        the limit, once a trial of the run has finished: before that a search has no observations. A following run has no
+        spares.
         """
         is_due = worker.trial is None or worker.nears_end
         held = len(worker.requested) + len(worker.waiting)
@@ -110,12 +110,12 @@ class Run:
         return due, missing - due
 
     def next_of(self, worker: Worker) -> int:
-        """Which of the proposals that wait for a worker it is to train: the starting network, else the one asked for last,
-        which knows most."""
+        """Return the worker's next proposal: the starting network, otherwise the latest request, which has the longest
+        history."""
         return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:
-        """All morphs from the starting graph to a trial's graph."""
+        """Return all morphs from the starting graph to a trial's graph."""
         morphs: list[dict[str, Any]] = []
         while number is not None:
             trial = self.trials[number]
@@ -125,5 +125,5 @@ class Run:
 
 
 def begin(event: RunStarted) -> Run:
-    """The state after the first line."""
+    """Return the state after the first line."""
     return Run(started=event, limits=limits_of(event), schedule=schedule_of(event), lines=1)

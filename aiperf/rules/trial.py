@@ -1,6 +1,6 @@
-"""A trial, and the states that one can be in.
+"""Trial and its states.
 
-Data alone: the functions in `aiperf/rules/changes/` change a Trial, and its state is changed by `transitions.enter` only.
+The functions in `aiperf/rules/changes/` change a Trial. Only `transitions.enter` changes its state.
 """
 
 from __future__ import annotations
@@ -13,61 +13,61 @@ from aiperf.journal.events import Follows
 
 
 class TrialState(Enum):
-    """Where a trial is between the request for it and its end. The first two are of numbers that are no trial yet, or never."""
+    """State of a number from its request to its end. The first two are states of numbers that are not trials."""
 
     REQUESTED = "requested"
-    """A proposal is asked for: there is no trial yet."""
+    """A proposal is requested."""
     REJECTED = "rejected"
-    """Nothing came of the request."""
+    """The request failed."""
     WAITING = "waiting"
-    """Proposed, and waits for the worker that it was proposed for."""
+    """Proposed, and waiting for its worker."""
     RUNNING = "running"
     LOST = "lost"
-    """Its attempt ended with the worker or in it: it is tried again, or ends."""
+    """Its attempt ended early, alone or with its worker. It is retried or ends."""
     FINISHED = "finished"
     FAILED = "failed"
     WITHDRAWN = "withdrawn"
-    """The worker that it waited for, or was asked for, is gone."""
+    """The worker of its request or proposal was lost."""
 
 
 @dataclass(slots=True)
 class Trial:
-    """A proposal, and what became of it. The work log of its images is kept elsewhere (score)."""
+    """Proposal and its progress. The score's work log counts its images."""
 
     number: int
     round: int
-    """Of the worker that starts it; until then that which it was asked for."""
+    """Round of the worker that starts it. Before the start: round of the request."""
     made_for: int
-    """The worker that it is first tried on."""
+    """Worker that trains it first."""
     parent: int | None
     morphs: list[dict[str, Any]]
     batch_size: int
     can_grow: bool = True
-    """Whether it may be a parent."""
+    """True if it may be a parent."""
     follows: Follows | None = None
-    """What it has of a trial of the followed run."""
+    """Values of the trial that it follows."""
     state: TrialState = TrialState.REQUESTED
     """Changed by `aiperf.rules.changes.transitions.enter` alone."""
     attempt: int = 0
     losses_of_worker: int = 0
-    """Attempts that ended with the worker or in it; those that a killed driver took along are not held against the trial."""
+    """Attempts that ended alone or with the worker. Losses with a killed driver do not count."""
     worker: int | None = None
     epoch: int = 0
-    """Finished epochs, counted from the last that can be taken up."""
+    """Finished epochs since the last resumable one."""
     saved_epoch: int = 0
-    """The last epoch with a checkpoint."""
+    """Last epoch with a checkpoint."""
     unsaved_epoch: int = 0
-    """The last epoch of its attempt that the disk is known to have refused."""
+    """Last epoch of its attempt whose checkpoint could not be written."""
     losses: list[float] = field(default_factory=list)
     accuracies: list[float] = field(default_factory=list)
     best_accuracy: float = 0.0
-    told_accuracy: float | None = None
+    reported_accuracy: float | None = None
     last_word: float = 0.0
     is_prepared: bool = False
-    """Whether its attempt has said that the module stands."""
+    """True if its attempt has reported that the module is ready."""
     has_worked: bool = False
-    """Whether its attempt has told of work."""
-    # Of the epoch in progress, so that sums of words become intervals.
+    """True if its attempt has reported work."""
+    # Sums of the current epoch, from which intervals are computed.
     current_epoch: int = 0
     training_images: int = 0
     validation_images: int = 0
@@ -77,5 +77,5 @@ class Trial:
 
     @property
     def epochs(self) -> int | None:
-        """That it is to have, exactly, as the trial that it follows; None: its round and its losses say how many."""
+        """Exact number of epochs of a following trial. None if its round and its losses decide."""
         return None if self.follows is None else self.follows.epochs

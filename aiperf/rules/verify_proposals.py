@@ -1,4 +1,4 @@
-"""Makes every proposal of a journal again, from what its searcher had seen, and says which do not come out equal."""
+"""Verification of a journal's proposals: each is recomputed from its searcher's history and compared."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from aiperf.errors import CannotFollow, OtherRules
 from aiperf.journal.events import AnyEvent, Follows, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import Propose, Proposed, Unproposed
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.followed import Followed
 from aiperf.rules.following import answer
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
 from aiperf.rules.replay import replay
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
 from searchers.history import History
@@ -22,21 +22,21 @@ from searchers.propose import RULES
 
 @dataclass(frozen=True, slots=True)
 class VerifiedProposal:
-    """A recorded proposal, and what its searcher proposes when asked again."""
+    """Recorded proposal and the recomputed proposal."""
 
     number: int
     recorded: TrialProposed | TrialRejected
     anew: Proposed | Unproposed
     rejected: TrialRejected | None
-    """By the driver's check, if that does not let what is proposed anew pass; by the history at the recorded line."""
+    """Rejection of the recomputed proposal by the driver's check, with the history at the recorded line."""
     follows: Follows | None = None
-    """What it has of the trial that it follows, by the followed journal."""
+    """Values of the followed trial, from the followed journal."""
     is_in_turn: bool = True
-    """Whether it is of the first trial of the followed run that could be trained then."""
+    """True if it is the first trial of the followed run that was ready."""
 
     @property
     def is_equal(self) -> bool:
-        """Whether the two agree in everything but the time they took. Where no answer came nothing disagrees."""
+        """True if both agree in everything except their duration. A request without an answer always agrees."""
         if not self.is_in_turn:
             return False
         if isinstance(self.recorded, TrialRejected):
@@ -58,18 +58,16 @@ class VerifiedProposal:
         was_nothing = isinstance(self.anew, Unproposed)
         is_refused = self.rejected is not None and self.rejected.reason == recorded.reason
         match recorded.by:
-            case "nobody":
+            case "generator" | "silence":
                 return True
             case "searcher":
                 return was_nothing
             case "check":
                 return is_refused
-            case _:  # an older journal does not say
-                return was_nothing or is_refused
 
 
 def check_rules(first: RunStarted) -> None:
-    """Raises OtherRules unless a run's proposals follow from its history by the rules that this code has."""
+    """Raise OtherRules if this code has another version of the proposal rules than the run."""
     if first.proposal_rules != RULES:
         raise OtherRules(
             f"a run's proposals all follow from its history by one version of the rules; those of '{first.run}' by version "
@@ -83,13 +81,13 @@ def _named(versions: dict[str, str]) -> str:
 
 
 class ProposalsAgain:
-    """Makes proposals again while a run is followed over its journal: `take` each event, with the run as it stood before it.
+    """Recomputation of proposals during a replay. Call `take` with each event and the run before it.
 
-    `numbers`: which of them; None: all. `history` is what a searcher knows at each line.
+    `numbers`: proposals to recompute. None for all. `history` is the searcher's history at each line.
     """
 
     def __init__(self, started: RunStarted, proposer: Proposer, numbers: Container[int] | None = None) -> None:
-        """Raises OtherRules where the journal's proposals follow from its history by another version of the rules."""
+        """Raise OtherRules if this code has another version of the proposal rules than the journal."""
         check_rules(started)
         self.history = History(space_of(started))
         self._proposer = proposer
@@ -97,7 +95,7 @@ class ProposalsAgain:
         self._made: dict[int, Proposed | Unproposed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """One more line; the proposal that it records, where that was made again."""
+        """Take the next event. Return the proposal that it records if it was recomputed."""
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             if self._numbers is None or event.number in self._numbers:
@@ -124,13 +122,15 @@ def _order(event: ProposalRequested) -> Propose:
         worker=event.worker,
         round=event.round,
         seed=event.seed,
-        starting_network=event.wants_start,
+        starting_network=event.starting_network,
     )
 
 
 def check_followed(first: RunStarted, work: Followed | None, last_hash: str | None) -> Followed:
-    """Gives `work` where it is the run that this one follows, of which its proposals are made again; else raises CannotFollow.
-    `last_hash`: of the journal that `work` was read from."""
+    """Return `work` if it is the run that this run follows. Otherwise raise CannotFollow.
+
+    `last_hash`: last hash of the journal that `work` was read from.
+    """
     assert first.follows is not None, "its caller has looked"
     there = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
     if work is None:
@@ -147,17 +147,17 @@ def check_followed(first: RunStarted, work: Followed | None, last_hash: str | No
 
 
 class FollowedAgain:
-    """Makes the proposals of a run that follows another again, of that one's trials: `take` each event, with the run as it
-    stood before it."""
+    """Recomputation of the proposals of a following run from the followed trials. Call `take` with each event and the run
+    before it."""
 
     def __init__(self, started: RunStarted, agenda: Agenda) -> None:
-        """`agenda`: of the run that it follows, as it stands before the first of its events (`check_followed`)."""
+        """`agenda`: replay queue of the followed run before its first event (`check_followed`)."""
         self.history = History(space_of(started))
         self._agenda = agenda
         self._turns: dict[int, bool] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
-        """One more line; the proposal that it records, made again."""
+        """Take the next event. Return the recomputed proposal that it records."""
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             due = self._agenda.first
@@ -191,15 +191,15 @@ class FollowedAgain:
 def verify_proposals(
     events: Iterable[AnyEvent], proposer: Proposer, followed: Followed | None = None, followed_hash: str | None = None
 ) -> Iterator[VerifiedProposal]:
-    """Each proposal of a journal, made again with the history as it stood at the line it was requested in.
+    """Yield each proposal of a journal, recomputed with the history at the line of its request.
 
-    Floating point differs in the last bits between processors and library versions: where those differ from the journal's, an
-    unequal proposal says "not re-derivable here" rather than "wrong". `followed`, `followed_hash`: of a run that follows
-    another, that one's trials and the last hash of the lines they were read from.
+    Floating-point results differ in the last bits between processors and library versions. If these differ from the
+    journal's, an unequal proposal means "not re-derivable here" and not "wrong". `followed`, `followed_hash`: trials of the
+    followed run and the last hash of its journal's lines.
 
     Raises:
-        OtherRules: the journal's proposals follow from its history by another version of the rules.
-        CannotFollow: they are those of another run, which is not given.
+        OtherRules: the journal uses another version of the proposal rules.
+        CannotFollow: the run follows another run that was not given.
     """
     again: ProposalsAgain | FollowedAgain | None = None
     for run, event in replay(events):

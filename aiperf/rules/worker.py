@@ -1,4 +1,4 @@
-"""A worker that is present, as the rules see it."""
+"""State of a present worker in the rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Worker:
-    """One placement of accelerators; a worker that comes back after a loss has a new number."""
+    """One placement of accelerators. A worker that returns after a loss has a new number."""
 
     number: int
     host: str
@@ -15,12 +15,12 @@ class Worker:
     device: str
     joined: float
     round: int = 0
-    """Trials it has started, attempts not counted anew."""
+    """Number of trials that it has started. Retries do not count."""
     trial: int | None = None
     nears_end: bool = False
-    """Whether the trial that it trains may be over after the epoch in progress."""
+    """True if its trial may be over after the current epoch."""
     waiting: list[int] = field(default_factory=list)
-    """Proposals made for it, in the order in which they were asked for, whatever order they came in."""
+    """Proposals made for it, in the order of their requests."""
     requested: set[int] = field(default_factory=set)
     rejected_in_a_row: int = 0
-    """Of its requests, since the last of which something came."""
+    """Consecutive rejected requests since the last proposal."""

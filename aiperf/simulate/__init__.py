@@ -1,1 +1,1 @@
-"""A simulated cluster: the same driver, rules and searchers under a virtual clock, with faults by the thousand."""
+"""Simulated cluster: the real driver, rules and searchers under a virtual clock, with injected faults."""

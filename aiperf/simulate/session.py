@@ -1,7 +1,7 @@
-"""From a configuration to a simulated run's folder: `python -m aiperf +cluster=simulated …`.
+"""Simulated run from a configuration: `python -m aiperf +cluster=simulated …`.
 
-No data set is read and no network trained. The journal is marked as simulated in its first line, which holds nothing of the
-host or the hour, so that equal configurations write equal journals, byte for byte.
+No data set is read and no network is trained. The first line of the journal marks it as simulated and holds no properties of
+the host or the time. Equal configurations therefore write equal journals, byte for byte.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.config import RunConf
+from aiperf.data.description import DataSet
 from aiperf.data.survey import describe_without_files
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import ending_on_interrupt
@@ -23,8 +24,8 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.simulate.driver_restarts import Effort, drive
 from aiperf.simulate.faults.building import build_faults
-from aiperf.simulate.incarnations import Effort, drive
 from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.ground_truth import GroundTruth
@@ -40,12 +41,12 @@ from cluster.simulated import SimulatedConf
 from morphism import cost
 
 MOST_EPOCHS = 20_000_000
-"""A run with more epochs than this is refused: its journal would fill a disk."""
+"""Maximum epochs of a run. The journal of a larger run would fill a disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A simulated run that can begin."""
+    """Simulated run that is ready to start."""
 
     conf: SimulatedConf
     plan: Plan
@@ -53,21 +54,23 @@ class Opening:
 
 
 def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
-    """Simulates a whole run and prints what that cost; gives the run's folder."""
+    """Simulate a whole run and print its cost. Return the run's folder."""
     folder = new_folder(opening.plan.conf, time.time())
-    use_announcement(opening.plan.conf, folder)
+    use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
     effort = drive(world, opening.first, folder / NAME, after_turn=after_turn, around=ending_on_interrupt)
-    print(effort_in_words(effort, world.clock.now()))  # the clock: a user may have ended the run before its time
+    print(
+        effort_in_words(effort, world.clock.now())
+    )  # of the clock, because a user may have ended the run before its time
     return folder
 
 
-def open_run(conf: RunConf) -> Opening:
-    """Makes the plan and the first line of a simulated run.
+def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
+    """Make the plan and the first line of a simulated run. `dataset`: default: the configured one.
 
     Raises:
-        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run of more
-            epochs than can be simulated.
+        BadConfiguration: an option out of its range, a starting graph too large for the memory, or a run of more epochs
+            than can be simulated.
     """
     cluster = conf.cluster
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
@@ -86,17 +89,17 @@ def open_run(conf: RunConf) -> Opening:
         cores=0,
         memory_bytes=conf.budget.memory_bytes or cluster.memory_bytes,
     )
-    plan = make_plan(replace(conf, cluster=cluster), shape, describe_without_files(conf.dataset))
+    plan = make_plan(replace(conf, cluster=cluster), shape, dataset or describe_without_files(conf.dataset))
     if profile is not None and (ceiling := profile.ceilings.get(plan.graph.fingerprint)) is not None:
-        cluster = replace(cluster, ceiling=ceiling)  # of the same starting graph alone: it says nothing of another
+        cluster = replace(cluster, ceiling=ceiling)  # valid for the same starting graph only
         plan = replace(plan, conf=replace(plan.conf, cluster=cluster))
-    memory_of(cluster, conf.trainer, plan.graph)  # refuses one that holds nothing
+    memory_of(cluster, conf.trainer, plan.graph)  # raises an error if the graph does not fit
     _refuse_endless(cluster, plan)
     return Opening(cluster, plan, first_line(plan))
 
 
 def first_line(plan: Plan) -> RunStarted:
-    """The journal's first line, without what differs from one host or hour to the next."""
+    """Return the journal's first line without values that differ between hosts or times."""
     name = plan.conf.name or "simulated"
     return msgspec.structs.replace(first_event(plan, name, 0.0), simulated=True, versions={}, machine={})
 
@@ -107,7 +110,7 @@ def world_of(
     ground_truth: GroundTruth | None = None,
     learning: Learning | None = None,
 ) -> World:
-    """The world in which a run begins. `proposer` and `learning` take the place of those that the configuration gives."""
+    """Return the world of a new run. `proposer` and `learning` replace the configured ones."""
     plan, conf = opening.plan, opening.conf
     data = plan.dataset
     return World(
@@ -127,7 +130,7 @@ def world_of(
 
 
 def effort_in_words(effort: Effort, simulated_seconds: float) -> str:
-    """What a simulation cost, as text."""
+    """Return the cost of a simulation as text."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     per_event = effort.driver_seconds / max(1, effort.events)
     proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0

@@ -1,1 +1,1 @@
-"""Several runs, or the pieces of one: how far they spread, what from, and what that lets one say."""
+"""Statistics of runs: uncertainty, spread and its causes, and significance of differences."""

@@ -1,4 +1,4 @@
-"""Since when a running score has stayed near its end: what a shorter run would have said."""
+"""Convergence of the running score: the time from which it stays near its final value."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from aiperf.accounting.score import CurvePoint
 from aiperf.accounting.windows import Window
 
 SHARES = (0.05, 0.02, 0.01)
-"""Of the score; how near is near."""
+"""Half widths of the bands, as shares of the final score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The running score's last entry into a band around where it ended."""
+    """Last entry of the running score into a band around its final value."""
 
     share: float
-    """Half the band's width, as a share of the score."""
+    """Half the band's width, as a share of the final score."""
     at: float
-    """From this moment of the curve on it stayed inside. The curve's last moment: it never stayed before."""
+    """Time from which the score stays inside the band. The end of the curve if it never stays before."""
     part_of_window: float
-    """Of the window, what had passed by then; near 1: the window was too short for such a precision."""
+    """Share of the window before `at`. Near 1: the window is too short for this precision."""
 
 
 def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
-    """Of a score's curve and its window, for each band. Nothing where the window never began, or nothing was done in it.
+    """Return the convergence of a score's curve for each band. Empty without work in the window.
 
-    This is about how the number came to stand where it stands. It is no proof that it would have stayed there.
+    Convergence in the past does not prove that a longer run would keep the value.
     """
     points = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
     if not points or not points[-1][1]:

@@ -1,7 +1,7 @@
-"""Whether two figures differ, and whether one is worse than the other by more than a margin.
+"""Test of the difference of two figures, and of a regression beyond a margin.
 
-Welch's test on the logarithms: what is asked for is a ratio, and both sides have an uncertainty of their own. Not
-significant is not equal: that a figure is no worse than a margin is only said where its interval says it.
+Welch's test on the logarithms, because the result is a ratio and each side has its own uncertainty. A difference that is not
+significant does not prove equality: "no regression" requires that the whole interval is within the margin.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from aiperf.statistics.estimate import Estimate, quantile
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From one figure to another."""
+    """Relative change from one figure to another."""
 
     relative: float
     """Second ÷ first − 1."""
     interval: tuple[float, float] | None
-    """95 %, of `relative`; None: one of the figures has no known uncertainty."""
+    """95 % interval of `relative`. None if the uncertainty of a figure is unknown."""
     p_value: float | None
-    """Two-sided: how often a difference as large would come by chance alone, were there none."""
+    """Two-sided p-value. None if the uncertainty of a figure is unknown."""
 
     @property
     def is_real(self) -> bool | None:
-        """Whether chance alone explains it badly, at 5 %; None: it cannot be determined."""
+        """True if the change is significant at 5 %. None if it cannot be tested."""
         return None if self.p_value is None else self.p_value < 0.05
 
 
@@ -34,7 +34,14 @@ Verdict = Literal["no regression", "regression", "cannot be determined"]
 
 
 def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> Change | None:
-    """None where the first is not above zero: there is no ratio to it."""
+    """Return the change between two figures with its test. None if the first is not positive.
+
+    Args:
+        first: First figure.
+        second: Second figure.
+        of_first: Uncertainty of the first figure. None if unknown.
+        of_second: Uncertainty of the second figure. None if unknown.
+    """
     if first <= 0:
         return None
     relative = second / first - 1
@@ -43,7 +50,7 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
     parts = [(each.standard_error / each.value) ** 2 for each in (of_first, of_second)]
     step = math.log(second / first)
     error = math.sqrt(math.fsum(parts))
-    if error == 0:  # runs that came out equal to the last digit: simulated ones
+    if error == 0:  # all runs of both sides are identical, as with simulated runs
         return Change(relative, (relative, relative), 0.0 if step else 1.0)
     freedom = welch_freedom(parts, (of_first.freedom, of_second.freedom))
     half = quantile(freedom) * error
@@ -51,28 +58,31 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
 
 
 def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
-    """Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f), of the variances of the two means; as parts of their sum, which no square
-    makes too small to be told."""
+    """Return the degrees of freedom by Welch and Satterthwaite: (Σ v)² ÷ Σ (v² ÷ f), with v the variances of the two means.
+
+    The variances are divided by their sum first, so that no square underflows.
+    """
     whole = math.fsum(variances)
     return 1 / math.fsum((each / whole) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
 
 
 def two_sided(t: float, freedom: float) -> float:
-    """How much of Student's distribution lies further out than |t|."""
+    """Return the two-sided p-value of t in Student's distribution."""
     from scipy.special import stdtr
 
     return 2 * float(stdtr(freedom, -abs(t)))
 
 
 def verdict(found: Change, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
-    """Against a margin (a share): a regression where the whole interval lies beyond it, none where none of it does.
+    """Return the verdict on a change against a margin, given as a share.
 
-    What lies across the margin cannot be determined, and is never passed: a wide interval is no proof of equality.
+    "regression" if the whole interval is beyond the margin, "no regression" if the whole interval is within it. An interval
+    across the margin "cannot be determined", because a wide interval does not prove equality.
     """
     if found.interval is None:
         return "cannot be determined"
     low, high = found.interval
-    if not more_is_better:  # an error that grows to 1.25 times is a figure that falls to 0.8
+    if not more_is_better:  # invert the ratio: an error × 1.25 corresponds to a figure × 0.8
         low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1
     if low >= -largest_regression:
         return "no regression"

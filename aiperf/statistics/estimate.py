@@ -1,7 +1,7 @@
-"""A figure with what is known of its uncertainty: from repeated runs, or from how evenly one run went.
+"""Figure with its uncertainty, from repeated runs or from the steadiness of one run.
 
-Both are a value, its standard error and Student's degrees of freedom, so that whoever compares figures needs one method. What
-stands behind the number is kept beside it: an interval from one run's evenness does not hold what another run would give.
+Both have a value, a standard error and Student's degrees of freedom, so one method compares them. The basis is stored with the
+number, because an interval from the steadiness of one run does not cover other runs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 LEVEL = 0.95
-"""Of every interval."""
+"""Confidence level of every interval."""
 
-Basis = Literal["repeats", "evenness"]
-"""Several equal runs, or the batches of one."""
+Basis = Literal["repeats", "evenness", "prior"]
+"""Source of an uncertainty: several equal runs, the batches of one run, or an assumed spread between runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +25,18 @@ class Estimate:
     value: float
     standard_error: float
     freedom: int
-    """Student's degrees of freedom of that error."""
+    """Student's degrees of freedom of `standard_error`."""
     basis: Basis
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 %: value ± t · standard error."""
+        """95 % interval: value ± t · standard error."""
         half = quantile(self.freedom) * self.standard_error
         return self.value - half, self.value + half
 
 
 def of_repeats(values: Sequence[float]) -> Estimate | None:
-    """The mean of equal runs. None where there are fewer than two: one run tells nothing of another."""
+    """Return the mean of equal runs. None for fewer than two runs."""
     runs = len(values)
     if runs < 2:
         return None
@@ -44,30 +44,30 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
-    """A score with its own 95 % interval (`aiperf.accounting.confidence`). None where the run has no interval."""
+    """Return a score with its own 95 % interval (`aiperf.accounting.confidence`). None without an interval."""
     if value is None or interval is None or freedom is None:
         return None
-    # The upper end: the lower one is cut off at zero.
+    # From the upper end, because the lower end is limited to zero.
     return Estimate(value, (interval[1] - value) / quantile(freedom), freedom, "evenness")
 
 
 def mean(values: Sequence[float]) -> float:
-    """Summed exactly."""
+    """Return the mean, from an exact sum."""
     return math.fsum(values) / len(values)
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The sample's standard deviation, by n − 1."""
+    """Return the standard deviation of a sample, with n − 1."""
     middle = mean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 
 def quantile(freedom: float, level: float = LEVEL) -> float:
-    """Student's t that so much of the distribution lies within, on both sides.
+    """Return Student's t for a two-sided interval with this level.
 
     >>> round(quantile(4), 3)
     2.776
     """
-    from scipy.special import stdtrit  # a tenth of a second, for what few commands print
+    from scipy.special import stdtrit  # imported late: takes 0.1 s
 
     return float(stdtrit(freedom, (1 + level) / 2))

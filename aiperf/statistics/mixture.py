@@ -1,7 +1,7 @@
-"""One run's networks at another's batches: what a run would have trained had only the one or the other been different.
+"""Networks of one run combined with the batch sizes of another, to separate the effects of networks and batch sizes.
 
-Each image of the one run gets the batch that the other had at the same part of its images, in order of time: batches grow
-and shrink over a run as networks do, since tuning begins in a later round.
+Each image of the first run gets the batch size that the second run had at the same fraction of its images. The order of time
+matters because networks and batch sizes change during a run.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Networks at batches, one a row."""
+    """Networks with batch sizes, one pair per row. n rows."""
 
     part: Real
-    """Of all images; they add up to 1."""
+    """Share of all images, shape (n,). The sum is 1."""
     operations: Real
-    """Of an image."""
+    """Operations per image, shape (n,)."""
     content: Real
-    """Of an image's step, shape (n, 5)."""
+    """Content of a step per image, shape (n, 5)."""
     cells: tuple[Cell, ...]
 
     def log_rate(self, model: SpeedModel) -> float:
-        """ln of the operations a busy accelerator-second, on a machine as slow as the mean of all."""
+        """Return ln of the operations per busy accelerator-second, on a machine with mean slowness."""
         seconds = model.seconds(self.content, self.cells)
         return log(float(self.part @ self.operations) / float(self.part @ seconds))
 
 
 Mixtures = dict[tuple[int, int], Mixture]
-"""By (run of the networks, run of the batches)."""
+"""Mixtures by (run of the networks, run of the batch sizes)."""
 
 
 def mixtures(runs: Sequence[RunWork]) -> Mixtures:
-    """Of each run's networks at each one's batches."""
+    """Return the mixtures of all pairs of runs."""
     return {
         (first, second): mixture(one.trials, other.trials)
         for first, one in enumerate(runs)
@@ -51,7 +51,7 @@ def mixtures(runs: Sequence[RunWork]) -> Mixtures:
 
 
 def mixture(networks: Sequence[TrialWork], batches: Sequence[TrialWork]) -> Mixture:
-    """Both runs are cut where either goes on to its next trial. Neither is empty."""
+    """Return the mixture of two runs, each with at least one trial. A row ends where a trial of either run ends."""
     edges, first, second = _cut(networks, batches)
     rows = [(networks[one], batches[other].batch) for one, other in zip(first, second, strict=True)]
     return Mixture(
@@ -63,7 +63,7 @@ def mixture(networks: Sequence[TrialWork], batches: Sequence[TrialWork]) -> Mixt
 
 
 def _cut(networks: Sequence[TrialWork], batches: Sequence[TrialWork]) -> tuple[Real, list[int], list[int]]:
-    """Edges from 0 to 1 and, of each piece between two, the trial of either run that it lies in."""
+    """Return the edges from 0 to 1, shape (n + 1,), and the trial index of each run in each interval between them."""
     one, other = _ends(networks), _ends(batches)
     edges = np.unique(np.concatenate([[0.0], one, other]))
     middles = (edges[1:] + edges[:-1]) / 2
@@ -71,7 +71,7 @@ def _cut(networks: Sequence[TrialWork], batches: Sequence[TrialWork]) -> tuple[R
 
 
 def _ends(trials: Sequence[TrialWork]) -> Real:
-    """Where each trial's images end, as a part of all; the last at 1."""
+    """Return the cumulative share of images at the end of each trial. The last is 1."""
     ends = np.cumsum([trial.images for trial in trials])
     ends /= ends[-1]
     ends[-1] = 1.0

@@ -1,7 +1,7 @@
-"""The same trials of two runs, pair by pair: what runs that follow one journal are compared by.
+"""Comparison of two runs by pairs of equal trials, used for runs that follow one journal.
 
-A pair is an architecture at a batch that both trained, for as many images: the first such trial of the one with the first of
-the other, the second with the second. No estimate enters, and no search: the ratio is that of the machines at equal work.
+A pair has the same architecture, batch size and number of images in both runs. The first such trial of one run is paired with
+the first of the other, and so on. The ratio compares the machines at equal work, without an estimate.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from aiperf.statistics.estimate import deviation, mean, quantile
 from aiperf.statistics.work_mix import RunWork, TrialWork
 
 EQUAL_WORK = 0.01
-"""Operations in the window may differ by so much: what the window's edge cuts is another mix of training and validation."""
+"""Largest relative difference of the operations in the window. The window's edge may cut training and validation unequally."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Of two runs."""
+    """Speed ratio of two runs over pairs of equal trials."""
 
     pairs: int
     left_out: int
-    """Pairs that did unlike much inside their windows."""
+    """Pairs left out because their work in the windows differs."""
     relative: float
-    """Speed of the second ÷ the first − 1: operations a busy accelerator-second, geometric mean over pairs."""
+    """Speed of the second ÷ speed of the first − 1: operations per busy accelerator-second, geometric mean over pairs."""
     interval: tuple[float, float] | None
-    """95 %, Student's t over pairs; None of a single one."""
+    """95 % interval, by Student's t over pairs. None for a single pair."""
     p_value: float | None
 
 
 def pairs(first: RunWork, second: RunWork) -> Pairs | None:
-    """None where there is no pair."""
+    """Compare two runs by their equal trials. None if there is no pair."""
     ones, others = _by_cell(first.trials), _by_cell(second.trials)
     both = [pair for cell, trials in ones.items() for pair in zip(trials, others.get(cell, ()), strict=False)]
     alike = [
@@ -55,7 +55,7 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
 
 
 def _by_cell(trials: Sequence[TrialWork]) -> dict[tuple[str, int], list[TrialWork]]:
-    """In order of their start."""
+    """Return the trials by (network, batch size), in order of their start."""
     found: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
     for trial in trials:
         found[trial.network, trial.batch].append(trial)

@@ -1,8 +1,8 @@
-"""What a difference between runs is made of: networks, batches, the machine's speed, and what kept it from working.
+"""Decomposition of a difference between runs into networks, batch sizes, speed of the machine and idle time.
 
-Parts are logarithms of ratios, since the score is a product; they add up exactly, and are handed out in FLOPS by the
-logarithmic mean. Two factors act together (which networks, and at which batches): they are split by Shapley's value, which
-for two is the mean of both orders. What no part explains has a line of its own. Derivation and sources: docs/statistics.md.
+The score is a product, so the parts are logarithms of ratios. Their sum is exact. The logarithmic mean converts them to FLOPS.
+Networks and batch sizes act together, and Shapley's value separates them (for two factors: the mean of both orders). The rest
+is reported as "unexplained". Derivation and sources: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -20,69 +20,69 @@ from aiperf.statistics.speed_model import SpeedModel, Trials, fit, trials_of
 from aiperf.statistics.work_mix import RunWork
 
 MEANINGS = {
-    "networks": "which networks were trained, and for how many images: some use a machine better",
-    "batches": "at which batch sizes",
-    "machine": "the same network at the same batch took another time",
-    "batches or machine": "these cannot be told apart: no batch sizes are common to all",
-    "busy": "share of the accelerators' time in which they trained: gaps, starts, input, absence",
-    "done again": "work that a loss made worthless",
-    "accelerators": "how many there were",
-    "unexplained": "networks or stretches of time that were faster or slower than the estimate says",
+    "networks": "trained networks and their images: some use a machine better",
+    "batches": "batch sizes",
+    "machine": "time of the same network at the same batch size",
+    "batches or machine": "cannot be separated: no batch sizes are common to all runs",
+    "busy": "share of the accelerators' time spent training: gaps, starts, input, absence",
+    "done again": "work that was lost and repeated",
+    "accelerators": "number of accelerators",
+    "unexplained": "networks or periods faster or slower than estimated",
 }
-"""The parts, and what each is."""
+"""Meaning of each part."""
 SEARCH = ("networks", "batches")
 MACHINE = ("machine", "busy", "done again", "accelerators")
 GROUPS = 20
-"""Of the jackknife."""
+"""Groups of the jackknife."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Of a difference of two scores."""
+    """Part of a difference of two scores."""
 
     name: str
     log_ratio: float
-    """ln(second ÷ first) that it makes; those of all parts add up to that of the scores."""
+    """Contribution to ln(second score ÷ first score). The sum over all parts is exact."""
     error: float | None
-    """Half the 95 % interval of `log_ratio`, from how well trials tell speeds (a jackknife); None: too few networks."""
+    """Half the 95 % interval of `log_ratio`, by a jackknife over networks. None for too few networks."""
     flops_per_second: float
-    """Of the second score less the first; these add up to it."""
+    """Contribution to second score − first score. The sum over all parts is exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreDifference:
-    """Of the score of one side from the other's; of several runs, from geometric mean to geometric mean."""
+    """Difference of the scores of two sides. The score of several runs is their geometric mean."""
 
     log_ratio: float
     flops_per_second: float
     parts: tuple[Part, ...]
     shared_cells: int
-    """Networks at a batch that several runs trained."""
+    """Pairs of network and batch size that several runs trained."""
     shared_part: float
-    """Of the busy time of all, that in such."""
+    """Share of all busy time spent in shared cells."""
     is_direct: bool
-    """Whether the machines were compared on these alone; else on what steps of unlike networks hold."""
+    """True if the machines were compared on shared cells only. False: on the cost of steps of different networks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadPart:
-    """Of the variance of the logarithm of the score."""
+    """Part of the variance of the logarithm of the score."""
 
     name: str
     share: float
-    """Covariance with the score ÷ the score's variance (Shorrocks 1982): they add up to 1. Below zero: it evened others out."""
+    """Covariance with the score ÷ variance of the score (Shorrocks 1982). The sum is 1. Negative: it offsets other parts."""
     error: float | None
     """Half the 95 % interval of `share`, by the same jackknife."""
     deviation: float
-    """What the spread of the score would be by this part alone: its own standard deviation, as a share."""
+    """Standard deviation of this part alone, as a share of the score."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharesOfSpread:
-    """Of several runs."""
+    """Decomposition of the spread of several runs."""
 
     deviation: float
-    """Standard deviation of the logarithm of the score: nearly its coefficient of variation."""
+    """Standard deviation of the logarithm of the score, approximately its coefficient of variation."""
     parts: tuple[SpreadPart, ...]
     shared_cells: int
     shared_part: float
@@ -100,7 +100,7 @@ class SharesOfSpread:
 
 
 def difference(first: Sequence[RunWork], second: Sequence[RunWork]) -> ScoreDifference | None:
-    """Of two sides of a run or more each. None where one of the runs did nothing in its window."""
+    """Decompose the difference of two sides. None if a side is empty or a run has no work in its window."""
     runs = (*first, *second)
     if not first or not second or not all(map(_can_be_split, runs)):
         return None
@@ -138,7 +138,7 @@ def _log_mean(runs: Sequence[RunWork]) -> float:
 
 
 def shares_of_spread(runs: Sequence[RunWork]) -> SharesOfSpread | None:
-    """None where there are fewer than two runs, one did nothing, or all scores are equal."""
+    """Decompose the spread of equal runs. None for fewer than two runs, a run without work, or equal scores."""
     if len(runs) < 2 or not all(map(_can_be_split, runs)):
         return None
     scores = [math.log(run.flops_per_second) for run in runs]
@@ -176,7 +176,10 @@ def _can_be_split(run: RunWork) -> bool:
 
 
 def _parts_of_each(model: SpeedModel, mixed: Mixtures, runs: Sequence[RunWork]) -> dict[str, list[float]]:
-    """Of each run against the mean of all: [name][run]. Those of a run add up to ln(score) less the mean of these."""
+    """Return the parts of each run relative to the mean of all, as [name][run].
+
+    The sum over the parts of a run is ln(score) − mean of ln(score).
+    """
     sums: dict[str, list[float]] = {}
     for first, second in combinations(range(len(runs)), 2):
         for name, value in _parts_between(model, mixed, runs, first, second).items():
@@ -189,11 +192,11 @@ def _parts_of_each(model: SpeedModel, mixed: Mixtures, runs: Sequence[RunWork]) 
 def _parts_between(
     model: SpeedModel, mixed: Mixtures, runs: Sequence[RunWork], first: int, second: int
 ) -> dict[str, float]:
-    """ln(second ÷ first) of the scores, part by part; the sum is that of the scores."""
+    """Return the parts of ln(second score ÷ first score), whose sum is exact."""
     factors = _factors(runs[first]), _factors(runs[second])
     parts = {name: math.log(factors[1][name] / factors[0][name]) for name in factors[0]}
     rate = parts.pop("rate")
-    # [networks of][batches of]
+    # [run of the networks][run of the batch sizes]
     rates = [[mixed[each, batches].log_rate(model) for batches in (first, second)] for each in (first, second)]
     parts["networks"] = (rates[1][0] - rates[0][0] + rates[1][1] - rates[0][1]) / 2
     parts["batches"] = (rates[0][1] - rates[0][0] + rates[1][1] - rates[1][0]) / 2
@@ -205,7 +208,7 @@ def _parts_between(
 
 
 def _factors(run: RunWork) -> dict[str, float]:
-    """Whose product is the score."""
+    """Return factors with the score as their product."""
     return {
         "accelerators": float(run.accelerators),
         "busy": run.busy_seconds / (run.accelerators * run.window_seconds),
@@ -215,10 +218,10 @@ def _factors(run: RunWork) -> dict[str, float]:
 
 
 def _refitted(trials: Trials, model: SpeedModel) -> list[SpeedModel]:
-    """Models each without another group of cells, for the jackknife: those that were told in the same way as `model`."""
+    """Return the models of the jackknife, each without one group of cells, if they use the same method as `model`."""
     size = len(trials.cells)
-    dealt = np.arange(size) % min(GROUPS, size)
-    keeping = [dealt != group for group in range(min(GROUPS, size))]
+    group_of = np.arange(size) % min(GROUPS, size)
+    keeping = [group_of != group for group in range(min(GROUPS, size))]
     models = [
         fit(trials, kept) for kept in keeping if len(set(trials.of_run[kept[trials.cell]].tolist())) == trials.runs
     ]
@@ -227,7 +230,7 @@ def _refitted(trials: Trials, model: SpeedModel) -> list[SpeedModel]:
 
 
 def _error(again: Sequence[float]) -> float | None:
-    """Half the 95 % interval, by the jackknife over groups."""
+    """Return half the 95 % interval by the jackknife over groups. None for fewer than 3 models."""
     if len(again) < 3:
         return None
     values = np.array(again)

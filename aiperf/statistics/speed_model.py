@@ -1,8 +1,7 @@
-"""How long a network takes at a batch on each run's machine, learnt from the trials of all runs together.
+"""Model of the time of a network at a batch size on each run's machine, fitted to the trials of all runs.
 
-A network that only one run trained has no speed on the other's machine: it is estimated from what its steps hold. Where
-several runs trained the same network at the same batch, they are compared there directly, and the estimate carries the
-rest. docs/statistics.md.
+Machines are compared directly on networks that several runs trained at the same batch size. The time of a network that only one
+run trained is estimated from the content of its steps. See docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -19,48 +18,48 @@ from aiperf.statistics.work_mix import RunWork, TrialWork
 Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 Cell = tuple[str, int]
-"""A network at a batch."""
+"""Network and batch size."""
 
 FEWEST_SHARED_CELLS = 3
 SMALLEST_SHARED_PART = 0.1
-"""Of all busy time: with so much of it in cells that several runs have, the machines are told from these alone. And of each
-run's: with so much of it at batch sizes that all runs have, machines can be told from batches."""
+"""Share of all busy time in shared cells from which machines are compared on these cells only. Also the share of each run's
+busy time at common batch sizes from which machines can be separated from batch sizes."""
 MUCH_SHARED = 0.5
-"""Of all busy time: so much is enough in whatever number of cells."""
+"""Share of all busy time in shared cells that suffices for any number of cells."""
 SMALLEST_COST = 1e-6
 ROUNDS = 12
-"""Costs and machines are estimated in turn; it moves no more after a few."""
+"""Largest number of alternating estimates of costs and slowness. A few usually suffice."""
 STILL = 1e-10
-"""Of a logarithm: what moves less has come to rest."""
+"""Largest change of a logarithm at convergence."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedModel:
-    """Busy accelerator-seconds of an image: costs · content · the machine's slowness · the cell's own."""
+    """Busy accelerator-seconds per image: costs · content · slowness of the machine · factor of the cell."""
 
     costs: Real
-    """Shape (5,): of a step, an operation of convolutions, another operation, a parameter a step, a generation a step."""
+    """Seconds per step, convolution operation, other operation, parameter and step, and generation and step. Shape (5,)."""
     slowness: Real
-    """Logarithm, one for each run, zero in the mean: what its machine takes against the others for equal steps."""
+    """Logarithm of the relative time of each run's machine for equal steps. Shape (runs,), mean 0."""
     peculiar: dict[Cell, float]
-    """Logarithm: by how much a cell that several runs have lies beside the estimate."""
+    """Logarithm of the deviation of a shared cell from the estimate."""
     shared_cells: int
-    """That several runs have."""
+    """Number of cells that several runs trained."""
     shared_part: float
-    """Of the busy time of all runs, that in such cells."""
+    """Share of all busy time spent in shared cells."""
     is_direct: bool
-    """Whether `slowness` was told from shared cells alone."""
+    """True if `slowness` was estimated from shared cells only."""
     tells_batches: bool
-    """Whether machines can be told from batches at all: not where each run has batch sizes that another never has."""
+    """True if machines can be separated from batch sizes. This needs batch sizes that all runs have in common."""
 
     def seconds(self, content: Real, cells: Sequence[Cell]) -> Real:
-        """Of images of networks at batches, on a machine as slow as the mean of all. `content`: shape (n, 5)."""
+        """Return the seconds per image on a machine with mean slowness, shape (n,). `content`: shape (n, 5)."""
         own = np.array([self.peculiar.get(cell, 0.0) for cell in cells])
         return np.asarray((content @ self.costs) * np.exp(own), dtype=np.float64)
 
 
 def content_of_an_image(trial: TrialWork, batch: int) -> tuple[float, ...]:
-    """What an image's share of a step holds: five numbers, as `SpeedModel.costs` has them."""
+    """Return the content of a step per image: five numbers in the order of `SpeedModel.costs`."""
     tensor = trial.tensor_operations / trial.images
     other = (trial.operations - trial.tensor_operations) / trial.images
     return (1 / batch, tensor, other, trial.parameters / batch, trial.generation / batch)
@@ -68,13 +67,13 @@ def content_of_an_image(trial: TrialWork, batch: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Trials:
-    """Those of all runs as columns, one a trial."""
+    """Trials of all runs as columns, with one row per trial."""
 
     runs: int
     of_run: Whole
     content: Real
     seconds: Real
-    """Busy accelerator-seconds of an image."""
+    """Busy accelerator-seconds per image."""
     weight: Real
     """Busy accelerator-seconds."""
     cells: tuple[Cell, ...]
@@ -83,7 +82,7 @@ class Trials:
 
 
 def trials_of(runs: Sequence[RunWork]) -> Trials:
-    """Of runs that each have one."""
+    """Return the trials of runs with at least one trial each."""
     rows = [(index, trial) for index, run in enumerate(runs) for trial in run.trials]
     numbers: dict[Cell, int] = {}
     cell = [numbers.setdefault((trial.network, trial.batch), len(numbers)) for _, trial in rows]
@@ -99,9 +98,11 @@ def trials_of(runs: Sequence[RunWork]) -> Trials:
 
 
 def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel:
-    """From all trials, or from those of some cells alone (`kept`: one for each cell; every run keeps a trial).
+    """Fit the model by non-negative least squares on relative deviations, with trials weighted by busy time.
 
-    Costs are not negative (non-negative least squares on relative deviations, each trial by its busy time).
+    Args:
+        trials: Trials of all runs.
+        kept: True for each cell to use, shape (cells,). Each run must keep a trial. Default: all cells.
     """
     is_kept = np.ones(len(trials.cell), dtype=np.bool_) if kept is None else kept[trials.cell]
     of_run, cell = trials.of_run[is_kept], trials.cell[is_kept]
@@ -119,17 +120,17 @@ def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel
     compared = alike if tells_batches else weight
     for _ in range(ROUNDS):
         costs = _costs(content, seconds / np.exp(slowness[of_run]), weight)
-        beside = np.log(seconds / (content @ costs))
+        residuals = np.log(seconds / (content @ costs))
         former = slowness
         if is_direct:
-            # Beside the estimate and not as they are: a trial that the window's edge cuts holds less validation than others.
-            slowness = _direct(held[is_shared], _cell_means(beside, weight, cell, of_run, held)[is_shared])
+            # Residuals instead of times, because a trial cut by the window's edge has less validation.
+            slowness = _direct(held[is_shared], _cell_means(residuals, weight, cell, of_run, held)[is_shared])
         else:
-            slowness = np.bincount(of_run, compared * beside) / np.bincount(of_run, compared)
+            slowness = np.bincount(of_run, compared * residuals) / np.bincount(of_run, compared)
         slowness -= slowness.mean()
         if np.abs(slowness - former).max() < STILL:
             break
-    sums = np.bincount(cell, weight * (beside - slowness[of_run]), len(trials.cells))
+    sums = np.bincount(cell, weight * (residuals - slowness[of_run]), len(trials.cells))
     shared = np.flatnonzero(is_shared).tolist()
     return SpeedModel(
         costs=costs,
@@ -143,7 +144,7 @@ def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel
 
 
 def _at_common_batches(trials: Trials, of_run: Whole, cell: Whole, weight: Real) -> npt.NDArray[np.bool_]:
-    """Of each trial whether all runs have batch sizes like its own: the same power of two, rounded."""
+    """Return True for each trial whose batch size, rounded to a power of two, is used by all runs. Shape (trials,)."""
     classes = np.array([round(log2(batch)) for _, batch in trials.cells], dtype=np.int64)[cell]
     held = np.zeros((int(classes.max()) + 1, trials.runs))
     np.add.at(held, (classes, of_run), weight)
@@ -152,14 +153,14 @@ def _at_common_batches(trials: Trials, of_run: Whole, cell: Whole, weight: Real)
 
 
 def _cell_means(values: Real, weight: Real, cell: Whole, of_run: Whole, held: Real) -> Real:
-    """Shape (cells, runs); 0 where a run has no such cell."""
+    """Return the weighted means by cell and run, shape (cells, runs). 0 if a run lacks the cell."""
     sums = np.zeros_like(held)
     np.add.at(sums, (cell, of_run), weight * values)
     return np.divide(sums, held, out=np.zeros_like(held), where=held > 0)
 
 
 def _hang_together(held: Real) -> bool:
-    """Whether cells lead from every run to every other."""
+    """Return True if shared cells connect all runs. `held`: shape (cells, runs)."""
     reached = {0} if len(held) else set()
     has = held > 0
     while True:
@@ -171,9 +172,9 @@ def _hang_together(held: Real) -> bool:
 
 
 def _direct(held: Real, means: Real) -> Real:
-    """The runs' slowness from cells that several have: least squares of cell + run, cells eliminated, each by its busy time.
+    """Return the slowness of the runs from shared cells, by weighted least squares of cell + run with eliminated cells.
 
-    For two runs: the mean of ln(second ÷ first) over cells, by a · b ÷ (a + b) of their busy times.
+    For two runs: mean of ln(second ÷ first) over cells, weighted by a · b ÷ (a + b) with the busy times a and b.
     """
     whole = held.sum(axis=1, keepdims=True)
     normal = np.diag(held.sum(axis=0)) - held.T @ (held / whole)
@@ -182,16 +183,16 @@ def _direct(held: Real, means: Real) -> Real:
 
 
 def _costs(content: Real, seconds: Real, weight: Real) -> Real:
-    """Non-negative least squares of the relative deviation, in columns of like size."""
+    """Return the costs by non-negative least squares of the relative deviation, with scaled columns. Shape (5,)."""
     from scipy.optimize import nnls
 
     rows = content / seconds[:, None] * np.sqrt(weight)[:, None]
     size = np.linalg.norm(rows, axis=0)
     size[size == 0] = 1.0
     scaled = np.column_stack([rows / size, np.sqrt(weight)])
-    reduced = np.asarray(np.linalg.qr(scaled, mode="r"))  # a hundred thousand trials are six rows
+    reduced = np.asarray(np.linalg.qr(scaled, mode="r"))  # reduces any number of trials to six rows
     found, _ = nnls(reduced[:, :-1], reduced[:, -1])
-    # No step is free, whatever it holds: each cost is a millionth at least of what it were if it alone took all the time.
+    # Each cost is positive: at least a millionth of the cost that would explain the whole time alone.
     alone = np.divide(
         float(weight @ seconds), weight @ content, out=np.zeros(content.shape[1]), where=weight @ content > 0
     )

@@ -1,6 +1,6 @@
-"""How far repeated runs lie apart: their coefficient of variation with its own interval, and how many runs a precision takes.
+"""Spread of repeated runs: coefficient of variation with its interval, and the number of runs for a precision.
 
-A coefficient of variation from five runs is itself known badly, and says so. Sources: docs/statistics.md.
+A coefficient of variation from few runs is uncertain, so it has an interval too. Sources: docs/statistics.md.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from aiperf.statistics.estimate import LEVEL, deviation, mean, quantile
 
 LARGEST_FOR_INTERVAL = 0.33
-"""Vangel's approximation is stated for coefficients of variation up to a third."""
+"""Largest coefficient of variation for which Vangel's approximation is stated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Of one figure over repeated runs."""
+    """Spread of one figure over repeated runs."""
 
     values: tuple[float, ...]
     mean: float
     deviation: float
-    """By n − 1."""
+    """Standard deviation, with n − 1."""
     variation: float
     """Coefficient of variation: deviation ÷ mean."""
     variation_interval: tuple[float, float] | None
-    """95 %, of the coefficient; None where it is too large for the approximation, or zero."""
+    """95 % interval of `variation`. None if it is zero or too large for the approximation."""
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """None where there are fewer than two values, or their mean is not above zero: a share of nothing is no share."""
+    """Return the spread of values. None for fewer than two values, or if the mean is not positive."""
     if len(values) < 2 or mean(values) <= 0:
         return None
     middle, apart = mean(values), deviation(values)
@@ -38,7 +38,7 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def variation_interval(variation: float, runs: int) -> tuple[float, float] | None:
-    """95 % interval of a coefficient of variation K from n runs of a normal figure (Vangel 1996, modified McKay).
+    """Return the 95 % interval of a coefficient of variation K from n runs of a normal figure (Vangel 1996, modified McKay).
 
     K ÷ √(((u + 2) ÷ n − 1) K² + u ÷ (n − 1)), with u the χ² quantiles of n − 1 degrees of freedom at 97.5 and 2.5 %.
 
@@ -59,11 +59,11 @@ def variation_interval(variation: float, runs: int) -> tuple[float, float] | Non
 
 
 def more_runs(of: Spread, precision: float) -> int:
-    """How many more equal runs make the mean's 95 % interval no wider than ± `precision` (a share of the mean).
+    """Return the number of further runs for a 95 % interval of the mean of ± `precision` (a share of the mean).
 
-    Stein's second sample (1945): with the deviation and the t of the runs that are there, n = ⌈(t · s ÷ (precision ·
-    mean))²⌉ runs in all hold the width whatever the true deviation is, where the interval is made with the first runs'
-    deviation. It asks for many after two runs, since two runs know their deviation badly.
+    Stein's second sample (1945): with s and t of the present runs, n = ⌈(t · s ÷ (precision · mean))²⌉ runs in total give this
+    width for any true deviation, if the interval uses s of the first runs. After two runs the number is large, because two runs
+    determine s badly.
 
     >>> more_runs(spread([100.0, 101.0, 99.0, 100.5, 99.5]), 0.005)  # s = 0.79, t(4) = 2.776: (4.39)² = 19.3
     15

@@ -1,9 +1,8 @@
-"""Which entries of a list the data cannot tell apart.
+"""Ties of a list: entries that the data cannot separate.
 
-"Cannot be told apart" does not carry over: A and B may be inseparable, B and C too, and A and C not. So each entry gets the
-range of places that it may hold, which needs no grouping; and groups, which do: a group is opened by its best entry, and
-holds all below it, down to the first that is surely worse than that best one. An entry may therefore be inseparable from
-one in the next group.
+Ties are not transitive: A and B may be tied, B and C too, but A and C not. So each entry gets the range of its possible places.
+It also gets a group. A group starts with its best entry and ends before the first entry that is surely worse than that one. An
+entry may therefore be tied with an entry of the next group.
 """
 
 from __future__ import annotations
@@ -21,24 +20,23 @@ Real = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of one entry, given in the order of the entries."""
+    """Places of one entry."""
 
     place: int
-    """By the figure alone, from 1; equal figures share one."""
+    """Place by the figure only, from 1. Equal figures share a place."""
     best_place: int | None
-    """1 + how many are surely better. None: the entry's own uncertainty is not known."""
+    """1 + number of surely better entries. None if the entry's uncertainty is unknown."""
     worst_place: int | None
-    """How many are not surely worse, itself among them."""
+    """Number of entries that are not surely worse, including itself. None as for `best_place`."""
     group: int | None
-    """From 1; entries of a group are tied with its best. None: not known."""
+    """Group from 1, whose entries are tied with its best. None as for `best_place`."""
 
 
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[Standing, ...]:
-    """Entries as (figure, what is known of its uncertainty).
+    """Return the places of entries, in their order. Each entry is (figure, uncertainty or None).
 
-    Each pair by Welch's t; all pairs at once by Holm's step-down (1979), so that in 95 of 100 lists no pair is called apart
-    that is not. An entry without an uncertainty is compared with none: its places and group are None, and others may have
-    it on either side.
+    Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs: at most 5 of 100 lists separate a pair that
+    is equal. An entry without an uncertainty is not compared. Its range and group are None, and it widens the ranges of others.
     """
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
@@ -63,7 +61,7 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
 
 
 def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
-    """[i, j]: whether the two differ, at 5 % over all pairs together. Shape (n, n), symmetric."""
+    """Return True at [i, j] if the two differ, at 5 % over all pairs together. Shape (n, n), symmetric."""
     from scipy.special import stdtr
 
     size = len(estimates)
@@ -77,9 +75,8 @@ def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
     step = np.abs(value[first] - value[second])
     both = variance[first] + variance[second]
     is_certain = both == 0
-    part = variance[first] / np.where(
-        is_certain, 1.0, both
-    )  # of the first; squares of variances could be too small to be told
+    # Share of the first variance. Squares of the variances themselves could underflow.
+    part = variance[first] / np.where(is_certain, 1.0, both)
     welch = 1 / (part**2 / freedom[first] + (1 - part) ** 2 / freedom[second])
     t = np.where(is_certain, np.where(step > 0, np.inf, 0.0), step / np.sqrt(np.where(is_certain, 1.0, both)))
     p_values = 2 * stdtr(welch, -t)
@@ -89,15 +86,15 @@ def surely_apart(estimates: Sequence[Estimate]) -> npt.NDArray[np.bool_]:
 
 
 def holm(p_values: Real, level: float) -> npt.NDArray[np.bool_]:
-    """Which hypotheses fall, at `level` for all together (Holm 1979).
+    """Return True for each rejected hypothesis, at `level` for all together (Holm 1979).
 
-    p-values in order of size, each against level ÷ how many are left, to the first that stands.
+    The p-values are compared in ascending order with level ÷ number of remaining ones, up to the first that is larger.
     """
     order = np.argsort(p_values, kind="stable")
-    stands = p_values[order] > level / (len(p_values) - np.arange(len(p_values)))
-    falls = np.zeros(len(p_values), dtype=np.bool_)
-    falls[order[: int(np.argmax(stands)) if stands.any() else len(p_values)]] = True
-    return falls
+    is_kept = p_values[order] > level / (len(p_values) - np.arange(len(p_values)))
+    is_rejected = np.zeros(len(p_values), dtype=np.bool_)
+    is_rejected[order[: int(np.argmax(is_kept)) if is_kept.any() else len(p_values)]] = True
+    return is_rejected
 
 
 def _groups(values: Real, better: npt.NDArray[np.bool_]) -> list[int]:

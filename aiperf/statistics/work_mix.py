@@ -1,8 +1,8 @@
-"""What a run's score is made of: each trial's network, batch, images and busy time inside the valid window.
+"""Work of a run: network, batch size, images and busy time of each trial inside the valid window.
 
-    score = accelerators · busy time · counted part of the work · operations a busy accelerator-second
+    score = accelerators · busy time · counted part of the work · operations per busy accelerator-second
 
-holds exactly (docs/statistics.md); the last is what networks, batches and the machine make together.
+is exact (docs/statistics.md). The last factor depends on networks, batch sizes and the machine.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TrialWork:
-    """One trial inside the window; lost work that was done again included."""
+    """Work of one trial inside the window, including lost work that was repeated."""
 
     network: str
-    """Its architecture's fingerprint."""
+    """Fingerprint of the architecture."""
     batch: int
     """Images per accelerator and step."""
     started: float
-    """Orders the trials of a run. Seconds since the run began."""
+    """Seconds since the run began. Orders the trials of a run."""
     images: float
-    """Trained and validated, in proportion where the window's edge cuts an interval."""
+    """Trained and validated images. An interval that crosses the window's edge counts in proportion."""
     operations: float
-    """Of training and validation."""
+    """Operations of training and validation."""
     tensor_operations: float
-    """Of convolutions and matrix products alone."""
+    """Operations of convolutions and matrix products."""
     parameters: int
     generation: int
-    """Proposals from the starting graph to here: a larger one has more layers."""
+    """Number of proposals from the starting graph to this network. Later generations have more layers."""
     busy_seconds: float
     """Accelerator-seconds in training and validation steps."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether it did anything in the window that a speed can be had from."""
+        """True if the trial has work in the window from which a speed follows."""
         return self.images > 0 and self.operations > 0 and self.busy_seconds > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
-    """One run."""
+    """Work of one run."""
 
     name: str
     flops_per_second: float
-    """Its score."""
+    """Score of the run."""
     accelerators: int
-    """The most that were there at once."""
+    """Largest number at once."""
     window_seconds: float
     trials: tuple[TrialWork, ...]
-    """Those that did something in the window, in order of their start."""
+    """Trials with work in the window, in order of their start."""
 
     @property
     def busy_seconds(self) -> float:
-        """Accelerator-seconds."""
+        """Busy accelerator-seconds of all trials."""
         return math.fsum(trial.busy_seconds for trial in self.trials)
 
     @property
     def operations(self) -> float:
-        """All that were done, wasted ones too."""
+        """Operations of all trials, including lost work."""
         return math.fsum(trial.operations for trial in self.trials)

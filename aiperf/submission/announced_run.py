@@ -1,16 +1,14 @@
-"""A run and its announcement: what is announced of a configuration, and whether a run may begin, or has begun, as announced.
+"""A run and its announcement: the entry that announces a configuration, and the differences of a run from its announcement.
 
-At its start a run is held to its announcement before anything is brought up, and the announcement is marked as used, beside the
-log, so that it serves once. The mark guards against mistakes; whoever has several submissions sees by their journals whether
-one announcement was used twice (`aiperf.submission.published`).
+A run is checked against its announcement before anything starts. The driver then adds a `begun` entry to the site's log, so
+that the announcement serves one run. No second run can begin with it, unless that entry is cut off the log; a submission that
+holds a later or another copy of the log shows this (`aiperf.submission.published`).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
 import socket
 import time
 from collections.abc import Mapping
@@ -22,47 +20,50 @@ from aiperf.errors import BadConfiguration, NotAsAnnounced
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.planning.plan import check_options
-from aiperf.submission.announcement_file import log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, Signed
+from aiperf.ranking.announced_seed import announced_seed
+from aiperf.submission.announcement_file import add, log_path, read_log
+from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, Signed
 from aiperf.submission.differences import differences
 from aiperf.system.describe import versions
 from searchers.propose import RULES
 
-OWN = frozenset({"announcement", "announcement_log", "runs", "dry_run", "resume", "resume_until", "space"})
-"""Parts of a journal's configuration that no announcement holds: its own id and place, where the run's folder lies, what only
-this command line says, and what is worked out of the workers once they are there."""
+OWN = frozenset({"announcement", "announcement_log", "seed", "runs", "dry_run", "resume", "resume_until", "space"})
+"""Parts of a journal's configuration that an announcement does not hold: id and log of the announcement, the seed that follows
+from the id, the folder of the runs, options of one command line, and the search space, which follows from the workers."""
 SHOWN = 8
 CLOCK_SECONDS = 1.0
-"""Two hosts' clocks may differ by as much before a run counts as begun before its announcement."""
+"""Tolerated difference of two hosts' clocks when the start of a run is compared with its announcement."""
 
 
 def announced_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a configuration, what an announcement holds."""
+    """Return the part of a configuration that an announcement holds."""
     return {name: value for name, value in config.items() if name not in OWN}
 
 
 def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnounced:
-    """The next entry of a log, of a run that is configured so.
+    """Return the next entry of a log: a run of this configuration.
 
     Raises:
-        BadConfiguration: what no run can be begun with, or what is chosen only when it begins.
+        BadConfiguration: No run can begin with this configuration, or an option depends on the start of the run.
     """
     check_options(conf)
     given = [name for name in ("announcement", "announcement_log", "resume") if getattr(conf, name) is not None]
     if given or conf.dry_run:
-        raise BadConfiguration(
-            f"an announcement is of a run that is to be begun; leave {', '.join(given) or 'dry_run'} out"
-        )
+        raise BadConfiguration(f"an announcement is for a new run; leave {', '.join(given) or 'dry_run'} out")
     if getattr(conf.cluster, "profile", None) is not None:
         raise BadConfiguration(
-            "an announced configuration is whole; cluster.profile takes figures from another run when it begins: leave it out"
+            "an announced configuration is complete, but cluster.profile reads another run at the start: leave it out"
+        )
+    if conf.seed:
+        raise BadConfiguration(
+            f"the seed of an announced run follows from its announcement; leave seed={conf.seed} out, and start the run by the "
+            "command that `announce` prints"
         )
     config = announced_config(json.loads(json.dumps(as_plain(conf))))
     return RunAnnounced(
         number=len(log.entries) + 1,
         previous=log.head,
         at_unix=now_unix,
-        seed=conf.seed,
         config=config,
         config_hash=config_hash(config),
         proposal_rules=RULES,
@@ -70,69 +71,80 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
     )
 
 
-def breaks(said: RunAnnounced, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
-    """How a run differs from what was announced of it, in words; empty: it does not. `started_unix` None: its time is none, as
-    of a simulated run."""
+def breaks(announced: Signed, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
+    """Return the differences of a run from its announcement, as text. `started_unix`: None for a simulated run."""
+    entry = announced.entry
+    assert isinstance(entry, RunAnnounced)
     found = [
-        f"{name} is {run!r}, and {announced!r} was announced"
-        for name, announced, run in differences(said.config, announced_config(config))
+        f"{name} is {value!r}, and {expected!r} was announced"
+        for name, expected, value in differences(entry.config, announced_config(config))
     ]
-    if rules != said.proposal_rules:
-        found.append(f"its proposals follow rules {rules}, and rules {said.proposal_rules} were announced")
-    if started_unix is not None and started_unix < said.at_unix - CLOCK_SECONDS:
-        found.append(f"it began {said.at_unix - started_unix:.0f} s before it was announced")
+    if config.get("seed") != (seed := announced_seed(announced.id)):
+        found.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")
+    if rules != entry.proposal_rules:
+        found.append(f"its proposals follow rules {rules}, and rules {entry.proposal_rules} were announced")
+    if started_unix is not None and started_unix < entry.at_unix - CLOCK_SECONDS:
+        found.append(f"it began {entry.at_unix - started_unix:.0f} s before it was announced")
     return found
 
 
-def breaks_of(said: RunAnnounced, first: RunStarted) -> list[str]:
-    """The same of a journal's first line."""
-    return breaks(said, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
+def breaks_of(log: Announcements, announced: Signed, first: RunStarted) -> list[str]:
+    """Return the differences of a journal's first line from its announcement and from the log's record of its start."""
+    found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
+    begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
+    if begun is None:
+        found.append("the log has no entry that a run began with this announcement")
+    elif (begun.run, begun.started_unix) != (first.run, first.started_unix):
+        found.append(
+            f"the log has run {begun.run!r} as the one run of this announcement, started at {begun.started_unix!r}"
+        )
+    elif withdrawn is not None and withdrawn.number < begun.number:
+        found.append(f"the announcement had been withdrawn when it began ({withdrawn.reason})")
+    return found
 
 
 def require_announced(conf: RunConf, now_unix: float | None = None) -> None:
-    """Holds a run that is about to begin to its announcement, where it names one.
+    """Check a run that is about to begin against its announcement, if it names one.
 
     Raises:
-        NotAsAnnounced: it differs, each option named; it was withdrawn, or used already; or there is none of that id.
-        AnnouncementsDamaged: the log is not whole.
+        NotAsAnnounced: The run differs, the announcement was withdrawn or used, or the log does not have it.
+        AnnouncementsDamaged: The log is damaged.
+    """
+    named = _named(conf)
+    if named is not None:
+        wanted, path = named
+        _require_same(_free(read_log(path), wanted, path), conf, time.time() if now_unix is None else now_unix)
+
+
+def use_announcement(conf: RunConf, folder: Path, first: tuple[str, float]) -> None:
+    """Record in the log of announcements that the run of this folder begins. Called last, before the journal exists.
+
+    `first`: `run` and `started_unix` of the journal's first line.
+
+    Raises:
+        NotAsAnnounced: Another run has used the announcement since `require_announced`.
+        AnnouncementsNotWritten: The entry could not be added.
     """
     named = _named(conf)
     if named is None:
         return
     wanted, path = named
-    log = read_log(path)
-    found = log.by_id(wanted)
-    if found is None or not isinstance(found.entry, RunAnnounced):
-        raise NotAsAnnounced(f"an announcement is named by its id; '{path}' holds no announced run {wanted!r}")
-    if wanted in (withdrawn := log.withdrawn()):
-        raise NotAsAnnounced(f"announcement {wanted} was withdrawn ({withdrawn[wanted]}): announce the run again")
-    _require_unused(_mark(path, wanted), wanted)
-    _require_same(found, conf, time.time() if now_unix is None else now_unix)
 
+    def begun(log: Announcements) -> RunBegun:
+        _free(log, wanted, path)
+        run, started_unix = first
+        return RunBegun(
+            number=len(log.entries) + 1,
+            previous=log.head,
+            at_unix=time.time(),
+            announcement=wanted,
+            run=run,
+            started_unix=started_unix,
+            folder=str(folder.absolute()),
+            host=socket.gethostname(),
+        )
 
-def use_announcement(conf: RunConf, folder: Path) -> None:
-    """Marks a run's announcement as used by the run of this folder; called when all stands that it needs, before its journal.
-
-    Raises NotAsAnnounced: another run has used it since, or the mark could not be written.
-    """
-    named = _named(conf)
-    if named is None:
-        return
-    wanted, path = named
-    mark = _mark(path, wanted)
-    told = {"run": folder.name, "folder": str(folder.absolute()), "host": socket.gethostname(), "at_unix": time.time()}
-    try:
-        mark.parent.mkdir(exist_ok=True)
-        with mark.open("x") as file:
-            file.write(json.dumps(told))
-            file.flush()
-            os.fsync(file.fileno())
-    except FileExistsError:
-        _require_unused(mark, wanted)
-    except OSError as error:
-        raise NotAsAnnounced(
-            f"an announcement serves one run, which is noted in '{mark}'; it cannot be written ({error.strerror})"
-        ) from error
+    add(path, None, begun)
 
 
 def _named(conf: RunConf) -> tuple[str, Path] | None:
@@ -147,12 +159,11 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
         raise BadConfiguration(
             f"announcement is an id of 64 hexadecimal digits, as `announce` printed it; found {conf.announcement!r}"
         )
-    return conf.announcement, log_path(Path(conf.announcement_log))
+    return conf.announcement, log_path(conf.announcement_log)
 
 
 def _require_same(found: Signed, conf: RunConf, now_unix: float) -> None:
-    assert isinstance(found.entry, RunAnnounced)
-    differing = breaks(found.entry, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
+    differing = breaks(found, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
     if differing:
         more = f"; and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
         raise NotAsAnnounced(
@@ -161,21 +172,15 @@ def _require_same(found: Signed, conf: RunConf, now_unix: float) -> None:
         )
 
 
-def _require_unused(mark: Path, wanted: str) -> None:
-    try:
-        told = json.loads(mark.read_text())
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError) as error:
+def _free(log: Announcements, wanted: str, path: Path) -> Signed:
+    found = log.by_id(wanted)
+    if found is None or not isinstance(found.entry, RunAnnounced):
+        raise NotAsAnnounced(f"an announcement is named by its id; '{path}' holds no announced run {wanted!r}")
+    if (withdrawn := log.withdrawn().get(wanted)) is not None:
+        raise NotAsAnnounced(f"announcement {wanted} was withdrawn ({withdrawn.reason}): announce the run again")
+    if (begun := log.begun().get(wanted)) is not None:
         raise NotAsAnnounced(
-            f"an announcement serves one run; '{mark}' says which, and cannot be read ({error})"
-        ) from error
-    raise NotAsAnnounced(
-        f"an announcement serves one run; {wanted[:12]}… was used by run {told.get('run')!r} (in '{told.get('folder')}', on "
-        f"host {told.get('host')!r}): announce this one. If that folder holds no journal, the run never began: "
-        + shlex.join(["rm", str(mark)])
-    )
-
-
-def _mark(path: Path, wanted: str) -> Path:
-    return path.with_name(f"{path.name}.used") / f"{wanted}.json"
+            f"an announcement serves one run; {wanted[:12]}… was used by run {Path(begun.folder).name!r} (in '{begun.folder}', "
+            f"on host {begun.host!r}): announce this run. If that run never wrote a journal, also withdraw its announcement"
+        )
+    return found

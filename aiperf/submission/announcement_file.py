@@ -1,4 +1,4 @@
-"""A log of announcements on disk: read, and added to by one writer at a time, a whole signed line or none."""
+"""Log of announcements on disk. One writer at a time adds a complete line or nothing."""
 
 from __future__ import annotations
 
@@ -14,52 +14,74 @@ from typing import IO
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
 from aiperf.files import require_file
 from aiperf.journal.journal import keep
-from aiperf.submission.announcements import Announcements, AnyEntry, Signed, body_of, line_of, parse
-from aiperf.submission.signer import Signer
+from aiperf.submission.announcements import Announcements, AnyEntry, Signed, content_of, line_of, parse
+from aiperf.submission.signatures import sign
 
 NAME = "announcements.jsonl"
 LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.05
 
 
-def log_path(path: Path) -> Path:
-    """The file that --log names: itself, or the one in a folder."""
-    return path / NAME if path.is_dir() else path
+def log_path(word: str | Path) -> Path:
+    """Return the file of --log. A folder, or a word that ends with '/', means announcements.jsonl in that folder."""
+    path = Path(word)
+    return path / NAME if path.is_dir() or str(word).endswith("/") else path
+
+
+def make_folder(word: str) -> None:
+    """Create the folder of --log if the word ends with '/'. Raises AnnouncementsNotWritten."""
+    try:
+        if word.endswith("/"):
+            Path(word).mkdir(exist_ok=True)
+    except OSError as error:
+        raise AnnouncementsNotWritten(
+            f"--log names a file or a folder; '{word}' cannot be created ({error.strerror})"
+        ) from error
 
 
 def read_log(path: Path) -> Announcements:
-    """Raises:
-    NotAsAnnounced: there is no such file.
-    AnnouncementsDamaged: see `parse`.
+    """Read a log from its file.
+
+    Raises:
+        NotAsAnnounced: The file cannot be read.
+        AnnouncementsDamaged: See `parse`.
     """
     try:
         require_file(path)
         return parse(path.read_bytes(), str(path))
     except OSError as error:
         raise NotAsAnnounced(
-            f"a site's announcements stand in one file; '{path}' cannot be read ({error.strerror}). "
+            f"a site's announcements are one file; '{path}' cannot be read ({error.strerror}). "
             "Begin one: python -m aiperf announce --key KEY --log FILE"
         ) from error
 
 
-def add(path: Path, signer: Signer, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[Signed, Path | None]:
-    """Signs an entry and adds it; `entry_of` makes it of the log as it stands. Where a torn last line stood, gives also the
-    file beside the log in which it is kept.
+def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[Signed, Path | None]:
+    """Sign an entry and add it to the log.
+
+    Args:
+        path: File of the log.
+        key: Key that signs. None for an entry without a signature.
+        entry_of: Creates the entry from the present log.
+
+    Returns:
+        The entry, and the file next to the log that keeps a torn last line.
 
     Raises:
-        AnnouncementsNotWritten: another writer would not leave it, or the disk would not take the line: it stands as before.
-        AnnouncementsDamaged: see `parse`.
+        AnnouncementsNotWritten: Another writer holds the log, or the disk refuses the line. The log is unchanged.
+        AnnouncementsDamaged: See `parse`.
+        KeyUnusable: See `sign`.
     """
     with _locked(path) as file:
         content = file.read()
         log = parse(content, str(path))
-        body = body_of(entry_of(log))
-        line = line_of(body, signer.sign(body))
-        # What is written is held to what is read, before anybody relies on it.
-        signed = parse(content[: log.end] + line, str(path)).entries[-1]
+        signed = content_of(entry_of(log))
+        line = line_of(log, signed, "" if key is None else sign(key, signed))
+        # Check the new line like a line that is read, before it is written.
+        added = parse(content[: log.end] + line, str(path)).entries[-1]
         kept = keep(path.with_name(f"{path.name}.torn-after-line-{len(log.entries)}"), log.torn) if log.torn else None
         _write(file, path, log.end, line)
-    return signed, kept
+    return added, kept
 
 
 def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
@@ -73,11 +95,11 @@ def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
         if not end:
             _sync_folder(path.absolute().parent)  # the file itself may be new
     except OSError as error:
-        with suppress(OSError):  # else the next writer finds a torn line, and sets it aside
+        with suppress(OSError):  # on failure, the next writer moves the torn line to another file
             file.truncate(end)
         raise AnnouncementsNotWritten(
-            f"an announcement stands on disk before a run may name it; '{path}' could not be written ({error.strerror}). "
-            "Nothing was announced. Make room, then announce again"
+            f"an entry is on disk before a run relies on it; '{path}' could not be written ({error.strerror}). "
+            "Nothing was announced. Make room, then try again"
         ) from error
 
 
@@ -91,12 +113,13 @@ def _sync_folder(path: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """The file, for one writer alone; made where it is not there."""
+    """Open the file, created if missing, for one writer at a time."""
     try:
+        require_file(path)
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise AnnouncementsNotWritten(
-            f"a log of announcements is a file in a folder that is there; '{path}' cannot be opened ({error.strerror})"
+            f"a log of announcements is a file in an existing folder; '{path}' cannot be opened ({error.strerror})"
         ) from error
     with open(number, "r+b", buffering=0) as file:  # noqa: PTH123  # a descriptor, not a path
         deadline = time.monotonic() + LOCK_SECONDS

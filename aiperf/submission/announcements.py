@@ -1,176 +1,215 @@
-"""A site's log of announcements, as values: lines that are signed, each naming the one before by its SHA-256.
+"""Log of a site's announcements, as values. It is a sealed log (`aiperf.journal.sealed_log`) of signed entries.
 
-    {"entry":"announced","format":1,"number":3,"previous":"<SHA-256 of line 2>","at_unix":…,…,"signature":"-----BEGIN SSH …"}
+    {"entry":{"entry":"announced","number":3,"previous":"<id of entry 2>",…},"signature":"-----BEGIN SSH …","chain":"<id>"}
 
-What is signed is the line without its signature. The SHA-256 of a whole line, without its newline, is the entry's id: by it a
-run's journal names its announcement, and the next entry its place. A line that is taken out, changed or moved breaks the chain;
-lines cut off its end do not, and are found by whoever has seen a later head (`continues`).
+The seal of a line is the entry's id. A run's journal names its announcement by this id. The signature covers the entry, and so
+also `previous`. A cut at the end breaks neither seal nor signature. A later head reveals it (`continues`).
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from aiperf.errors import AnnouncementsDamaged
-from aiperf.submission.sshsig import NoSignature, PublicKey, Signature, is_good, parsed
+from aiperf.journal.lawful import YEAR_10000, must
+from aiperf.journal.sealed_log import ORIGIN, LineRefused, SealedLines, sealed
+from aiperf.submission.signatures import principals, signing_key
 
 FORMAT = 1
-ORIGIN = "0" * 64
-"""What the first entry names as the one before."""
-_SIGNATURE = b',"signature":"'
-_LARGEST_LINE = 1 << 20
+_LONGEST = 1 << 18
+"""Largest entry in bytes. The configuration of a run has about 10 kB."""
+_CHECKED_AT_ONCE = 8
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="entry"):
-    """What all entries say."""
+    """Fields of all entries."""
 
     format: int = FORMAT
     number: int
-    """From 1."""
+    """Position in the log, from 1."""
     previous: str
+    """Id of the previous entry. 64 zeros for the first."""
     at_unix: float
-    """The signing host's wall clock, seconds since 1970. The site's own word: see docs/submission.md, "Whose time"."""
+    """The writing host's wall clock, seconds since 1970. The site's own claim: see docs/ranking.md, "Whose time"."""
 
 
 class RunAnnounced(_Entry, frozen=True, kw_only=True, tag="announced"):
-    """A run that is to be: it may be started once, as it stands here."""
+    """A future run. It may begin once, with this configuration and the seed that follows from this entry's id."""
 
-    seed: int
     config: dict[str, Any]
-    """All options, but those of aiperf.submission.announced_run.OWN."""
+    """All options except those of aiperf.submission.announced_run.OWN."""
     config_hash: str
     """SHA-256 of `config` in canonical JSON."""
     proposal_rules: int
     """Version of the rules by which proposals follow from the history."""
     release: str
-    """That announced it."""
+    """Release that announced it."""
+
+
+class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
+    """The run that used an announcement. Its driver adds this entry, without a key, before the journal exists."""
+
+    announcement: str
+    run: str
+    started_unix: float
+    """Both as in the first line of the run's journal."""
+    folder: str
+    host: str
 
 
 class RunWithdrawn(_Entry, frozen=True, kw_only=True, tag="withdrawn"):
-    """An announced run that will not be. It stays among those announced; the reason is shown with it."""
+    """Withdrawal of an announced run, with the reason. The run stays in the count of announced runs."""
 
     announcement: str
     reason: str
 
 
 class HeadWitnessed(_Entry, frozen=True, kw_only=True, tag="witnessed"):
-    """Somebody else's key: the entries before this one stood at this time."""
+    """Confirmation by another principal that the previous entries existed at this time."""
 
 
-AnyEntry = RunAnnounced | RunWithdrawn | HeadWitnessed
+AnyEntry = RunAnnounced | RunBegun | RunWithdrawn | HeadWitnessed
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A line of the log, without its seal."""
+
+    entry: msgspec.Raw
+    signature: str
+    """Signature of the entry in OpenSSH's format. Empty for `begun`, which needs no key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """An entry as it stands in a log, its signature found good."""
+    """Entry with a valid signature."""
 
     id: str
-    key: PublicKey
     entry: AnyEntry
+    content: bytes
+    """The signed bytes."""
+    signature: str
+    key: str | None
+    """Fingerprint of the key that signed. None: the entry carries no signature."""
 
 
 @dataclass(frozen=True, slots=True)
 class Announcements:
-    """A log that was read to its end."""
+    """Complete content of a log."""
 
     entries: tuple[Signed, ...]
     end: int
-    """Bytes of its whole lines."""
+    """Size of the complete lines in bytes."""
     torn: bytes
-    """What stood after them: a line that was being written when its writer was killed. Nobody was told of its id."""
+    """Bytes after the complete lines: a line whose writer was killed. Its id was never printed."""
 
     @property
     def head(self) -> str:
-        """Id of the last entry; who knows it will see when the log is cut."""
-        return self.entries[-1].id if self.entries else ORIGIN
+        """Id of the last entry. A known head reveals a log that was cut."""
+        return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> Signed | None:
-        """The entry of that id."""
+        """Return the entry of that id."""
         return next((each for each in self.entries if each.id == wanted), None)
 
-    def withdrawn(self) -> dict[str, str]:
-        """Announcements that were withdrawn, each with its reason."""
-        return {
-            each.entry.announcement: each.entry.reason for each in self.entries if isinstance(each.entry, RunWithdrawn)
-        }
+    def withdrawn(self) -> dict[str, RunWithdrawn]:
+        """Return the first withdrawal of each announcement that was withdrawn, by the announcement's id."""
+        found = [each.entry for each in self.entries if isinstance(each.entry, RunWithdrawn)]
+        return {each.announcement: each for each in reversed(found)}
+
+    def begun(self) -> dict[str, RunBegun]:
+        """Return the run that used each announcement, by the announcement's id."""
+        return {each.entry.announcement: each.entry for each in self.entries if isinstance(each.entry, RunBegun)}
 
 
-def body_of(entry: AnyEntry) -> bytes:
-    """What is signed."""
+def content_of(entry: AnyEntry) -> bytes:
+    """Return the bytes that are signed."""
     return msgspec.json.encode(entry)
 
 
-def line_of(body: bytes, signature: str) -> bytes:
-    """A line of a log, with its newline."""
-    return body[:-1] + b',"signature":' + msgspec.json.encode(signature) + b"}\n"
+def line_of(log: Announcements, content: bytes, signature: str) -> bytes:
+    """Return the next line of a log, with its newline."""
+    body = msgspec.json.encode(_Line(entry=msgspec.Raw(content), signature=signature))
+    return sealed(log.head.encode(), body)[0]
 
 
 def parse(content: bytes, name: str) -> Announcements:
-    """Reads a log and checks its chain and its signatures; `name` is for messages.
+    """Read a log and check its seals, its order and its signatures. `name` is for messages.
 
     Raises:
-        AnnouncementsDamaged: a line that is no entry, does not follow from the one before it, or whose signature is not good.
+        AnnouncementsDamaged: A line is no entry, does not follow from the previous one, or has no valid signature.
     """
     entries: list[Signed] = []
-    end = 0
-    lines = content.split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            signed = _entry(line)
-            _follows(signed.entry, number, entries)
-        except ValueError as error:
-            raise AnnouncementsDamaged(
-                f"each line of a log of announcements is signed and follows from the one before it; '{name}', line {number}: "
-                f"{error}. Restore the file from a copy: none of its lines may be changed, moved or removed"
-            ) from error
-        entries.append(signed)
-        end += len(line) + 1
-    return Announcements(tuple(entries), end, lines[-1])
+    of = (f"entry of format {FORMAT}", "site")
+    log = SealedLines(
+        BytesIO(content), _decoded, lambda _: None, lambda each: _check(each, entries, log.chain.decode()), of=of
+    )
+    try:
+        for each in log:
+            entries.append(replace(each, id=log.chain.decode()))
+    except LineRefused as error:
+        raise _damaged(name, error.before + 1, str(error)) from error
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+        keys = list(pool.map(lambda each: signing_key(each.signature, each.content), entries))
+    for each, key in zip(entries, keys, strict=True):
+        if key is None and not isinstance(each.entry, RunBegun):
+            raise _damaged(
+                name,
+                each.entry.number,
+                "its signature is not valid: the entry was changed after signing, or the key is no Ed25519 key",
+            )
+    signed = tuple(replace(each, key=key) for each, key in zip(entries, keys, strict=True))
+    return Announcements(signed, log.end, log.torn)
+
+
+def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
+    """Return the names that the key of each signed entry may sign for at the entry's time, by the entry's id."""
+    signed = [each for each in log.entries if each.key is not None]
+    with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
+        names = pool.map(lambda each: principals(allowed, each.signature, each.content, each.entry.at_unix), signed)
+        return dict(zip((each.id for each in signed), names, strict=True))
 
 
 def continues(longer: Announcements, shorter: Announcements) -> bool:
-    """Whether a log holds all of an earlier copy of it, unchanged."""
+    """Return whether a log holds all of an earlier copy of it, unchanged."""
     ids = [each.id for each in shorter.entries]
     return [each.id for each in longer.entries[: len(ids)]] == ids
 
 
-def _entry(line: bytes) -> Signed:
-    if len(line) > _LARGEST_LINE:
-        raise ValueError(f"an entry has at most {_LARGEST_LINE} bytes; found {len(line)}")
-    body, mark, rest = line.rpartition(_SIGNATURE)
-    if not mark:
-        raise ValueError("it carries no signature")
-    body += b"}"
-    try:
-        text = msgspec.json.decode(b'"' + rest[:-1], type=str)
-        signature: Signature = parsed(text)
-        entry = msgspec.json.decode(body, type=AnyEntry)
-    except NoSignature as error:
-        raise ValueError(f"its signature cannot be read: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"it is no entry of format {FORMAT} ({error})") from error
-    if line != line_of(body, text)[:-1]:
-        raise ValueError("it is not written as entries are")
-    if not is_good(signature, body):
-        raise ValueError("its signature is not good: it was changed after it was signed")
-    return Signed(hashlib.sha256(line).hexdigest(), signature.key, entry)
+def _damaged(name: str, number: int, why: str) -> AnnouncementsDamaged:
+    return AnnouncementsDamaged(
+        f"each line of a log of announcements is signed and follows from the previous line; '{name}', line {number}: {why}. "
+        "Restore the file from a copy: none of its lines may be changed, moved or removed"
+    )
 
 
-def _follows(entry: AnyEntry, number: int, before: Sequence[Signed]) -> None:
-    if entry.format != FORMAT:
-        raise ValueError(f"it has format {entry.format}; this release reads format {FORMAT}")
-    expected = before[-1].id if before else ORIGIN
-    if entry.number != number or entry.previous != expected:
-        raise ValueError(
-            f"it says that it is entry {entry.number} and follows {entry.previous[:12]!r}; it stands as entry {number}, after "
-            f"{expected[:12]!r}: a line was removed, moved or put in"
-        )
-    if isinstance(entry, RunWithdrawn) and entry.announcement not in {
-        each.id for each in before if isinstance(each.entry, RunAnnounced)
-    }:
-        raise ValueError(f"it withdraws {entry.announcement[:12]!r}, which was not announced before it")
+def _decoded(body: bytes) -> Signed:
+    line = msgspec.json.decode(body, type=_Line)
+    entry = msgspec.json.decode(line.entry, type=AnyEntry)
+    return Signed("", entry, bytes(line.entry), line.signature, None)
+
+
+def _check(each: Signed, before: Sequence[Signed], head: str) -> None:
+    entry = each.entry
+    must(entry.format == FORMAT, f"this release reads format {FORMAT}", f"format {entry.format}")
+    must(content_of(entry) == each.content, "an entry is written as `announce` writes it", "other JSON")
+    must(len(each.content) <= _LONGEST, f"an entry has at most {_LONGEST} bytes", repr(len(each.content)))
+    must(
+        (entry.number, entry.previous) == (len(before) + 1, head),
+        f"this is entry {len(before) + 1}, after {head[:12]!r}",
+        f"entry {entry.number}, after {entry.previous[:12]!r}: a line was removed, moved or put in",
+    )
+    must(0 <= entry.at_unix < YEAR_10000, "at_unix is a date before the year 10000", repr(entry.at_unix))
+    if isinstance(entry, RunBegun | RunWithdrawn):
+        announced = {one.id for one in before if isinstance(one.entry, RunAnnounced)}
+        must(entry.announcement in announced, "the run was announced before it", repr(entry.announcement[:12]))
+    if isinstance(entry, RunBegun):
+        used = any(isinstance(one.entry, RunBegun) and one.entry.announcement == entry.announcement for one in before)
+        must(not used, "an announcement serves one run", f"a second one, {entry.run!r}")
+        must(not each.signature, "an entry that a run began carries no signature", "one")

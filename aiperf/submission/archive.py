@@ -1,173 +1,226 @@
-"""The file of a submission: a gzipped tar that holds just what its first member, MANIFEST, lists, in that order.
+"""Archive of a submission: a gzipped tar of regular files. Its first member, MANIFEST, lists the SHA-256 of each other member.
 
-Written so that equal contents make equal bytes; `tar xzf`, `sha256sum -c MANIFEST` and `ssh-keygen -Y verify` read it. Read
-with suspicion, by no other program's code than this: each header must be, byte for byte, the one that is written here for a
-plain file of its name and size. So there is no link, no device, no folder, no second header of a name, no path that leads out
-of the folder, and nothing is unpacked beyond the bytes that were allowed.
+Equal contents give equal bytes. A reader accepts only the bytes that `pack` writes for these names and contents. So it rejects
+links, devices, folders, second headers, programs, owners, times and trailing data. `tar xzf` and `sha256sum -c` read it too.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import re
 import shutil
 import tarfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from aiperf.errors import AiperfError, BundleRefused
+from aiperf.files import require_file
 
 MANIFEST = "MANIFEST"
 SIGNATURE = "MANIFEST.sig"
 MOST_BYTES = 16 << 30
-"""Unpacked; more by --most-bytes."""
+"""Largest unpacked size in bytes. --most-bytes changes it."""
 LARGEST_MEMBER = (8 << 30) - 1
-"""What the size in a ustar header can say."""
+"""Largest size that a ustar header can hold."""
 
-_BLOCK = 512
 _CHUNK = 1 << 20
-_LARGEST_MANIFEST = 4 << 20
-_LARGEST_SIGNATURE = 4096
+_LARGEST = {MANIFEST: 4 << 20, SIGNATURE: 4096}
 _LEVEL = 6
 _NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]*(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)*")
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _LONGEST_NAME = 100
+_KINDS = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link", tarfile.DIRTYPE: "a folder"}
 
 Content = Path | bytes
 
 
 class DiskTooSmall(AiperfError):
-    """There is no room to unpack a submission."""
+    """Disk without room to unpack a submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpacked:
-    """A submission in a folder of its own."""
+    """Unpacked submission."""
 
     manifest: bytes
     signature: str | None
     names: tuple[str, ...]
     changed: tuple[str, ...]
-    """Members that are not what the manifest says of them."""
+    """Members that differ from their line in the manifest."""
 
 
 def manifest_of(contents: Mapping[str, Content]) -> bytes:
-    """In the form of sha256sum. Raises OSError: a file cannot be read."""
+    """Return the manifest in the format of sha256sum. Raises OSError if a file cannot be read."""
     return "".join(f"{_sha256(content)}  {name}\n" for name, content in contents.items()).encode()
 
 
 def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature: str | None) -> None:
-    """Writes a new archive; `manifest` is that of the contents (`manifest_of`), in their order.
+    """Write a new archive. `manifest`: `manifest_of(contents)`.
 
     Raises:
-        BundleRefused: a file changed since it was listed, or is larger than a member can be.
-        OSError: the disk would not take it; what was written is removed.
+        BundleRefused: A file changed since the manifest was made, or is too large for a member.
+        OSError: The disk refuses the archive. The incomplete file is removed.
     """
-    head: dict[str, Content] = {MANIFEST: manifest}
-    if signature is not None:
-        head[SIGNATURE] = signature.encode()
     listed = _listed(manifest)
     try:
         with path.open("xb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as file:
-            for name, content in (head | dict(contents)).items():
-                wrote = _write(file, name, content)
-                if name in contents and wrote != listed[name]:
-                    raise BundleRefused(
-                        f"a submission is of runs that are over; {name!r} changed while it was packed: wait until it ends"
-                    )
-            file.write(b"\0" * (2 * _BLOCK))
+            found = _write(file, manifest, None if signature is None else signature.encode(), contents)
+        if changed := [name for name in contents if found[name] != listed[name]]:
+            raise BundleRefused(
+                f"a submission is of runs that are over; {changed[0]!r} changed while it was packed: wait until it ends"
+            )
     except BaseException:
         path.unlink(missing_ok=True)
         raise
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> Unpacked:
-    """Unpacks a submission into an empty folder, and checks each member against the manifest.
+    """Unpack a submission into an empty folder, and check each member against the manifest.
 
     Raises:
-        BundleRefused: it is not written as submissions are; the message names the member and the law.
-        DiskTooSmall: its members do not fit on the disk.
-        OSError: it cannot be read, or the folder cannot be written.
+        BundleRefused: `pack` writes no such file. The message names the member and the rule.
+        DiskTooSmall: The members do not fit on the disk.
+        OSError: It is no regular file or cannot be read, or the folder cannot be written.
     """
-    with path.open("rb") as raw, gzip.open(raw) as file:
-        try:
-            members = _members(file, most_bytes)
-            name, size, content = next(members, ("", 0, iter(())))
-            if name != MANIFEST:
-                raise BundleRefused(f"the first member of a submission is {MANIFEST}; found {name!r}")
-            _require_size(name, size, _LARGEST_MANIFEST)
-            manifest = b"".join(content)
-            wanted = _listed(manifest)
-            signature: str | None = None
-            names: dict[str, None] = {}
-            changed: list[str] = []
-            order = iter(wanted)
-            for name, size, content in members:
-                if name == SIGNATURE and signature is None and not names:
-                    _require_size(name, size, _LARGEST_SIGNATURE)
-                    signature = b"".join(content).decode("utf-8", "replace")
-                    continue
-                _require_next(name, next(order, None), wanted, names)
-                _require_room(folder, name, size)
-                if _unpack(content, folder / name) != wanted[name]:
-                    changed.append(name)
-                names[name] = None
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise BundleRefused(f"a submission is one whole gzip file; this one is not: {error}") from error
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {missing[0]!r} is missing")
-    return Unpacked(manifest, signature, tuple(names), tuple(changed))
-
-
-def _members(file: gzip.GzipFile, most_bytes: int) -> Iterator[tuple[str, int, Iterator[bytes]]]:
-    """Name, size and bytes of each member; what is left of one is passed over before the next."""
-    left = most_bytes
-    while (header := _read(file, _BLOCK)) != b"\0" * _BLOCK:
-        name, size = _header(header)
-        if size > left:
-            raise BundleRefused(
-                f"a submission unpacks to at most {most_bytes} bytes; with {name!r}, of {size}, it would be more: "
-                "where that is right, --most-bytes allows more"
-            )
-        left -= size
-        content = _content(file, size)
-        yield name, size, content
-        for _ in content:
-            pass
-        if _read(file, -size % _BLOCK).strip(b"\0"):
-            raise BundleRefused(f"after a member come zeros, to the end of its block; after {name!r} come others")
-    if _read(file, _BLOCK) != b"\0" * _BLOCK or file.read(1):
-        raise BundleRefused("after two blocks of zeros a submission is over; found more")
-
-
-def _header(header: bytes) -> tuple[str, int]:
+    require_file(path)
     try:
-        told = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
-        name, size = told.name, told.size
-    except (tarfile.HeaderError, UnicodeDecodeError, ValueError) as error:
-        raise BundleRefused(f"a member begins with a header of ustar; found another: {error}") from error
-    if told.type != tarfile.REGTYPE:
-        kinds = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link", tarfile.DIRTYPE: "a folder"}
+        with gzip.open(path) as file:
+            stream = _Stream(file, most_bytes)
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member) as tar:  # type: ignore[call-overload]
+                manifest, signature, wanted = _extract(tar, folder, most_bytes)
+            while stream.read(_CHUNK):
+                pass
+    except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise BundleRefused(f"a submission is one whole gzipped tar; this file is not: {error}") from error
+    again = _Stream(io.BytesIO(), 0)
+    found = _write(again, manifest, signature, {name: folder / name for name in wanted})
+    if again.digest.digest() != stream.digest.digest():
         raise BundleRefused(
-            f"a submission holds plain files alone; {name!r} is {kinds.get(told.type, f'of type {told.type!r}')}"
+            "a submission is, byte for byte, what `submit` writes for its members, in the order of its manifest; this file has "
+            "other headers, another order, or other bytes between or after the members"
         )
-    _require_name(name)
-    if not 0 <= size <= LARGEST_MEMBER or header != _header_of(name, size):
-        raise BundleRefused(
-            f"a member's header is the one that `submit` writes for its name and size; that of {name!r} is not"
-        )
-    return name, size
+    changed = tuple(name for name in wanted if found[name] != wanted[name])
+    return Unpacked(manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed)
 
 
-def _header_of(name: str, size: int) -> bytes:
-    member = tarfile.TarInfo(name)
-    member.size = size
-    member.mode = 0o644
-    return member.tobuf(tarfile.USTAR_FORMAT, "utf-8", "strict")
+class _Member(tarfile.TarInfo):
+    """Header of a regular file. Any other header is rejected before tarfile reads on, because it may announce gigabytes."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Member:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type != tarfile.REGTYPE:
+            kind = _KINDS.get(member.type, f"of type {member.type!r}")
+            raise BundleRefused(f"a submission holds plain files alone; {member.name!r} is {kind}")
+        _require_name(member.name)
+        if not 0 <= member.size <= _LARGEST.get(member.name, LARGEST_MEMBER):
+            largest = _LARGEST.get(member.name, LARGEST_MEMBER)
+            raise BundleRefused(f"{member.name} has at most {largest} bytes; found {member.size}")
+        return member
+
+
+class _Stream:
+    """Digest of the bytes read from a file or written to it. Reading raises an error after too many bytes."""
+
+    def __init__(self, file: IO[bytes] | gzip.GzipFile, most_bytes: int) -> None:
+        self._file = file
+        self._most_bytes = most_bytes
+        self._left = most_bytes + (64 << 20)  # headers and padding
+        self.digest = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """Read at most `size` bytes. Raises BundleRefused if the submission is too large."""
+        found = self._file.read(size)
+        self.digest.update(found)
+        self._left -= len(found)
+        if self._left < 0:
+            raise _too_large(self._most_bytes)
+        return found
+
+    def write(self, content: bytes) -> int:
+        """Add to the digest. Nothing is stored."""
+        self.digest.update(content)
+        return len(content)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> tuple[bytes, bytes | None, dict[str, str]]:
+    """Extract all members, and return the manifest, the signature and what the manifest lists."""
+    manifest, signature, left = None, None, most_bytes
+    wanted: dict[str, str] = {}
+    seen: set[str] = set()
+    for member in tar:
+        name = member.name
+        if member.size > left:
+            raise _too_large(most_bytes)
+        left -= member.size
+        if manifest is None:
+            if name != MANIFEST:
+                break
+            manifest = _content(tar, member)
+            wanted = _listed(manifest)
+        elif name == SIGNATURE and signature is None and not seen:
+            signature = _content(tar, member)
+        elif name in seen or name in _LARGEST:
+            raise BundleRefused(f"a member is there once; {name!r} comes again")
+        elif name not in wanted:
+            raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {name!r} is not listed")
+        elif member.size > (free := shutil.disk_usage(folder).free):
+            raise DiskTooSmall(
+                f"a submission is unpacked to be judged; {name!r} has {member.size} bytes, and '{folder}' has room for {free}: "
+                "make room, or name another folder by TMPDIR"
+            )
+        else:
+            tar.extract(member, folder, set_attrs=False, filter="data")
+            seen.add(name)
+    if manifest is None:
+        raise BundleRefused(f"the first member of a submission is {MANIFEST}; found another or none")
+    if missing := [name for name in wanted if name not in seen]:
+        raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {missing[0]!r} is missing")
+    return manifest, signature, wanted
+
+
+def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = tar.extractfile(member)
+    assert file is not None, "it is a plain file"
+    return file.read()
+
+
+def _too_large(most_bytes: int) -> BundleRefused:
+    return BundleRefused(
+        f"a submission unpacks to at most {most_bytes} bytes; this one to more. If that is right, --most-bytes allows more"
+    )
+
+
+def _write(file: Any, manifest: bytes, signature: bytes | None, contents: Mapping[str, Content]) -> dict[str, str]:
+    """Write the tar, and return the SHA-256 of each member."""
+    head: dict[str, Content] = {MANIFEST: manifest} if signature is None else {MANIFEST: manifest, SIGNATURE: signature}
+    found = {}
+    with tarfile.open(fileobj=file, mode="w|", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in (head | dict(contents)).items():
+            _require_name(name)
+            member = tarfile.TarInfo(name)
+            with _opened(content) as source:
+                member.size = source.seek(0, io.SEEK_END)
+                if member.size > LARGEST_MEMBER:
+                    raise BundleRefused(f"a member has at most {LARGEST_MEMBER} bytes; {name!r} has {member.size}")
+                source.seek(0)
+                tar.addfile(member, source)
+            found[name] = _sha256(content)
+    return found
+
+
+def _sha256(content: Content) -> str:
+    with _opened(content) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _opened(content: Content) -> io.BufferedReader | io.BytesIO:
+    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
 
 
 def _require_name(name: str) -> None:
@@ -178,110 +231,22 @@ def _require_name(name: str) -> None:
         )
 
 
-def _require_size(name: str, size: int, most: int) -> None:
-    if size > most:
-        raise BundleRefused(f"{name} has at most {most} bytes; found {size}")
-
-
-def _require_next(name: str, expected: str | None, wanted: Mapping[str, str], before: Collection[str]) -> None:
-    if name in before or name in (MANIFEST, SIGNATURE):
-        raise BundleRefused(f"a member is there once; {name!r} comes again")
-    if name not in wanted:
-        raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {name!r} is not listed")
-    if name != expected:
-        raise BundleRefused(f"members stand as {MANIFEST} lists them; {expected!r} was to come, and {name!r} came")
-
-
-def _require_room(folder: Path, name: str, size: int) -> None:
-    free = shutil.disk_usage(folder).free
-    if size > free:
-        raise DiskTooSmall(
-            f"a submission is unpacked to be judged; {name!r} has {size} bytes, and '{folder}' has room for {free}: make room, "
-            "or name another folder by TMPDIR"
-        )
-
-
 def _listed(manifest: bytes) -> dict[str, str]:
-    """SHA-256 by name, in order."""
-    found: dict[str, str] = {}
-    folded: set[str] = set()
-    try:
-        lines = manifest.decode("ascii").split("\n")
-    except UnicodeDecodeError as error:
-        raise BundleRefused(f"{MANIFEST} is text in ASCII: {error}") from error
-    if lines.pop() != "":
-        raise BundleRefused(f"{MANIFEST} ends with a newline")
-    for line in lines:
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise BundleRefused(f"a line of {MANIFEST} is one of sha256sum's; found {line[:200]!r}")
-        digest, name = match.groups()
-        _require_name(name)
-        if name.casefold() in folded:  # on some file systems they would be one file
-            raise BundleRefused(f"a name stands once in {MANIFEST}, capitals or not; found {name!r} again")
-        folded.add(name.casefold())
-        found[name] = digest
+    """Return the SHA-256 of each name, in order."""
+    *lines, end = manifest.decode("ascii", "replace").split("\n")
+    matches = [_LINE.fullmatch(line) for line in lines]
+    if end or None in matches:
+        wrong = next((line for line, match in zip(lines, matches, strict=True) if match is None), end)
+        raise BundleRefused(f"each line of {MANIFEST} is one of sha256sum's, with its newline; found {wrong[:200]!r}")
+    found = {match[2]: match[1] for match in matches if match}
+    files: set[str] = set()
+    for match in filter(None, matches):
+        _require_name(match[2])
+        # On some file systems names that differ in capitals are one file.
+        if (name := match[2].casefold()) in files:
+            raise BundleRefused(f"a name is once in {MANIFEST}, capitals or not; found {match[2]!r} again")
+        files.add(name)
     for name in found:
-        parts = name.casefold().split("/")
-        if any("/".join(parts[:at]) in folded for at in range(1, len(parts))):
-            raise BundleRefused(f"a name is a file's or a folder's; {name!r} lies in a file of {MANIFEST}")
+        if any(str(parent) in files for parent in PurePosixPath(name.casefold()).parents):
+            raise BundleRefused(f"a name is a file's or a folder's; {name!r} is in a file of {MANIFEST}")
     return found
-
-
-def _content(file: gzip.GzipFile, size: int) -> Iterator[bytes]:
-    while size:
-        chunk = _read(file, min(size, _CHUNK))
-        size -= len(chunk)
-        yield chunk
-
-
-def _read(file: gzip.GzipFile, size: int) -> bytes:
-    found = file.read(size)
-    if len(found) < size:
-        raise BundleRefused("a submission ends with two blocks of zeros; this one is cut short")
-    return found
-
-
-def _unpack(content: Iterator[bytes], path: Path) -> str:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = hashlib.sha256()
-    with path.open("xb") as file:
-        for chunk in content:
-            whole.update(chunk)
-            file.write(chunk)
-    return whole.hexdigest()
-
-
-def _write(file: gzip.GzipFile, name: str, content: Content) -> str:
-    """Gives its SHA-256."""
-    size = content.stat().st_size if isinstance(content, Path) else len(content)
-    _require_name(name)
-    if size > LARGEST_MEMBER:
-        raise BundleRefused(f"a member has at most {LARGEST_MEMBER} bytes; {name!r} has {size}")
-    file.write(_header_of(name, size))
-    whole = hashlib.sha256()
-    left = size
-    for chunk in _chunks(content):
-        left -= len(chunk)
-        if left < 0:
-            return ""  # it grew: its header is wrong already
-        whole.update(chunk)
-        file.write(chunk)
-    file.write(b"\0" * (-size % _BLOCK))
-    return whole.hexdigest() if left == 0 else ""
-
-
-def _sha256(content: Content) -> str:
-    whole = hashlib.sha256()
-    for chunk in _chunks(content):
-        whole.update(chunk)
-    return whole.hexdigest()
-
-
-def _chunks(content: Content) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    with content.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            yield chunk

@@ -1,8 +1,8 @@
-"""Builds a submission from the folders of runs, and puts it in its place only when it passes the inspection of its receiver."""
+"""Creation of a submission from run folders. The file is kept only if it passes its receiver's inspection."""
 
 from __future__ import annotations
 
-import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +13,8 @@ from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
 from aiperf.report.facts import Report
 from aiperf.report.html import page
-from aiperf.report.plots import all_pictures
-from aiperf.report.write import best_drawn, report_of
-from aiperf.submission.allowed import Signers
+from aiperf.report.sections import sections
+from aiperf.report.write import recomputed
 from aiperf.submission.announcement_file import log_path
 from aiperf.submission.announcements import parse
 from aiperf.submission.archive import Content, manifest_of, pack
@@ -34,42 +33,43 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
+from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.inspection import HeldTo, Inspection
-from aiperf.submission.judge import inspect
-from aiperf.submission.signer import Signer
+from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
-from aiperf.system.meters import FOLDER as POWER
+from aiperf.system.power.meters import FOLDER as POWER
 from aiperf.system.source import COMMIT, SOURCE, revision
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a submission is made of."""
+    """Contents of a submission."""
 
     runs: Sequence[Path]
-    """Folders."""
-    signer: Signer | None
-    log: Path | None
-    """Of the site's announcements; None: that which the runs' own configuration names."""
+    """Folders of the runs."""
+    key: Path | None
+    """Signing key. None for no signature."""
+    log: str | None
+    """Log of the site's announcements. None: the log in the runs' configuration."""
     with_telemetry: bool = True
 
 
-def build(wanted: Wanted, path: Path, signers: Signers | None = None) -> Inspection:
-    """Makes the submission; where its inspection finds something bad, there is no file.
+def build(wanted: Wanted, path: Path, signers: Path | None = None) -> Inspection:
+    """Create the submission and inspect it. After a bad finding, no file remains.
 
     Raises:
-        BadConfiguration: a file is there already, or an announced run comes without the log.
-        JournalDamaged, NoSuchRun: see aiperf.journal.journal.
-        BundleRefused: see `pack`.
-        OSError: it cannot be written.
+        BadConfiguration: The file exists, or the log of an announced run is missing.
+        JournalDamaged, NoSuchRun: See aiperf.journal.journal.
+        BundleRefused: See `pack`.
+        OSError: The file cannot be written.
     """
     if path.exists():
         raise BadConfiguration(f"a submission is a new file; '{path}' is there already: name another by --out")
     contents = _contents(wanted)
     manifest = manifest_of(contents)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     try:
-        pack(draft, contents, manifest, None if wanted.signer is None else wanted.signer.sign(manifest))
+        pack(draft, contents, manifest, None if wanted.key is None else sign(wanted.key, manifest))
         found = inspect(draft, HeldTo(signers=signers))
         if found.is_good:
             draft.rename(path)
@@ -100,14 +100,14 @@ def _run(
 ) -> tuple[SubmittedRun, RunStarted]:
     recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
     with_samples = with_telemetry or not recorded
-    report = report_of(folder) if with_samples else _without_telemetry(folder)
+    report = recomputed(folder) if with_samples else _without_telemetry(folder)
     first = next(iter(read(folder)))
     assert isinstance(first, RunStarted), "the report has read it"
     parts[f"{into}/{JOURNAL}"] = folder / JOURNAL
     parts[f"{into}/{CONFIGURATION}"] = as_json(configuration_of(first))
     parts[f"{into}/{SYSTEM}"] = as_json(system_of(first, report))
     parts[f"{into}/{REPORT}"] = as_json(report)
-    parts[f"{into}/{PAGE}"] = page(report, all_pictures(report), best_drawn(report)).encode()
+    parts[f"{into}/{PAGE}"] = page(report, sections(report)).encode()
     held: TelemetryHeld = "none recorded" if not recorded else "included" if with_telemetry else "left out"
     if held == "included":
         parts |= {f"{into}/{TELEMETRY}/{file.name}": file for file in recorded}
@@ -127,17 +127,17 @@ def _run(
 
 
 def _without_telemetry(folder: Path) -> Report:
-    """Of the journal alone: what a receiver can work out again without the samples."""
+    """Return the report from the journal alone, as a receiver without telemetry can recompute it."""
     from aiperf.report.gather import gather
 
     return gather(read(folder))
 
 
-def _log(given: Path | None, firsts: Sequence[RunStarted]) -> bytes | None:
+def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
     named = [first for first in firsts if first.config.get("announcement") is not None]
     path = None if given is None else log_path(given)
     if path is None and named:
-        path = log_path(Path(str(named[0].config.get("announcement_log"))))
+        path = log_path(str(named[0].config.get("announcement_log")))
     if path is None:
         return None
     try:

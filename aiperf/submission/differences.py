@@ -1,4 +1,4 @@
-"""Where two values of JSON differ: options of two configurations, figures of two reports."""
+"""Differences of two JSON values: options of two configurations, or figures of two reports."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 ABSENT = "absent"
-"""Stands for what one of the two does not have."""
+"""Placeholder for a value that one side lacks."""
 
 
 def differences(first: Any, second: Any, *, tolerance: float = 0.0, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Each place at which they differ, by its dotted name, with what stands there in both. Numbers may differ by `tolerance`,
-    as a share of the larger one; 20 is 20.0, and 1 is not true.
+    """Yield each difference as (dotted name, first value, second value).
+
+    Numbers may differ by `tolerance`, a share of the larger one. 20 equals 20.0, and 1 differs from true.
 
     >>> list(differences({"a": {"b": 1}, "c": [1, 2]}, {"a": {"b": 2}, "c": [1, 2, 3]}))
     [('a.b', 1, 2), ('c.2', 'absent', 3)]
@@ -38,5 +39,8 @@ def _is_same(first: Any, second: Any, tolerance: float) -> bool:
     if isinstance(first, bool) or isinstance(second, bool):
         return first is second
     if isinstance(first, int | float) and isinstance(second, int | float):
-        return first == second or math.isclose(first, second, rel_tol=tolerance, abs_tol=0.0)
+        try:
+            return first == second or math.isclose(first, second, rel_tol=tolerance, abs_tol=0.0)
+        except OverflowError:  # an integer too large for a float
+            return False
     return bool(first == second)

@@ -1,4 +1,4 @@
-"""What inspecting a submission comes to: findings, and the verdict. Values alone."""
+"""Result of the inspection of a submission: findings and the verdict."""
 
 from __future__ import annotations
 
@@ -7,66 +7,67 @@ from pathlib import Path
 from typing import Literal
 
 from aiperf.ranking.division import Division
-from aiperf.submission.allowed import Signers
 from aiperf.submission.archive import MOST_BYTES
 from aiperf.submission.published import Announced
 from aiperf.verify.sample import DEFAULT
 
 Outcome = Literal["good", "bad", "note"]
-"""'bad': no honest submission of these runs shows it; 'note': what a reader must know, or what could not be told."""
+"""'bad': impossible in an honest submission of these runs. 'note': important for the reader, or not checkable."""
 SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "nobody asked for"]
-"""'unknown key': the signature is good, and the list of allowed signers does not have its key; 'nobody asked for': it is good,
-and there was no such list to hold its key against."""
+"""'unknown key': valid, but the key is not among the allowed signers. 'nobody asked for': valid, without a list of allowed
+signers."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldTo:
-    """What a submission is held to, beside itself."""
+    """Further requirements on a submission."""
 
-    signers: Signers | None = None
-    """Who may sign. None: nobody says."""
+    signers: Path | None = None
+    """File of allowed signers (`read_allowed`). Default: any key may sign."""
     source: Path | None = None
-    """A checkout of the sources that the runs are said to be of. None: those that run here."""
+    """Checkout of the runs' sources. Default: the sources of this installation."""
     sample: int | None = DEFAULT
-    """Proposals of each run that are made again. None: all."""
+    """Number of recomputed proposals per run. None for all."""
     division: Division | None = None
-    """Whose rules each run must keep. None: how many of the ranking's are broken is told."""
+    """Division whose rules each run must keep. Default: count the broken rules of the ranking."""
     most_bytes: int = MOST_BYTES
-    """What may be unpacked."""
+    """Largest unpacked size in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     check: str
     outcome: Outcome
     text: str
     run: str | None = None
-    """The run that it is about; None: the whole submission."""
+    """Name of the run. None for the whole submission."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A submission, judged."""
+    """Result of the inspection of a submission."""
 
     path: str
     sha256: str
-    """Of its file."""
+    """SHA-256 of the file."""
     signature: SignedBy | None
-    """None: it was refused before that was looked at."""
+    """None if the submission was rejected before the check of its signature."""
     key: str | None
-    """Fingerprint of the key that signed."""
+    """Fingerprint of the signing key."""
     signers: tuple[str, ...]
-    """Whose key that is, by the list of allowed signers."""
+    """Owners of the key in the list of allowed signers."""
     release: str | None
-    """That made it."""
+    """Release that created the submission."""
     runs: tuple[str, ...]
     announced: Announced | None
-    """None: it holds no log of announcements."""
+    """None without a log of announcements."""
     findings: tuple[Finding, ...]
+    used: tuple[tuple[str, str, str], ...] = ()
+    """Announcements of the runs: id, run and SHA-256 of the journal."""
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing bad was found."""
+        """True without a bad finding."""
         return all(finding.outcome != "bad" for finding in self.findings)

@@ -1,4 +1,4 @@
-"""What the machine is and how it fares during a run: description, telemetry, warnings, peaks.
+"""Description, telemetry, warnings and peaks of the machines of a run.
 
-Nothing here imports torch, ray or a vendor's library at import time: it loads in milliseconds, on a laptop too.
+No module imports torch, ray or a vendor's library at import time. The package loads in milliseconds, also on a laptop.
 """

@@ -1,6 +1,6 @@
-"""What control groups grant this process: how many processors it may use, how much memory it may have and still has left.
+"""Limits that control groups set for this process: processors, memory, and memory that is still free.
 
-The one place that reads control groups, of version 1 and 2. Linux; no torch.
+Only this module reads control groups (versions 1 and 2). Linux only. No torch.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _NO_LIMIT = 1 << 60  # cgroup 1 writes "no limit" as the largest page-aligned 63
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What control groups (v1 or v2) grant this process: the tightest of its own and those above; None = none."""
+    """Tightest limits of this process's control group (v1 or v2) and of the groups above it. None if there is no limit."""
 
     processors: float | None = None
-    """Processor time a second: 2.5 = two and a half processors."""
+    """Processor time per second: 2.5 means two and a half processors."""
     memory_bytes: int | None = None
 
 
 def usable_processors(limits: Limits | None = None) -> int:
-    """Whole logical processors this process may use: its affinity, and the control group's quota rounded down; at least 1.
+    """Return the whole logical processors that this process may use: CPU affinity and cgroup quota (rounded down), at least 1.
 
-    `limits`: those in force, where they are known already.
+    `limits`: limits in force. Default: read from the kernel.
     """
     limits = limits or limits_here()
     allowed = len(os.sched_getaffinity(0))
@@ -34,14 +34,14 @@ def usable_processors(limits: Limits | None = None) -> int:
 
 
 def limits_here(proc: Path = Path("/proc")) -> Limits:
-    """The limits in force for this process."""
+    """Return the limits in force for this process."""
     return control_group_limits(*_texts(proc))
 
 
 def control_group_limits(membership: str, mounts: str) -> Limits:
-    """The limits in force, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+    """Compute the limits in force from the texts of /proc/self/cgroup and /proc/self/mountinfo.
 
-    A limit holds for all groups below its own, so each group from this one up to the mount is asked.
+    A limit applies to all groups below it. Each group from this process's group up to the mount is therefore read.
     """
     groups = _groups(membership, mounts)
     quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
@@ -50,16 +50,16 @@ def control_group_limits(membership: str, mounts: str) -> Limits:
 
 
 def memory_room_here(proc: Path = Path("/proc")) -> int | None:
-    """Bytes that this process may still take before its control groups' limits are reached, now; None = there is none."""
+    """Return the bytes that this process can still allocate below its cgroup limits. None if there is no limit."""
     return memory_room(*_texts(proc))
 
 
 def memory_room(membership: str, mounts: str) -> int | None:
-    """What the tightest of the groups with a limit has left, from the same texts; 0 where its use cannot be determined.
+    """Return the free bytes of the tightest limited group, from the same texts. 0 if its use cannot be determined.
 
-    A group's use is counted as kubelet and `docker stats` count it: without the files that nobody has mapped or read of late,
-    which the kernel drops before it refuses anyone memory. What other processes of a group use is used up for this one too,
-    so that a wide limit further up may leave less than this group's own.
+    The use of a group excludes inactive files, as in kubelet and `docker stats`: the kernel drops them before an allocation
+    fails. Memory of other processes in the same group counts as used. A wide limit further up can therefore leave less than
+    this process's own limit.
     """
     rooms = []
     for folder in _groups(membership, mounts).with_memory:
@@ -71,7 +71,7 @@ def memory_room(membership: str, mounts: str) -> int | None:
 
 
 def membership(proc: Path = Path("/proc")) -> str:
-    """Which groups this process is in, as the kernel says it; '' where it does not."""
+    """Return the group membership of this process as the kernel reports it, or '' if it is not available."""
     return _text(proc / "self/cgroup") or ""
 
 
@@ -81,7 +81,7 @@ def _texts(proc: Path) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """The folders of this process's groups and of those above them, of both versions, by what they may limit."""
+    """Folders of this process's groups and of the groups above it (both versions), by the resource that they can limit."""
 
     with_processors: tuple[Path, ...]
     with_memory: tuple[Path, ...]
@@ -112,7 +112,7 @@ def _groups(membership: str, mounts: str) -> _Groups:
 
 
 def _quota(folder: Path) -> float | None:
-    """Of a group of version 2, or of version 1."""
+    """Return the processor quota of a group of version 1 or 2."""
     text = _text(folder / "cpu.max")
     if text is None:
         text = f"{_text(folder / 'cpu.cfs_quota_us') or '-1'} {_text(folder / 'cpu.cfs_period_us') or '1'}"
@@ -126,20 +126,20 @@ def _memory_limit(folder: Path) -> int | None:
 
 
 def _memory_used(folder: Path) -> int | None:
-    """None where the group does not tell; one that tells no files of no use is taken to have none."""
+    """Return the bytes in use without inactive files. None if the group does not report its use."""
     text = _text(folder / "memory.current") or _text(folder / "memory.usage_in_bytes")
     if text is None:
         return None
-    # version 1 tells a group's own under the short name, and with those below it, as the limit counts, under the long one
-    told = {name: int(count) for name, count in map(str.split, (_text(folder / "memory.stat") or "").splitlines())}
-    return max(0, int(text) - told.get("total_inactive_file", told.get("inactive_file", 0)))
+    # Version 1 reports the group's own inactive files under the short name, and the sum with its subgroups under the long one.
+    counts = {name: int(count) for name, count in map(str.split, (_text(folder / "memory.stat") or "").splitlines())}
+    return max(0, int(text) - counts.get("total_inactive_file", counts.get("inactive_file", 0)))
 
 
 def _upwards(mount: Path, root: str, group: str) -> list[Path]:
-    """The folders of a group and those above it, as mounted here: in a container its own is the mount's root."""
+    """Return the folders of a group and of the groups above it. In a container the mount's root is the group itself."""
     inside = PurePosixPath(group).relative_to(root) if PurePosixPath(group).is_relative_to(root) else PurePosixPath()
     folder = mount / inside
-    if ".." in inside.parts or not folder.is_dir():  # a group that is not in sight here: what is mounted stands for it
+    if ".." in inside.parts or not folder.is_dir():  # the group is not visible here: use the mounted one
         folder = mount
     return [folder, *(above for above in folder.parents if above.is_relative_to(mount))]
 

@@ -1,6 +1,6 @@
-"""What the machine is: processor, memory, accelerators, versions, and the limits a container or scheduler sets.
+"""Description of one host: processor, memory, accelerators, versions, and limits of a container or scheduler.
 
-Quick, and without torch or ray: versions are read from installed metadata, never by importing the package.
+Fast, and without torch or ray. Versions come from installed metadata, never from an import of the package.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import psutil
 
-from aiperf.system.attach import accelerator_samplers, attach
 from aiperf.system.control_groups import Limits, limits_here, usable_processors
 from aiperf.system.host import meminfo
 from aiperf.system.network import Link, links
 from aiperf.system.processor import cpu_model
 from aiperf.system.sampler import Device
+from aiperf.system.samplers.attach import accelerator_samplers, attach, usable
+from aiperf.system.samplers.nvml import slice_bytes
 from aiperf.system.storage import RUN, Storage, storage
 
 PACKAGES = (
     "aiperf-cluster", "torch", "torchvision", "ray", "optuna", "horovod", "numpy", "scipy", "msgspec", "hydra-core",
     "nvidia-ml-py", "amdsmi", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime",
-    "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-dali-cuda120", "nvidia-dali-cuda130",
+    "nvidia-cudnn-cu12", "nvidia-cudnn-cu13",
 )  # fmt: skip
 
-# What tells of a scheduler, and no secrets: names and sizes only.
+# Variables that identify a scheduler. Names and sizes only, no secrets.
 SCHEDULER_VARIABLES = (
     "SLURM_JOB_ID", "SLURM_CLUSTER_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NUM_NODES", "SLURM_NODEID",
     "SLURM_CPUS_ON_NODE", "SLURM_JOB_GPUS", "KUBERNETES_SERVICE_HOST", "RAY_CLUSTER_NAME",
@@ -36,7 +38,7 @@ SCHEDULER_VARIABLES = (
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """One host, as seen by the process that asked. None = cannot be determined here."""
+    """One host as seen by the describing process. None if a value cannot be determined."""
 
     host: str
     cpu_model: str | None
@@ -45,33 +47,33 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     processors: int
     """Logical processors of the host."""
     usable_processors: int
-    """Whole logical processors this process may use: its affinity, and the control group's quota rounded down; at least 1."""
+    """Whole logical processors that this process may use: CPU affinity and control-group quota (rounded down), at least 1."""
     memory_bytes: int
-    """The host's."""
+    """Memory of the host."""
     usable_memory_bytes: int
-    """The host's or the control group's, whichever is less."""
+    """Memory of the host or limit of the control group, whichever is less."""
     limits: Limits
     os: str
     kernel: str
     architecture: str
     python: str
     accelerators: tuple[Device, ...]
-    """Every accelerator a sampler shows on this host, whether or not this process may use it."""
+    """All accelerators that samplers report on this host, including those that this process may not use."""
     not_sampled: dict[str, str]
-    """Samplers that could not be opened, each with the reason: without them "no accelerators" means "none seen"."""
+    """Samplers that could not be opened, with the reason. Without them, "no accelerators" means "none visible"."""
     versions: dict[str, str]
-    """Installed packages that matter."""
+    """Versions of the installed packages of PACKAGES."""
     container: str | None
     scheduler: dict[str, str]
     boot_id: str | None = None
-    """Of the host's kernel since it booted: what is told to be on one boot is on one host, in whatever containers."""
+    """Identifier of the kernel's boot. Containers with one boot_id share a host."""
     storage: tuple[Storage, ...] = ()
-    """What the run's folders lie on, where they were named."""
+    """File systems of the run's folders, if folders were given."""
     network: tuple[Link, ...] = ()
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> System:
-    """This host, now, with what the folders lie on. Under 50 ms where no driver must wake up first."""
+    """Describe this host and the file systems of `folders`. Takes under 50 ms if no driver must be started first."""
     proc, sys = Path("/proc"), Path("/sys")
     limits = limits_here(proc)
     usable = usable_processors(limits)
@@ -82,7 +84,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> System:
     return System(
         host=socket.gethostname(),
         cpu_model=cpu_model(proc),
-        cores=physical_cores(sys),
+        cores=psutil.cpu_count(logical=False),
         processors=os.cpu_count() or usable,
         usable_processors=usable,
         memory_bytes=memory,
@@ -103,36 +105,36 @@ def describe(folders: Mapping[str, Path] | None = None) -> System:
     )
 
 
+def describe_usable() -> System:
+    """Describe this host with the accelerators that this process may use. A MIG slice counts as one with its own memory."""
+    system = describe()
+    return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))
+
+
 def boot_id(proc: Path = Path("/proc")) -> str | None:
-    """None: the kernel tells none."""
-    told = proc / "sys/kernel/random/boot_id"
-    return told.read_text().strip() if told.exists() else None
+    """Return the boot identifier of the kernel. None if the kernel reports none."""
+    path = proc / "sys/kernel/random/boot_id"
+    return path.read_text().strip() if path.exists() else None
 
 
 def folders_of(run: Path, root: str | None) -> dict[str, Path]:
-    """The folders of a run whose storage is described: its own, and its data set's where that lies in files."""
+    """Return the folders whose storage is described: the run folder and, if the data set is stored in files, its root."""
     return {RUN: run} | ({} if root is None else {"data set": Path(root)})
 
 
-def physical_cores(sys: Path) -> int | None:
-    """Cores with their hardware threads taken together."""
-    siblings = {path.read_text() for path in sys.glob("devices/system/cpu/cpu[0-9]*/topology/thread_siblings_list")}
-    return len(siblings) or None
-
-
 def versions() -> dict[str, str]:
-    """Installed versions of PACKAGES, of those that are installed."""
-    found: dict[str, str] = {}
+    """Return the versions of the installed packages of PACKAGES."""
+    installed: dict[str, str] = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def container(environment: Mapping[str, str], root: Path) -> str | None:
-    """What kind of container this is, by its own marks; None = no mark of one."""
+    """Return the container runtime, detected by its marker files and variables. None if there is no marker."""
     if "KUBERNETES_SERVICE_HOST" in environment:
         return "kubernetes"
     if (root / "run/.containerenv").exists():

@@ -1,6 +1,6 @@
-"""The host around the accelerators: processor time and memory from /proc, energy from RAPL where it may be read.
+"""Processor time and memory of a host from /proc, and its energy from RAPL if it is readable.
 
-All figures are of the whole host as the kernel counts it, not of a container or a process on it.
+All values are for the whole host as the kernel counts it, not for a container or a process.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ HOST = "host"
 
 
 def busy_and_total(stat: str) -> tuple[int, int]:
-    """Clock ticks worked and clock ticks passed, summed over processors, from the text of /proc/stat.
+    """Return busy and total clock ticks, summed over processors, from the text of /proc/stat.
 
-    Waiting for input and output counts as idle. Guest time is already in user time (proc(5)) and is not added again.
+    I/O wait counts as idle. User time already contains guest time (proc(5)), so guest time is not added again.
     """
     user, nice, system, idle, iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
     busy = user + nice + system + irq + softirq + steal
@@ -25,16 +25,16 @@ def busy_and_total(stat: str) -> tuple[int, int]:
 
 
 def meminfo(text: str) -> dict[str, int]:
-    """The lines of /proc/meminfo that are sizes, in bytes."""
+    """Return the sizes in /proc/meminfo, in bytes."""
     lines = (line.split() for line in text.splitlines())
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
 
 
 class RaplCounter:
-    """Energy of all processor packages in joules since it was opened, unwrapped.
+    """Energy of all processor packages in joules since the object was created, corrected for counter overflow.
 
-    Kernels since 2020 let only root read it (CVE-2020-8694). Where a single package cannot be read there is no figure:
-    a part would pass for the whole. Zones below a package (core, dram) and 'psys' are left out, since they overlap it.
+    Since 2020 only root can read these counters (CVE-2020-8694). If a single package cannot be read, there is no value: a
+    partial sum would look like a total. Zones below a package (core, dram) and 'psys' overlap it and are left out.
     """
 
     def __init__(self, powercap: Path) -> None:
@@ -47,7 +47,7 @@ class RaplCounter:
     def _counters(self) -> list[int] | None:
         try:
             return [int((zone / "energy_uj").read_text()) for zone in self._zones] or None
-        except OSError:  # not root, or the zone has no counter: not measured
+        except OSError:  # not root, or the zone has no counter
             return None
 
     def joules(self) -> float | None:
@@ -61,7 +61,7 @@ class RaplCounter:
 
 
 class HostSampler:
-    """This host's processors and memory."""
+    """Sampler of this host's processors and memory."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class HostSampler:
         return [
             DeviceSample(
                 device=HOST,
-                # The kernel's tick is 10 ms at worst: asked again within one, there is nothing to divide by.
+                # The kernel's tick is up to 10 ms. Two samples within one tick have no utilization.
                 utilisation=(busy - busy_before) / (total - total_before) if total > total_before else None,
                 memory_used_bytes=memory["MemTotal"] - memory["MemAvailable"],
                 power_watts=(energy - energy_before) / (now - before) if measured else None,  # type: ignore[operator]

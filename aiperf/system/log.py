@@ -1,8 +1,8 @@
-"""The lines of telemetry/<worker>.jsonl: written by one recorder, read by anyone.
+"""Lines of telemetry/<worker>.jsonl. One recorder writes a file.
 
-A file is one or more sessions; a session says what is sampled, then comes a line for each device and look. A torn last
-line is forgiven, since power goes off in the middle of writes. A line that is damaged is left out and told of as what it is:
-the score does not depend on telemetry, and the lines around it are as good as before.
+A file has one or more sessions. A session line lists the sampled devices. A line for each device and sample follows. A torn
+last line is ignored, since power can fail during a write. Other damaged lines are skipped and reported as Damage: the score
+does not depend on telemetry, and the remaining lines stay valid.
 """
 
 from __future__ import annotations
@@ -15,43 +15,45 @@ from typing import NamedTuple
 
 import msgspec
 
-from aiperf.files import require_file
-from aiperf.system.sampler import Device, DeviceSample
+from aiperf.files import bounded_lines, require_file
+from aiperf.system.sampler import Device, DeviceSample, Reading
 
 SCHEMA = 1
+LONGEST_LINE = 1 << 20
+"""Bytes. A session on a node with sixteen accelerators has about 10 kB."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="session", omit_defaults=True):
-    """A recorder began: all that its samples leave unsaid."""
+    """Start of a recorder, with the facts that its samples share."""
 
     schema: int = SCHEMA
     host: str
     worker: int
-    at: float
-    """Seconds since the run began, by this host's clock; it goes on by the monotonic clock from here."""
-    wall_unix: float
-    interval_seconds: float
+    at: Reading
+    """Seconds since the start of the run, by this host's wall clock. Later samples add the monotonic clock."""
+    wall_unix: Reading
+    interval_seconds: Reading
     devices: tuple[Device, ...]
     accelerators: int | None = None
-    """How many accelerators the worker trains on, as it was told; None = it was not reported."""
+    """Number of accelerators that the worker trains on. None if it was not reported."""
     not_sampled: dict[str, str] = {}
-    """Samplers that could not be opened, each with the reason."""
+    """Samplers that could not be opened, with the reason."""
     boot_id: str | None = None
-    """Of the machine: several hosts with one are containers of one machine, whose processor time is counted once."""
+    """Boot identifier of the machine. Hosts with one identifier are containers of one machine, counted once."""
     process_space: str | None = None
-    """Of the recorder: recorders with the same see the same processes."""
+    """PID namespace of the recorder. Recorders in the same namespace see the same processes."""
 
 
 class Look(DeviceSample, frozen=True, kw_only=True, tag_field="line", tag="sample", omit_defaults=True):
-    """One device at one moment."""
+    """Sample of one device."""
 
-    at: float
-    """Seconds since the run began."""
-    wall_unix: float
+    at: Reading
+    """Seconds since the start of the run."""
+    wall_unix: Reading
 
 
 class Sample(NamedTuple):
-    """A look with the session it belongs to."""
+    """A Look with its session and device."""
 
     session: Session
     device: Device
@@ -59,11 +61,11 @@ class Sample(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A line that cannot be read, or a whole file."""
+    """An unreadable line or file."""
 
     file: str
     line: int
-    """From 1; 0: the file itself."""
+    """Line number from 1. 0 for the file itself."""
     why: str
 
 
@@ -74,12 +76,12 @@ _READING = DeviceSample.__struct_fields__
 
 
 def path(run_folder: Path, worker: int, host: int = 0) -> Path:
-    """Where a worker's telemetry lies in a run's folder; `host`: of which of its hosts, 0 being the one that leads."""
+    """Return the path of a worker's telemetry file. `host`: index of the host among the worker's hosts. 0 is the leader."""
     return run_folder / "telemetry" / (f"{worker}.{host}.jsonl" if host else f"{worker}.jsonl")
 
 
 class Log:
-    """An open telemetry file. What a former recorder left torn at its end is cut off: appending must not damage it."""
+    """An open telemetry file. A torn line of a previous recorder at its end is removed before the first write."""
 
     def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +92,7 @@ class Log:
         self._write(msgspec.json.encode(session) + b"\n")
 
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
-        """One line a sample, handed to the kernel before this returns."""
+        """Write one line per sample to the kernel before returning."""
         lines = (
             Look(at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING})
             for sample in samples
@@ -106,7 +108,7 @@ class Log:
 
 
 def _whole_lines(descriptor: int, block: int = 65536) -> int:
-    """The length of the file up to and with its last newline."""
+    """Return the length of the file up to and including its last newline."""
     end = os.fstat(descriptor).st_size
     while end > 0:
         start = max(0, end - block)
@@ -118,38 +120,50 @@ def _whole_lines(descriptor: int, block: int = 65536) -> int:
 
 
 def read(folder: Path) -> Iterator[Record]:
-    """All records of all workers, file by file, each in the order it was written; nothing where there is no telemetry.
+    """Yield all records of all workers, file by file, in file order. Nothing if there is no telemetry.
 
-    `folder` is a run's telemetry/. What cannot be read comes as Damage, in its place.
+    `folder`: telemetry/ of a run. An unreadable file or line is yielded as Damage in its place.
     """
-    for file in files(folder):
+    try:
+        found = files(folder)
+    except OSError as error:
+        yield Damage(folder.name, 0, f"it cannot be read ({error.strerror})")
+        return
+    for file in found:
         yield from read_file(file)
 
 
 def files(folder: Path) -> list[Path]:
-    """The telemetry files of a run's telemetry/, by the numbers of their worker and of its host."""
-    return sorted(folder.glob("*.jsonl"), key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
+    """Return the telemetry files of a folder, sorted by worker and host number."""
+    try:
+        found = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
+    except FileNotFoundError:
+        return []
+    return sorted(found, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
 
 
 def read_file(file: Path) -> Iterator[Record]:
-    """All records of one worker."""
+    """Yield all records of one file."""
     name = f"{file.parent.name}/{file.name}"
     try:
         require_file(file)
-        with file.open("rb") as lines:
-            yield from parse(lines, name)
+        with file.open("rb") as opened:
+            yield from parse(bounded_lines(opened, LONGEST_LINE), name)
     except OSError as error:
         yield Damage(name, 0, f"it cannot be read ({error.strerror})")
 
 
 def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
-    """The records of one file; `name` is what damages call it."""
+    """Yield the records of one file. `name`: name of the file in a Damage."""
     session: Session | None = None
     devices: dict[str, Device] = {}
     why_not = "no session before it says what is sampled"
     for number, line in enumerate(lines, 1):
+        if len(line) >= LONGEST_LINE:
+            yield Damage(name, number, f"a line has less than {LONGEST_LINE} bytes; the rest of the file is left out")
+            return
         if not line.endswith(b"\n"):
-            return  # torn: only the last line can lack its end
+            return  # torn: only the last line can lack its newline
         try:
             record = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

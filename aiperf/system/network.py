@@ -1,18 +1,15 @@
-"""The host's network: its interfaces and InfiniBand ports with their speed, as the kernel says in /sys/class; and which
-interface has an address."""
+"""Network interfaces and InfiniBand ports of the host with their speed, from /sys/class, and the interface of an address."""
 
 from __future__ import annotations
 
-import array
-import fcntl
 import ipaddress
 import re
 import socket
-import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -20,59 +17,52 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     kind: str
-    """'network', 'virtual network' (no device of its own: a container sees nothing else), or the port's link layer."""
+    """'network', 'virtual network' (without a device, as in a container), or the port's link layer."""
     bits_per_second: int | None
-    """None: the kernel gives no speed."""
+    """None if the kernel reports no speed."""
     state: str | None
     described: str | None = None
-    """The port's rate in the kernel's words: '100 Gb/sec (4X EDR)'."""
+    """The port's rate as the kernel reports it: '100 Gb/sec (4X EDR)'."""
 
 
 def links(sys: Path = Path("/sys")) -> tuple[Link, ...]:
-    """Interfaces that have a device, or where there is none all others but loopback; then ports."""
+    """Return the interfaces with a device, or all except loopback if none has one, followed by the ports."""
     interfaces = [path for path in sorted((sys / "class/net").glob("*")) if path.name != "lo" and path.is_dir()]
     physical = [path for path in interfaces if (path / "device").exists()]
     return (*(_interface(path) for path in physical or interfaces), *_ports(sys / "class/infiniband"))
 
 
 def interface_of(address: str) -> str:
-    """The interface of this host that has an IPv4 address.
+    """Return the interface of this host that has an IPv4 address.
 
     Raises:
-        OSError: none has it.
+        OSError: if no interface has the address.
     """
     if ipaddress.ip_address(address).is_loopback:
-        return "lo"  # all of 127.0.0.0/8 is its, whatever addresses it shows
-    there = _addresses()
-    if address not in there:
+        return "lo"  # loopback accepts all of 127.0.0.0/8
+    names = _addresses()
+    if address not in names:
         raise OSError(
-            f"the ranks of several hosts meet over the interface that has the cluster's address; no interface of this host has "
-            f"{address}: found {', '.join(f'{name} with {where}' for where, name in there.items()) or 'none'}"
+            f"no interface of this host has {address}: found "
+            f"{', '.join(f'{name} with {each}' for each, name in names.items()) or 'none'}. Ranks of several hosts connect "
+            "over the interface with the cluster's address"
         )
-    # an address that was added to an interface may have a name of its own: eth0:1
-    return there[address].partition(":")[0]
-
-
-_SIOCGIFCONF = 0x8912
-_RECORD_BYTES = 40
+    # an additional address of an interface may have its own name: eth0:1
+    return names[address].partition(":")[0]
 
 
 def _addresses() -> dict[str, str]:
-    """The interface's name for each IPv4 address of this host (netdevice(7))."""
-    room = array.array("B", bytes(_RECORD_BYTES * 1024))
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        where = room.buffer_info()
-        answer = fcntl.ioctl(asking, _SIOCGIFCONF, struct.pack("iP", where[1], where[0]))
-    records = room.tobytes()[: struct.unpack("iP", answer)[0]]
-    found = {}
-    for at in range(0, len(records), _RECORD_BYTES):
-        name = records[at : at + 16].partition(b"\0")[0].decode()
-        found[socket.inet_ntoa(records[at + 20 : at + 24])] = name
-    return found
+    """Return the interface's name for each IPv4 address of this host."""
+    return {
+        each.address: name
+        for name, addresses in psutil.net_if_addrs().items()
+        for each in addresses
+        if each.family == socket.AF_INET
+    }
 
 
 def _interface(path: Path) -> Link:
-    megabits = _read(path / "speed")  # -1 or an error where the driver does not say, or the link is down
+    megabits = _read(path / "speed")  # -1 or an error if the driver reports none or the link is down
     speed = int(megabits) * 1_000_000 if megabits is not None and megabits.isdecimal() and int(megabits) else None
     kind = "network" if (path / "device").exists() else "virtual network"
     return Link(name=path.name, kind=kind, bits_per_second=speed, state=_read(path / "operstate"))
@@ -94,5 +84,5 @@ def _ports(adapters: Path) -> Iterator[Link]:
 def _read(file: Path) -> str | None:
     try:
         return file.read_text().strip() or None
-    except OSError:  # not there, or EINVAL of a link that is down: not known
+    except OSError:  # missing file, or EINVAL for a link that is down
         return None

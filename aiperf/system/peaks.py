@@ -1,7 +1,7 @@
-"""Dense peaks of accelerators, for model FLOPS utilisation (MFU): peaks.json, looked up by the vendor's model name.
+"""Dense peaks of accelerators for model FLOPS utilization (MFU), from peaks.json, found by the vendor's model name.
 
-An accelerator, board or data type that the table does not hold has no peak, and so a run on it has no MFU. Nothing is
-estimated: not from clocks, and not from a relative. For a processor see `aiperf.train.matmul_peak`.
+An accelerator, board or data type that is not in the table has no peak, and a run on it has no MFU. Nothing is estimated from
+clocks or similar devices. For processors see `aiperf.train.matmul_peak`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiperf.units import share
 
 DataType = Literal["fp32", "tf32", "bf16", "fp16"]
 
-# As in the names that drivers report. H100 and H200 say nothing of their board when it is the SXM one.
+# As drivers report the names. The SXM boards of H100 and H200 have no board in their name.
 _VARIANTS = (
     (re.compile(r"\bNVL\b", re.I), "NVL"),
     (re.compile(r"PCI-?E\b", re.I), "PCIe"),
@@ -29,27 +29,27 @@ _VARIANTS = (
 
 
 TOLERANCE: Final = 0.02
-"""Of a printed figure against units × clock × operations: sheets round, and a sparse figure would be off by 2."""
+"""Tolerance between a published peak and units × clock × operations. Data sheets round. A sparse peak is wrong by 2×."""
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a figure is made of."""
+    """Factors of a peak."""
 
     count: int
-    """Streaming multiprocessors or compute units that are switched on."""
+    """Enabled streaming multiprocessors or compute units."""
     clock_mhz: float
-    """That the maker's figure is printed for, as a rule the boost clock."""
+    """Clock of the published peak, usually the boost clock."""
     per_clock: dict[DataType, int]
-    """Dense operations of one unit in one clock, a multiply-add counted as 2."""
+    """Dense operations per unit and clock. A multiply-add counts as 2."""
     fp32_clock_mhz: float | None = None
-    """Where FP32's figure is printed for another clock than the tensor units' (Hopper)."""
+    """Clock of the FP32 peak if it differs from that of the tensor units (Hopper)."""
 
     def flops(self, dtype: DataType) -> float:
-        """count × clock × operations: 108 units · 1410 MHz · 2048 = 312e12 for an A100's BF16."""
+        """Return count × clock × operations: 108 units · 1410 MHz · 2048 = 312e12 for BF16 on an A100."""
         return self.count * self.clock(dtype) * 1e6 * self.per_clock[dtype]
 
     def clock(self, dtype: DataType) -> float:
-        """MHz that the figure of a data type is printed for."""
+        """Return the clock of a data type's peak in MHz."""
         return self.fp32_clock_mhz if dtype == "fp32" and self.fp32_clock_mhz is not None else self.clock_mhz
 
 
@@ -57,24 +57,24 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """One accelerator on one board."""
 
     accelerator: str
-    """A regular expression over the whole of the vendor's model name, case ignored."""
+    """Regular expression for the whole model name of the vendor, case-insensitive."""
     example: str
-    """A name that a driver reports for it."""
+    """A model name that a driver reports."""
     variant: str
-    """The board: SXM, PCIe, NVL, OAM, or '' where there is but one."""
+    """Board: SXM, PCIe, NVL, OAM, or '' if there is only one."""
     dense_flops: dict[DataType, float]
-    """FLOPS without structured sparsity, with FP32 accumulation, at the data sheet's clock. A type that the device has no
-    units for is left out."""
+    """FLOPS without structured sparsity, with FP32 accumulation, at the data sheet's clock. Unsupported data types are left
+    out."""
     memory_bytes_per_second: float
-    """The maker's figure of the memory's bandwidth, which no program reaches whole."""
+    """Published memory bandwidth. No program reaches it in full."""
     source: str
-    """The maker's data sheet or white paper, and what was halved in it."""
+    """The maker's data sheet or white paper, and the values that were halved."""
     held_against: str
-    """Who reprints or cites the source, as read when the row was checked (21 and 22 November 2026)."""
+    """Secondary sources, as read when the row was checked (21 and 22 November 2026)."""
     memory_source: str
-    """Who prints the bandwidth, as read on 22 November 2026."""
+    """Source of the bandwidth, as read on 22 November 2026."""
     units: Units | None = None
-    """None where the maker names no clock for its figure."""
+    """None if the maker publishes no clock for the peak."""
 
     def __post_init__(self) -> None:
         if not self.dense_flops or any(not 1e12 <= flops <= 1e16 for flops in self.dense_flops.values()):
@@ -98,24 +98,24 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def board_variant(model: str) -> str | None:
-    """The board that a model name tells of, None where it tells of none: 'NVIDIA H100 PCIe' -> 'PCIe'."""
+    """Return the board that a model name contains, None if it contains none: 'NVIDIA H100 PCIe' -> 'PCIe'."""
     return next((variant for pattern, variant in _VARIANTS if pattern.search(model)), None)
 
 
 @functools.cache
 def table() -> tuple[Peak, ...]:
-    """All rows of peaks.json, checked."""
+    """Return all rows of peaks.json, validated."""
     text = importlib.resources.files("aiperf.system").joinpath("peaks.json").read_bytes()
     return msgspec.json.decode(text, type=tuple[Peak, ...])
 
 
 def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """Dense FLOPS of one device, or None where the table does not hold it.
+    """Return the dense FLOPS of one device, or None if the table does not contain it.
 
-    `model` is the name the driver reports; `variant` the board, None = as the name tells; `compute_units` how many units the
-    driver counts, where it tells. Rows that fit a name which leaves the device open, and differ, give None ('AMD Instinct
-    MI250X / MI250', as ROCm calls both, is either until its units are known). A device with other units than the row is
-    another device. A slice of a device (MIG) is another name and has no peak.
+    `model`: name that the driver reports. `variant`: board. Default: as the name indicates. `compute_units`: units that the
+    driver counts, None if unknown. An ambiguous name gives None if the possible rows differ. For example ROCm reports
+    'AMD Instinct MI250X / MI250' for both, which is ambiguous until the units are known. A device with another number of units
+    than the row is another device. A slice of a device (MIG) has another name and no peak.
     peak('NVIDIA A100-SXM4-80GB', None, 'bf16') == 312e12.
     """
     figures = {row.dense_flops.get(dtype) for row in _rows(model, variant, compute_units)}
@@ -123,13 +123,13 @@ def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | 
 
 
 def peak_clock_mhz(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
-    """The clock that a device's dense peak is printed for; None where its maker names none. Found as `peak` is."""
+    """Return the clock of a device's dense peak in MHz, None if it is unknown. Arguments as in `peak`."""
     clocks = {None if row.units is None else row.units.clock(dtype) for row in _rows(model, variant, compute_units)}
     return clocks.pop() if len(clocks) == 1 else None
 
 
 def _rows(model: str, variant: str | None, compute_units: int | None) -> list[Peak]:
-    """Those that a device may be."""
+    """Return the rows that match a device."""
     fitting = [row for row in table() if re.fullmatch(row.accelerator, model.strip(), re.IGNORECASE)]
     board = variant or board_variant(model)
     if board is not None:

@@ -1,7 +1,7 @@
-"""What the kernel says of a process on this host (proc(5)): the one place that reads a process's stat, threads and children.
+"""Processes of this host as the kernel describes them (proc(5)).
 
-Linux; no torch. Whoever has ended is told as one of whom nothing is known, and never as an error: any process may end between
-two looks.
+Only this module reads stat, threads and children of a process. Linux only. No torch. A process that has ended gives an empty
+result, never an error: any process may end between two reads.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _SYSTEM_TICKS = 12
 _CHILDREN_USER_TICKS = 13
 _CHILDREN_SYSTEM_TICKS = 14
 _STARTED = 19
-"""Places in /proc/PID/stat, counted from the state, which is the third field."""
+"""Fields of /proc/PID/stat, counted from the state, which is the third field."""
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process at one moment. Times are in clock ticks."""
+    """State of one process at one time. Times are in clock ticks."""
 
     pid: int
     parent: int
     started: int
-    """Since the machine began. With the number it tells a process from a later one of the same number."""
+    """Start time since boot. With the number it identifies the process."""
     ticks: int
-    """Of processor time, user and system, all its threads together."""
+    """Processor time of all its threads, user and system."""
     children_ticks: int
-    """That of its children, and of theirs, which have ended and for which it has waited."""
+    """Processor time of its ended descendants for which it has waited."""
     is_kernel_thread: bool
 
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
-    """All processes that can be seen from here, by number."""
+    """Return all visible processes by number."""
     found: dict[int, Process] = {}
-    for name in os.listdir(proc):  # noqa: PTH208  # names alone, no more calls
+    for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
             continue
         of = [int(word) for word in fields[_PARENT : _STARTED + 1]]
@@ -59,17 +59,17 @@ def everybody(proc: Path = _PROC) -> dict[int, Process]:
 
 
 def command(pid: int, proc: Path = _PROC) -> list[str]:
-    """The words it was started with; none of a kernel thread, or where it has ended."""
+    """Return the command line. Empty for a kernel thread or an ended process."""
     return (_text(proc / str(pid) / "cmdline") or "").split("\0")[:-1]
 
 
 def name(pid: int, proc: Path = _PROC) -> str:
-    """Of its program, as the kernel keeps it (15 letters at most); empty when it is gone."""
+    """Return the name of the program (at most 15 characters), or '' if the process has ended."""
     return (_text(proc / str(pid) / "comm") or "").strip()
 
 
 def process_space(proc: Path = _PROC) -> str | None:
-    """Which numbers of processes are meant here: two with the same see each other's. None: the kernel does not say."""
+    """Return the PID namespace. Processes in the same namespace see each other. None if the kernel does not report it."""
     try:
         return str((proc / "self/ns/pid").readlink())
     except OSError:
@@ -77,22 +77,22 @@ def process_space(proc: Path = _PROC) -> str | None:
 
 
 def state(pid: int) -> str:
-    """Its letter; empty when it is gone."""
+    """Return the state letter, or '' if the process has ended."""
     return _letter(_PROC / str(pid) / "stat")
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal or a debugger has stopped it."""
+    """Return true if a signal or a debugger has stopped the process."""
     return state(pid) in ("T", "t")
 
 
 def thread_states(pid: int) -> str:
-    """The letters of its threads."""
+    """Return the state letters of all threads."""
     return "".join(_letter(thread / "stat") for thread in _threads(pid))
 
 
 def family(pid: int) -> Iterator[int]:
-    """A process, then its children, each with its own."""
+    """Yield a process and all its descendants."""
     yield pid
     for thread in _threads(pid):
         for child in (_text(thread / "children") or "").split():
@@ -100,9 +100,9 @@ def family(pid: int) -> Iterator[int]:
 
 
 def storage_reads(pid: int) -> tuple[str, ...]:
-    """What grows whenever it has read from a block device or a file server; what came through sockets and pipes is not in it.
+    """Return counters that grow with each read from a block device or a file server. Sockets and pipes are not counted.
 
-    Empty when it is gone, or is another user's. Pages of a mapped file are counted by their faults alone.
+    Empty if the process has ended or belongs to another user. Reads of mapped pages are counted as major faults only.
     """
     counts, stat = _text(_PROC / str(pid) / "io"), _stat(_PROC / str(pid) / "stat")
     if counts is None or stat is None:
@@ -111,11 +111,11 @@ def storage_reads(pid: int) -> tuple[str, ...]:
 
 
 def _threads(pid: int) -> list[Path]:
-    """Their folders; one whose thread ends before it is looked into holds nothing, and says nothing of the others."""
+    """Return the folders of the threads. A thread may end before its folder is read."""
     folder = _PROC / str(pid) / "task"
     try:
-        return [folder / name for name in os.listdir(folder)]  # noqa: PTH208  # a hot loop: names alone, no more calls
-    except OSError:  # it has ended
+        return [folder / name for name in os.listdir(folder)]  # noqa: PTH208  # a hot loop: only names are needed
+    except OSError:  # the process has ended
         return []
 
 
@@ -125,7 +125,7 @@ def _letter(stat: Path) -> str:
 
 
 def _stat(path: Path) -> list[str] | None:
-    """The fields from the state on: before it stands the program's name, in which there may be anything."""
+    """Return the fields from the state on. The program's name before it may contain any character."""
     text = _text(path)
     return None if not text else text.rpartition(")")[2].split()
 
@@ -133,5 +133,5 @@ def _stat(path: Path) -> list[str] | None:
 def _text(path: Path) -> str | None:
     try:
         return path.read_text(errors="replace")
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return None

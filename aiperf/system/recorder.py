@@ -1,7 +1,7 @@
-"""The recorder: a process beside each worker's own that samples the host each second into telemetry/<worker>.jsonl.
+"""Recorder process of a worker. It samples the host each second into telemetry/<worker>.jsonl.
 
-A process and not a thread, so that it never holds the interpreter lock of the one that trains; it runs at the lowest
-priority, loads neither torch nor ray, and ends with the worker, however that ends.
+A separate process never holds the interpreter lock of the training process. It runs at the lowest priority, loads neither
+torch nor ray, and ends with the worker.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from aiperf.system.attach import Attached, accelerator_samplers, attach, visible
 from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
-from aiperf.system.load_watch import LoadWatch
+from aiperf.system.load.load_watch import LoadWatch
+from aiperf.system.load.own_processes import OwnProcesses, roots_of, seen_here
 from aiperf.system.log import Log, Session
-from aiperf.system.own_processes import OwnProcesses, roots_of, seen_here
 from aiperf.system.processes import process_space
 from aiperf.system.sampler import Device, DeviceSample
+from aiperf.system.samplers.attach import Attached, accelerator_samplers, attach, visible
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOWEST = 19
-"""Priority: the lowest there is, whatever niceness the run began with."""
+"""Lowest priority, independent of the run's niceness."""
 LOOKS_A_WATCH = 5
-"""Looks at all of the host's processes are so much rarer than those at its devices."""
+"""Samples of the devices per sample of all processes of the host."""
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
 
 
 class Recorder:
-    """A running recorder process. Started by the worker's process; `with Recorder(...):` or `start()` and `stop()`."""
+    """Handle of a recorder process. Started by the worker's process with `with Recorder(...):` or `start()` and `stop()`."""
 
     def __init__(
         self,
@@ -49,13 +49,14 @@ class Recorder:
         accelerators: int | None = None,
         driver: str | None = None,
     ) -> None:
-        """`epoch_unix`: the wall clock when the run began, from which `at` is counted.
+        """Prepare the recorder.
 
-        `accelerators`: how many the worker trains on, so that missing ones can be told; 0 on a machine without. `driver`: the
-        identity of the run's driver (`own_processes.identity`), so that its time counts as the run's where it can be seen.
+        `epoch_unix`: wall clock at the start of the run, origin of `at`. `accelerators`: number that the worker trains on, to
+        detect missing ones, 0 without accelerators. `driver`: identity of the run's driver (`own_processes.identity`), whose
+        processor time counts as the run's if it is visible.
         """
         if not interval_seconds > 0:
-            raise ValueError(f"a recorder's interval is more than 0 s; this is {interval_seconds!r}")
+            raise ValueError(f"the interval of a recorder must be more than 0 s; found {interval_seconds!r}")
         self._arguments = ["--out", str(out), "--host", host, "--worker", str(worker), "--epoch", repr(epoch_unix)]
         self._arguments += ["--interval", repr(interval_seconds), "--parent", str(os.getpid())]
         self._arguments += [] if accelerators is None else ["--accelerators", str(accelerators)]
@@ -67,9 +68,9 @@ class Recorder:
         return None if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Begin recording; returns at once. The recorder's complaints come on this process's error output."""
+        """Start the process and return at once. The recorder writes errors to this process's stderr."""
         assert self._process is None, "a recorder is started once"
-        # The package may have been found by a path that only this process knows, as under Ray's working_dir.
+        # The package may be on a path that only this process has, as with Ray's working_dir.
         package_root = str(Path(__file__).resolve().parents[2])
         python_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
@@ -77,29 +78,29 @@ class Recorder:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": python_path},
-            start_new_session=True,  # Ctrl-C at a terminal is the worker's to handle
+            start_new_session=True,  # the worker handles Ctrl-C of a terminal
         )
-        with suppress(ProcessLookupError):  # ended already, which its owner sees
-            # From its first instruction on: its imports give way to those of the ranks, which start beside it.
+        with suppress(ProcessLookupError):  # already ended: its owner detects it
+            # Set before the imports, so that they do not delay the ranks that start at the same time.
             os.setpriority(os.PRIO_PROCESS, self._process.pid, LOWEST)
 
     def end_in_words(self) -> str | None:
-        """How it ended, where it was not stopped by its owner; None while it records."""
-        assert self._process is not None, "a recorder is looked at once it was started"
+        """Describe the end of the recorder if its owner did not stop it. None while it is recording."""
+        assert self._process is not None, "end_in_words() requires start()"
         code = self._process.poll()
         if code is None:
             return None
         return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def stop(self, patience_seconds: float = 5.0) -> int | None:
-        """End it and wait. Its exit status: 0 = it recorded until now; None = it was never started. Again: the same."""
+        """Stop the recorder and wait. Return its exit status: 0 if it recorded until now, None if it was never started."""
         if self._process is None:
             return None
         if self._process.poll() is None:
             self._process.send_signal(STOP)
             try:
                 self._process.wait(patience_seconds)
-            except subprocess.TimeoutExpired:  # a driver call that hangs, as on a lost accelerator
+            except subprocess.TimeoutExpired:  # a driver call hangs, as on a lost accelerator
                 self._process.kill()
                 self._process.wait()
         return self._process.returncode
@@ -128,26 +129,26 @@ def record(log: Log, attached: Attached, session: Session, parent: int | None, w
             samples = watch.beside(samples, attached.samplers.values())
         now = time.monotonic() - began
         log.append(session.at + now, session.wall_unix + now, samples)
-        # The next multiple of the interval, so that a slow look does not shift all that follow.
+        # Wait for the next multiple of the interval, so that a slow sample does not shift the following ones.
         looks = max(looks + 1, int(now / session.interval_seconds) + 1)
         wait_seconds = max(0.0, looks * session.interval_seconds - (time.monotonic() - began))
-        told = signal.sigtimedwait({STOP, WAKE}, wait_seconds)
-        if told is not None and told.si_signo == STOP:
+        received = signal.sigtimedwait({STOP, WAKE}, wait_seconds)
+        if received is not None and received.si_signo == STOP:
             return
 
 
 def devices_of(attached: Attached, environment: Mapping[str, str]) -> tuple[Device, ...]:
-    """The host, and those accelerators that a process with this environment may use."""
+    """Return the host and the accelerators that a process with this environment may use."""
     all_devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
     hosts = tuple(device for device in all_devices if device.kind == "host")
     return hosts + visible([device for device in all_devices if device.kind == "accelerator"], environment)
 
 
 def die_with_parent() -> None:
-    """Have the kernel wake this process when its parent's thread ends.
+    """Request a signal from the kernel when the parent's thread ends.
 
-    A wake and not a kill: Linux sends it when the *thread* that started us ends, though its process may live on; the
-    loop then looks whether the parent is still there.
+    The signal is WAKE, not a kill: Linux sends it when the *thread* that started this process ends, while its process may
+    continue. The loop then checks the parent.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, int(WAKE), 0, 0, 0) != 0:
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if chosen.parent is not None:
         die_with_parent()
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)  # whoever has started it
+    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)  # also if a user started it
     attached = attach({"host": HostSampler} | accelerator_samplers())
     log = Log(chosen.out)
     wall = time.time()

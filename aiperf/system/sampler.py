@@ -1,12 +1,12 @@
-"""What a sampler of a machine promises, and the values it gives.
+"""Interface of a sampler, and the values that it returns.
 
-A figure that a device cannot give is None, which every reader takes as "not measured"; it is never zero.
+A value that a device cannot provide is None, which means "not measured". It is never replaced by zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Annotated, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -14,103 +14,108 @@ Kind = Literal["accelerator", "host"]
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that can be sampled: one accelerator, or the host around them."""
+    """A device that can be sampled: one accelerator, or the host."""
 
     id: str
-    """Unique on its host and the same after a restart: the accelerator's UUID, or 'host'."""
+    """Unique on its host and constant over restarts: the accelerator's UUID, or 'host'."""
     kind: Kind
     index: int = 0
     """The vendor's number of the device on this host."""
     vendor: str | None = None
     model: str | None = None
-    """The vendor's own spelling: 'NVIDIA A100-SXM4-80GB'."""
+    """The vendor's spelling: 'NVIDIA A100-SXM4-80GB'."""
     variant: str | None = None
-    """The board: SXM, PCIe, NVL or OAM, where the name or the vendor's library tells."""
+    """Board: SXM, PCIe, NVL or OAM, if the name or the vendor's library gives it."""
     compute_units: int | None = None
-    """Streaming multiprocessors or compute units that are switched on, where the vendor's library tells."""
+    """Enabled streaming multiprocessors or compute units, if the vendor's library gives them."""
     memory_bytes: int | None = None
     driver: str | None = None
     pci: str | None = None
     """PCI address, domain:bus:device.function."""
     power_cap_watts: float | None = None
-    """The limit in force when the device was described."""
+    """Power limit in force when the device was described."""
+
+
+LARGEST_READING = 1e15
+"""Largest value of a reading. Sums of readings over a run stay far below the limit of a double."""
+Reading = Annotated[float, msgspec.Meta(ge=-LARGEST_READING, le=LARGEST_READING)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class ProcessorTime(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Seconds of processor time that a host has spent, all its processors together. Counters since a beginning of their own."""
+    """Processor seconds of a host, summed over its processors. Counters: only differences are meaningful."""
 
-    passed: float
-    """Idle time included."""
-    programs: float
-    """Worked by programs, this run's and all others."""
-    own: float
-    """Worked by this run's own programs, Ray's processes and those that have ended included, as far as they can be seen
-    from the recorder."""
-    kernel: float
-    """Worked by the kernel for nobody in particular: interrupts and its own threads."""
-    stolen: float
-    """That the hypervisor gave to other machines."""
-    stalled: float | None = None
-    """Seconds, not of processor time, in which somebody waited for a processor (/proc/pressure/cpu); None: the kernel does
-    not tell."""
+    passed: Reading
+    """All time, including idle time."""
+    programs: Reading
+    """Time of programs: this run's and all others."""
+    own: Reading
+    """Time of this run's programs, including Ray's processes and ended processes, as far as the recorder can see them."""
+    kernel: Reading
+    """Time of interrupts and kernel threads."""
+    stolen: Reading
+    """Time that the hypervisor gave to other machines."""
+    stalled: Reading | None = None
+    """Wall-clock seconds in which a process waited for a processor (/proc/pressure/cpu). None if the kernel does not report
+    it."""
 
 
 class DeviceSample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One look at one device. Counters count since a beginning of their own: only their differences mean something."""
+    """Sample of one device. Only differences of counters are meaningful."""
 
     device: str
     """`Device.id`."""
-    utilisation: float | None = None
-    """0..1, share of the time since the last sample in which the device worked, as its vendor counts it."""
-    memory_used_bytes: int | None = None
-    power_watts: float | None = None
-    energy_joules: float | None = None
+    utilisation: Reading | None = None
+    """Share of the time since the last sample in which the device worked, 0 to 1, as its vendor counts it."""
+    memory_used_bytes: Count | None = None
+    power_watts: Reading | None = None
+    energy_joules: Reading | None = None
     """Counter."""
-    clock_mhz: float | None = None
-    memory_clock_mhz: float | None = None
-    temperature_celsius: float | None = None
+    clock_mhz: Reading | None = None
+    memory_clock_mhz: Reading | None = None
+    temperature_celsius: Reading | None = None
     throttle: tuple[str, ...] | None = None
-    """Why the clock is held below its best, by the vendor's names; empty = it is not held, None = not measured."""
-    ecc_corrected: int | None = None
-    """Counter of memory errors that were corrected."""
-    ecc_uncorrected: int | None = None
-    """Counter of memory errors that were not: a result computed since may be wrong."""
+    """Reasons for a reduced clock, by the vendor's names. Empty if it is not reduced, None if not measured."""
+    ecc_corrected: Count | None = None
+    """Counter of corrected memory errors."""
+    ecc_uncorrected: Count | None = None
+    """Counter of uncorrected memory errors. Results computed since may be wrong."""
     processors: ProcessorTime | None = None
-    """Of the host, in some looks."""
+    """Processor time of the host, in some samples."""
     foreign: tuple[str, ...] | None = None
-    """Programs that compute on the accelerator and are not this run's, each with its number, in some looks; empty = none,
-    None = not looked for. Those of other containers cannot be seen."""
+    """Programs on the accelerator that are not this run's, each with its number, in some samples. Empty if there are none,
+    None if not sampled. Programs of other containers are not visible."""
     gone: str | None = None
-    """The device no longer answers, in its library's words; all else is None."""
+    """Message of the vendor's library if the device no longer answers. All other values are then None."""
 
 
 class Sampler(Protocol):
-    """Looks at some devices of this host. Held open for a whole run; used from one thread."""
+    """Sampler of devices of this host. Open for a whole run. Used from one thread."""
 
     def devices(self) -> Sequence[Device]:
-        """The devices that stood here when the sampler was opened."""
+        """Return the devices found when the sampler was opened."""
         ...
 
     def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
-        """One look at each of the devices named by id (None: all), in milliseconds; a lost device is `gone`, not an error.
+        """Sample each device in `wanted` by id. Default: all. Takes milliseconds. A lost device is `gone`, not an error.
 
-        Devices that are not wanted are not asked: on a host with many workers each recorder looks at its worker's own.
+        Other devices are not read: on a host with many workers each recorder samples its worker's devices only.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the vendor's library."""
+        """Release the vendor's library."""
         ...
 
 
 @runtime_checkable
 class TellsProcesses(Protocol):
-    """What a sampler may promise besides."""
+    """Optional interface of a sampler: processes of a device."""
 
     def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:
-        """By device, the numbers of the processes that compute on it; None: the device does not tell."""
+        """Return by device the process numbers that compute on it. None if the device does not report them."""
         ...
 
 
 class Unavailable(Exception):
-    """A sampler that cannot be opened on this host; the text is the reason, in its library's words."""
+    """A sampler cannot be opened on this host. The text is the reason that its library gives."""

@@ -1,4 +1,4 @@
-"""Telemetry that is recorded on a host's own disk, on its way to the run's folder: whole lines, each once."""
+"""Copy of telemetry from a host's own disk to the run's folder: whole lines, each once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ BLOCK = 1 << 20
 
 
 class Shipment:
-    """From a file that one recorder appends to, into one that nobody else writes."""
+    """Copy from a file that one recorder appends to, into a file with no other writer."""
 
     def __init__(self, local: Path, shared: Path) -> None:
         self.local = local
         self._shared = shared
         self._shipped = 0
-        """Bytes of the local file."""
+        """Copied bytes of the local file."""
 
     def ship(self) -> None:
-        """Appends what has been recorded since, up to the last whole line.
+        """Append the new lines, up to the last complete line.
 
-        Raises OSError where the file system would not take it; the next time it is tried again, and no line is written
-        twice."""
+        Raises:
+            OSError: if the file system rejects the write. The next call tries again. No line is written twice.
+        """
         if not self.local.exists():
             return
         with self.local.open("rb") as recorded:

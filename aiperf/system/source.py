@@ -1,7 +1,7 @@
-"""Which sources run here: a digest of the packages' files, the same for a checkout and an installed wheel, and the commit.
+"""Version of the running sources: a digest of the packages' files, equal for a checkout and an installed wheel, and the commit.
 
-The digest is the SHA-256 of what this prints, in a checkout; in site-packages likewise, without `conf` among the folders (the
-configuration lies in aiperf/conf there, and goes by the checkout's name):
+The digest is the SHA-256 of the output of this command in a checkout. In site-packages leave out the folder `conf`: the
+configuration is in aiperf/conf there, and is listed by its name in a checkout:
     find aiperf cluster conf morphism searchers -type f ! -path '*/__pycache__/*' | xargs sha256sum |
     sed 's,  aiperf/conf/,  conf/,' | LC_ALL=C sort -k 2
 """
@@ -14,22 +14,23 @@ from pathlib import Path
 
 PACKAGES = ("aiperf", "cluster", "morphism", "searchers")
 CONFIGURATION = "conf"
-"""Beside the packages in a checkout, within `aiperf` where it is installed (`aiperf.conf_folder`)."""
+"""Next to the packages in a checkout, inside `aiperf` when installed (`aiperf.conf_folder`)."""
 SOURCE = "source"
 COMMIT = "source commit"
-"""Names under which a journal's versions hold them."""
+"""Names in a journal's versions."""
 _GIT_SECONDS = 20.0
 
 
 def installed() -> Path:
-    """The folder that holds the packages that run."""
+    """Return the folder that contains the running packages."""
     return Path(__file__).parent.parent.parent
 
 
 def digest(root: Path) -> str:
-    """Of the packages under a folder; 64 hexadecimal digits.
+    """Return the digest of the packages in a folder: 64 hexadecimal digits.
 
-    Raises OSError: one of them is not there, or a file cannot be read.
+    Raises:
+        OSError: if a package is missing or a file cannot be read.
     """
     whole = hashlib.sha256()
     for name, path in sorted(_files(root).items(), key=lambda each: each[0].encode()):
@@ -38,7 +39,7 @@ def digest(root: Path) -> str:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    """The files of the packages and of the configuration, by their names in a checkout."""
+    """Return the files of the packages and of the configuration by their names in a checkout."""
     inner = Path("aiperf") / CONFIGURATION
     is_installed = (root / inner).is_dir()
     found: dict[str, Path] = {}
@@ -53,7 +54,7 @@ def _files(root: Path) -> dict[str, Path]:
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
-    """The digest, and in a git checkout its commit, with '+' where files of the packages are not as committed."""
+    """Return the digest, and in a git checkout the commit, with '+' if files of the packages differ from the commit."""
     root = root or installed()
     found = {SOURCE: digest(root)}
     if (root / ".git").exists():
@@ -65,7 +66,7 @@ def revision(root: Path | None = None) -> dict[str, str]:
 
 
 def _git(root: Path, *words: str) -> str | None:
-    """What git answers. None: it is not installed, or does not answer: the digest says which sources these are anyway."""
+    """Return git's output. None if git is not installed or fails: the digest identifies the sources anyway."""
     try:
         answer = subprocess.run(
             ["git", "-C", root, *words], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS

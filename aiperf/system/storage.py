@@ -1,4 +1,4 @@
-"""What a run's folders lie on: file system, where it is mounted from, and its size, as the kernel says."""
+"""File systems of a run's folders: type, source and size, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ RUN = "run"
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Of one folder. None = cannot be determined here."""
+    """File system of one folder. None if a value cannot be determined."""
 
     name: str
-    """Whose folder it is: 'run', 'data set'."""
+    """Purpose of the folder: 'run' or 'data set'."""
     file_system: str | None
-    """Its type: ext4, lustre, nfs4, overlay, …"""
+    """Type: ext4, lustre, nfs4, overlay, …"""
     source: str | None
-    """The device or server that it is mounted from."""
+    """Device or server of the mount."""
     size_bytes: int | None
     why_not: str | None = None
-    """Why it cannot be determined."""
+    """Reason for missing values."""
 
 
 def storage(folders: Mapping[str, Path], mountinfo: Path = Path("/proc/self/mountinfo")) -> tuple[Storage, ...]:
-    """Of each folder, by what it is for. A run's that is to be made yet lies where the nearest folder above it lies."""
+    """Return the file system of each folder by purpose. For a run folder that does not exist yet, use its nearest parent."""
     mounts = mounted(mountinfo.read_text()) if mountinfo.exists() else {}
     return tuple(_of(name, folder, mounts) for name, folder in folders.items())
 
 
 def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Storage:
-    there = folder.resolve()
-    while name == RUN and not there.exists():
-        there = there.parent
+    existing = folder.resolve()
+    while name == RUN and not existing.exists():
+        existing = existing.parent
     try:
-        size = os.statvfs(there)
+        size = os.statvfs(existing)
     except OSError as error:
         return Storage(name=name, file_system=None, source=None, size_bytes=None, why_not=error.strerror)
-    for place in (there, *there.parents):
+    for place in (existing, *existing.parents):
         if place in mounts:
             kind, source = mounts[place]
             return Storage(name=name, file_system=kind, source=source, size_bytes=size.f_blocks * size.f_frsize)
@@ -49,7 +49,7 @@ def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Stor
 
 
 def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
-    """Mount point → type and source, from the text of /proc/self/mountinfo (proc(5)); of two at one place the upper."""
+    """Return type and source by mount point, from the text of /proc/self/mountinfo (proc(5)). The upper of two mounts wins."""
     found: dict[Path, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
@@ -59,5 +59,5 @@ def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
 
 
 def _unescaped(text: str) -> str:
-    """Blanks, tabs, newlines and backslashes stand in octal there."""
+    """Decode blanks, tabs, newlines and backslashes, which the kernel writes in octal."""
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)

@@ -1,6 +1,6 @@
-"""Telemetry of a run, added up per device over a window: one pass, memory by the number of devices.
+"""Sums of a run's telemetry by device over a window, in one pass. Memory grows with the number of devices only.
 
-Nothing is filled in: a stretch without samples is missing time, and adds neither energy nor utilisation.
+Nothing is interpolated: a period without samples is missing time and adds neither energy nor utilization.
 """
 
 from __future__ import annotations
@@ -10,81 +10,97 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from aiperf.accounting.spans import Span
-from aiperf.system.course import Course, GrowingCourse
-from aiperf.system.host_load import GrowingLoads, HostLoad
+from aiperf.system.load.host_load import GrowingLoads, HostLoad
 from aiperf.system.log import Damage, Look, Record, Sample, Session
 from aiperf.system.sampler import Device, Kind
+from aiperf.system.utilization_series import Course, GrowingCourse
 
 GAP_INTERVALS = 3.0
-"""Two samples further apart than this many intervals leave a gap between them."""
+"""Two samples that are further apart than this many intervals leave a gap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Energy of one device while its worker was at one thing."""
+    """Energy of one device during one activity of its worker."""
 
     joules: float
     seconds: float
-    """That it was measured in."""
+    """Measured seconds of the activity."""
+
+
+MOST_DEVICE_COURSES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCourse:
+    """Utilization of one device over equal parts of the run."""
+
+    worker: int
+    host: str
+    device: str
+    """Identifier of the device on its host."""
+    utilisation: tuple[float | None, ...]
+    """Mean of each part, 0..1. None if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTelemetry:
-    """One device of one worker over the window. None = not measured."""
+    """Telemetry of one device of one worker over the window. None if not measured."""
 
     worker: int
     host: str
     device: Device
     seconds_measured: float
     seconds_missing: float
-    """Of the window, for whatever reason."""
+    """Seconds of the window without samples, for any reason."""
     utilisation_mean: float | None
     memory_used_max_bytes: int | None
     power_mean_watts: float | None
-    """Energy over the seconds that it was measured in."""
+    """Energy divided by the seconds with measured energy."""
     energy_joules: float | None
-    """Differences of the device's own counter, which misses nothing; where there is none, power samples integrated by the
-    trapezoidal rule, which see the moments of the samples alone (an A100's or H100's sensor a quarter of the time)."""
+    """Differences of the device's own counter. Without a counter, power samples integrated by the trapezoidal rule. Samples
+    do not see the time in between (the sensors of A100 and H100 measure a quarter of the time)."""
     energy_counted_share: float | None
-    """Of the seconds that energy was measured in, how much of it the counter told; the rest are power samples."""
+    """Share of the seconds with measured energy that the counter covers. The rest is from power samples."""
     temperature_max_celsius: float | None
     throttled: dict[str, float] | None
-    """Reason -> share of the measured time."""
+    """Share of the measured time by reason."""
     ecc_corrected: int | None
-    """Errors counted inside the window."""
+    """Errors counted in the window."""
     ecc_uncorrected: int | None
     gone_at: float | None
-    """Last seen then, while its worker was recorded on; 'at' of its session when it was never seen."""
+    """Time of the last sample of a device that was lost while its worker was still recorded. Start of its session if it has
+    no sample."""
     gone: str | None
     clock_mean_mhz: float | None = None
-    """Of the processing units while they worked: each sample weighs as its utilisation does."""
+    """Mean clock of the processing units, weighted by utilization."""
     energy_seconds: float = 0.0
-    """That energy was measured in, whichever way."""
+    """Seconds with measured energy, by counter or samples."""
     both_counted_joules: float | None = None
-    """By the counter, in those seconds that power samples tell as well."""
+    """Energy by the counter in the seconds that power samples also cover."""
     both_sampled_joules: float | None = None
-    """By power samples, in the same seconds."""
+    """Energy by power samples in the same seconds."""
     counter_restarts: int = 0
-    """Times that the energy counter fell: it began anew, and that time is told by samples or not at all."""
+    """Number of times that the energy counter decreased. It was reset. Samples cover that time or it is a gap."""
     interval_seconds: float = 1.0
-    """Between samples, as its recorder was told."""
+    """Configured time between samples."""
 
     foreign: dict[str, float] | None = None
-    """Programs of others that computed on it in the window, each with when it was seen first; None = not looked for."""
+    """Programs of others that computed on it in the window, with the time of the first sample. None if not sampled."""
     spent: dict[str, Spent] = field(default_factory=dict)
-    """Its energy by what its worker was at; '' where it was at nothing that is known. Together they are `energy_joules`."""
+    """Energy by activity of its worker, '' if the activity is unknown. The sum is `energy_joules`."""
 
     @property
     def energy_disagreement(self) -> float | None:
-        """Integral of the samples ÷ the counter − 1, over the seconds that both tell; None without both, or of a counter that
-        stood still."""
+        """Integral of the samples ÷ the counter − 1, over the seconds that both cover. None without both, or if the counter did
+        not move."""
         counted, sampled = self.both_counted_joules, self.both_sampled_joules
         return sampled / counted - 1 if counted and sampled is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerTelemetry:
-    """What the last session of a worker said of itself; of one that has several hosts, on one of them."""
+    """Last session of a worker. For a worker with several hosts, one entry for each host."""
 
     worker: int
     host: str
@@ -92,35 +108,37 @@ class WorkerTelemetry:
     accelerators_sampled: int
     not_sampled: dict[str, str]
     recorded_until: float | None = None
-    """Its last look; None: there is none."""
+    """Time of its last sample. None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedFile:
-    """A telemetry file with lines that were left out."""
+    """A telemetry file with skipped lines."""
 
     file: str
     line: int
-    """The first of them, from 1; 0: the file itself."""
+    """First skipped line, from 1. 0 for the file itself."""
     why: str
-    """What is wrong with the first."""
+    """Reason for skipping the first."""
     lines: int
-    """How many they are."""
+    """Number of skipped lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """A run's telemetry over a window, in seconds since the run began."""
+    """Telemetry of a run over a window, in seconds since the start of the run."""
 
     window: tuple[float, float]
     workers: tuple[WorkerTelemetry, ...]
     devices: tuple[DeviceTelemetry, ...]
     damaged: tuple[DamagedFile, ...] = ()
-    """What could not be read, and stands in no figure."""
+    """Unreadable data, which no value includes."""
     courses: tuple[Course, ...] = ()
-    """Of each kind of device, from the run's beginning to the window's end."""
+    """Utilization time series by kind of device, from the start of the run to the end of the window."""
+    device_courses: tuple[DeviceCourse, ...] = ()
+    """Utilization over time of the first MOST_DEVICE_COURSES devices."""
     loads: tuple[HostLoad, ...] = ()
-    """Whose work each machine did. Empty: no recorder told, as in releases up to 0.9."""
+    """Processor load of each machine. Empty if no recorder measured it, as in releases up to 0.9."""
 
     @property
     def accelerators(self) -> tuple[DeviceTelemetry, ...]:
@@ -128,7 +146,7 @@ class Telemetry:
 
     @property
     def energy_joules(self) -> float | None:
-        """Of all accelerators; None when any of them gives none, since a part would pass for the whole."""
+        """Energy of all accelerators. None if any accelerator has no value: a partial sum would look like a total."""
         figures = [device.energy_joules for device in self.accelerators]
         known = [figure for figure in figures if figure is not None]
         return sum(known) if known and len(known) == len(figures) else None
@@ -149,7 +167,7 @@ class _Mean:
 
 @dataclass(slots=True)
 class _Spent:
-    """Joules by counter, by samples beside it, by samples alone; and the seconds of the former two and of the last."""
+    """Joules by counter, by samples in the same time, and by samples alone, each with its seconds."""
 
     counted: float = 0.0
     beside: float = 0.0
@@ -161,28 +179,30 @@ class _Spent:
 
 @dataclass(slots=True)
 class _Sum:
-    """What has been seen of one device; mutable, and seen by nobody but `summarise`."""
+    """Sums of one device. Used by `summarise` only."""
 
     session: Session
     device: Device
     course: GrowingCourse
-    """Of all devices of its kind."""
+    """Time series of all devices of its kind."""
+    own_course: GrowingCourse | None
+    """Time series of this device. None beyond the first MOST_DEVICE_COURSES devices."""
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
     clock: _Mean = field(default_factory=_Mean)
-    """MHz, over the seconds at work."""
+    """Mean clock in MHz over the busy seconds."""
     counted: _Mean = field(default_factory=_Mean)
-    """Watts by the energy counter's differences."""
+    """Watts by differences of the energy counter."""
     sampled: _Mean = field(default_factory=_Mean)
-    """Watts by power samples, where the counter told nothing."""
+    """Watts by power samples, in time without counter values."""
     sampled_beside: _Mean = field(default_factory=_Mean)
-    """Watts by power samples, where the counter told something."""
+    """Watts by power samples, in time with counter values."""
     counted_beside: _Mean = field(default_factory=_Mean)
-    """Watts by the counter, where power samples told something."""
+    """Watts by the counter, in time with power samples."""
     restarts: int = 0
-    """Of the counter."""
+    """Counter resets."""
     spans: Sequence[Span] = ()
-    """Of its worker."""
+    """Activities of its worker."""
     span_ends: Sequence[float] = ()
     spent: dict[str, _Spent] = field(default_factory=dict)
     highest: dict[str, float] = field(default_factory=dict)
@@ -190,10 +210,10 @@ class _Sum:
     throttle_seconds: float = 0.0
     ecc: dict[str, int] = field(default_factory=dict)
     last: Look | None = None
-    """The last good look."""
+    """Last valid sample."""
     foreign: dict[str, float] | None = None
     is_new_session: bool = True
-    """No look since the session began: a counter may have begun anew with it."""
+    """No sample since the session began. The counter may have been reset."""
     gone: str | None = None
 
     def begin(self, session: Session, device: Device) -> None:
@@ -212,10 +232,12 @@ class _Sum:
         if before is None or not 0 < look.at - before.at <= gap_seconds:
             return
         self.course.add(self.device, look, before.at)
+        if self.own_course is not None:
+            self.own_course.add(self.device, look, before.at)
         start, end = max(before.at, window[0]), min(look.at, window[1])
         if start < end:
             self._span(look, start, end)
-            self._add_energy(before, look, start, end, goes_on=not is_new_session)
+            self._add_energy(before, look, start, end, is_continuous=not is_new_session)
             self._count_errors(before, look)
 
     def _raise_highest(self, look: Look) -> None:
@@ -225,7 +247,7 @@ class _Sum:
                 self.highest[name] = value
 
     def _span(self, look: Look, start: float, end: float) -> None:
-        """What a look says holds for the time since the one before it."""
+        """Add the values of a sample for the time since the previous sample."""
         seconds = end - start
         self.measured += seconds
         if look.utilisation is not None:
@@ -237,25 +259,27 @@ class _Sum:
             for reason in look.throttle:
                 self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
 
-    def _add_energy(self, before: Look, look: Look, start: float, end: float, *, goes_on: bool) -> None:
-        """Of the time between two looks. A counter's difference is spread evenly over it, power runs straight."""
+    def _add_energy(self, before: Look, look: Look, start: float, end: float, *, is_continuous: bool) -> None:
+        """Add the energy between two samples. A counter's difference is spread evenly. Power is interpolated linearly."""
         for activity, since, until in self._parts(start, end):
-            self._add_part(self.spent.setdefault(activity, _Spent()), before, look, since, until, goes_on=goes_on)
+            self._add_part(
+                self.spent.setdefault(activity, _Spent()), before, look, since, until, is_continuous=is_continuous
+            )
         sampled = _sampled(before, look, start, end)
         was, now = before.energy_joules, look.energy_joules
-        # a counter that fell began anew somewhere in between: it does not tell this time
-        if goes_on and was is not None and now is not None and now >= was:
+        # a counter that decreased was reset in between and does not cover this time
+        if is_continuous and was is not None and now is not None and now >= was:
             self.counted.add((now - was) / (look.at - before.at), end - start)
             if sampled is not None:
                 self.sampled_beside.add(sampled, end - start)
                 self.counted_beside.add((now - was) / (look.at - before.at), end - start)
             return
-        self.restarts += was is not None and now is not None and (now < was or not goes_on)
+        self.restarts += was is not None and now is not None and (now < was or not is_continuous)
         if sampled is not None:
             self.sampled.add(sampled, end - start)
 
     def _parts(self, start: float, end: float) -> Iterator[tuple[str, float, float]]:
-        """A time between two looks, by what the worker was at; '' where that is not known."""
+        """Split the time between two samples by the worker's activity, '' if it is unknown."""
         index = bisect_right(self.span_ends, start)
         while start < end:
             span = self.spans[index] if index < len(self.spans) else None
@@ -269,11 +293,13 @@ class _Sum:
             yield span.activity, start, until
             start, index = until, index + 1
 
-    def _add_part(self, spent: _Spent, before: Look, look: Look, start: float, end: float, *, goes_on: bool) -> None:
-        """As `_add_energy`, of a part of that time."""
+    def _add_part(
+        self, spent: _Spent, before: Look, look: Look, start: float, end: float, *, is_continuous: bool
+    ) -> None:
+        """Add the energy of one activity, as in `_add_energy`."""
         sampled = _sampled(before, look, start, end)
         was, now, seconds = before.energy_joules, look.energy_joules, end - start
-        if goes_on and was is not None and now is not None and now >= was:
+        if is_continuous and was is not None and now is not None and now >= was:
             spent.counted += (now - was) / (look.at - before.at) * seconds
             spent.counted_seconds += seconds
             if sampled is not None:
@@ -284,19 +310,19 @@ class _Sum:
             spent.alone_seconds += seconds
 
     def _spent(self) -> dict[str, Spent]:
-        """By the same choice of counter or samples as `_energy`."""
-        stands_still = self.counted.total == 0.0 and self.sampled_beside.total > 0.0
+        """Return energy by activity, with the same choice of counter or samples as in `_energy`."""
+        is_stuck = self.counted.total == 0.0 and self.sampled_beside.total > 0.0
         return {
             activity: Spent(one.beside + one.alone, one.beside_seconds + one.alone_seconds)
-            if stands_still
+            if is_stuck
             else Spent(one.counted + one.alone, one.counted_seconds + one.alone_seconds)
             for activity, one in sorted(self.spent.items())
         }
 
     def _energy(self) -> tuple[float, float, float]:
-        """Joules, the seconds that they were measured in, and the share of those that the counter told."""
+        """Return joules, the seconds in which they were measured, and the share of these seconds that the counter covers."""
         counted, beside, sampled = self.counted, self.sampled_beside, self.sampled
-        if counted.total == 0.0 and beside.total > 0.0:  # a counter that stands still while power flows is none
+        if counted.total == 0.0 and beside.total > 0.0:  # ignore a counter that does not move while power flows
             return beside.total + sampled.total, beside.seconds + sampled.seconds, 0.0
         seconds = counted.seconds + sampled.seconds
         return counted.total + sampled.total, seconds, counted.seconds / seconds if seconds else 0.0
@@ -305,7 +331,7 @@ class _Sum:
         for name in ("ecc_corrected", "ecc_uncorrected"):
             was, now = getattr(before, name), getattr(look, name)
             if was is not None and now is not None:
-                # A counter that fell began anew: what it shows now came since.
+                # A counter that decreased was reset: its value counts errors since the reset.
                 self.ecc[name] = self.ecc.get(name, 0) + (now - was if now >= was else now)
 
     def result(self, window: tuple[float, float], recorded_until: float, gap_seconds: float) -> DeviceTelemetry:
@@ -346,7 +372,7 @@ class _Sum:
 
 
 def _sampled(before: Look, look: Look, start: float, end: float) -> float | None:
-    """Mean watts by power samples between two moments that lie between two looks: power runs straight."""
+    """Return mean watts by linearly interpolated power samples between `start` and `end`, which are between two samples."""
     if look.power_watts is None or before.power_watts is None:
         return None
     slope = (look.power_watts - before.power_watts) / (look.at - before.at)
@@ -360,13 +386,16 @@ _Place = tuple[int, str]
 def summarise(
     records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[Span]] | None = None
 ) -> Telemetry:
-    """Add up the records of `log.read` between two moments, in seconds since the run began.
+    """Sum the records of `log.read` over a window, in seconds since the start of the run.
 
-    A look counts for the time since the one before it, cut at the window's edges: 300 W for the whole of a window of
-    100 s is 30,000 J, wherever the samples fall. `spans`: what each worker was at; energy is told apart by it.
+    A sample counts for the time since the previous sample, cut at the window's edges: 300 W over a window of 100 s is
+    30,000 J, independent of the sampling times. `spans`: activities by worker, used to split the energy.
+
+    Raises:
+        ValueError: if the window is empty.
     """
     if not window[0] < window[1]:
-        raise ValueError(f"a window ends after it begins; this one is {window!r}")
+        raise ValueError(f"the end of a window must be after its start; found {window!r}")
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}
@@ -385,8 +414,9 @@ def summarise(
                 for device in record.devices:
                     course = courses.setdefault(device.kind, GrowingCourse(device.kind, window[1]))
                     of_worker, ends = at_work.get(record.worker, ((), []))
+                    own = GrowingCourse(device.kind, window[1]) if len(sums) < MOST_DEVICE_COURSES else None
                     one = sums.setdefault(
-                        (place, device.id), _Sum(record, device, course, spans=of_worker, span_ends=ends)
+                        (place, device.id), _Sum(record, device, course, own, spans=of_worker, span_ends=ends)
                     )
                     one.begin(record, device)
             case Sample(session, device, look):
@@ -405,6 +435,11 @@ def summarise(
         ),
         damaged=tuple(damaged.values()),
         courses=tuple(course.course() for _, course in sorted(courses.items())),
+        device_courses=tuple(
+            DeviceCourse(one.session.worker, one.session.host, one.device.id, one.own_course.course().utilisation)
+            for one in sums.values()
+            if one.own_course is not None
+        ),
         loads=loads.loads(),
     )
 

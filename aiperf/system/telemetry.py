@@ -1,4 +1,4 @@
-"""The way in for readers of telemetry: what was recorded, what it adds up to, what it warns of.
+"""Interface for readers of telemetry: records, sums and warnings.
 
 telemetry = summarise(read(run / "telemetry"), window=(3600.0, 7200.0))
 for warning in telemetry_warnings(telemetry, Limits()): ...
@@ -6,11 +6,14 @@ for warning in telemetry_warnings(telemetry, Limits()): ...
 
 from __future__ import annotations
 
-from aiperf.system.clock_shift import on_one_axis
-from aiperf.system.course import Course
-from aiperf.system.host_load import HostLoad
-from aiperf.system.log import Damage, Sample, Session, files, path, read
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from aiperf.system.load.host_load import HostLoad
+from aiperf.system.log import Damage, Record, Sample, Session, files, path, read
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
+from aiperf.system.utilization_series import Course
 from aiperf.system.warnings import Limits, died, telemetry_warnings
 
 __all__ = [
@@ -32,3 +35,24 @@ __all__ = [
     "summarise",
     "telemetry_warnings",
 ]
+
+
+def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
+    """Yield the records of `log.read` in the time of the driver's clock.
+
+    Args:
+        offsets: seconds by which a host's clock is ahead (default: 0).
+    """
+    shifted: dict[int, Session] = {}
+    for record in records:
+        session = record if isinstance(record, Session) else record.session if isinstance(record, Sample) else None
+        ahead = 0.0 if session is None else offsets.get(session.host, 0.0)
+        if session is None or not ahead:
+            yield record
+        elif isinstance(record, Session):
+            shifted[id(record)] = msgspec.structs.replace(record, at=record.at - ahead)
+            yield shifted[id(record)]
+        else:
+            assert isinstance(record, Sample)
+            look = msgspec.structs.replace(record.look, at=record.look.at - ahead)
+            yield Sample(shifted.get(id(record.session), record.session), record.device, look)

@@ -1,6 +1,6 @@
-"""What a run's telemetry warns of, in words that stand beside the score.
+"""Warnings from a run's telemetry, printed next to the score.
 
-A device that measured nothing is never warned of for what it might have shown; that it was not measured is said instead.
+A device without measurements gets no warning about values. A warning reports the missing measurement instead.
 """
 
 from __future__ import annotations
@@ -9,50 +9,50 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiperf.run_warning import RunWarning, Severity
-from aiperf.system.host_load import HostLoad
+from aiperf.system.load.host_load import HostLoad
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry
 
 MOST_NAMED = 4
-"""Foreign programs that a warning names."""
+"""Foreign programs named in a warning."""
 IDLE_REASONS = frozenset({"gpu_idle"})
-"""Reasons for a low clock that hold nothing back."""
+"""Reasons for a low clock that do not reduce speed."""
 CHOSEN_REASONS = frozenset(
     {"sw_power_cap", "applications_clocks_setting", "display_clock_setting", "sync_boost", "ppt_pwr"}
 )
-"""Clocks held by a limit that someone set: many accelerators run into their power limit at full load all the time."""
+"""Configured limits. Many accelerators reach their power limit at full load all the time."""
 
 
 _UNCORRECTED = "take it out of service (nvidia-smi -q -d ECC; reset or replace it), and run again without it"
-_CORRECTED = "nothing for this run; watch whether the count grows (nvidia-smi -q -d ECC, amd-smi metric --ecc)"
-_COOLING = "look at the cooling of that host: fans, filters, the temperature of the air that it takes in"
+_CORRECTED = "none needed for this run; watch whether the count grows (nvidia-smi -q -d ECC, amd-smi metric --ecc)"
+_COOLING = "check the cooling of that host: fans, filters, temperature of the inlet air"
 _ONE_LIMIT = "set one limit on all of them (nvidia-smi -pl WATTS, amd-smi set --power-cap WATTS)"
-_GAPS = "see whether that host was overloaded, or its recorder ended and began again"
+_GAPS = "check whether that host was overloaded or its recorder restarted"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Beyond which a figure is warned of."""
+    """Thresholds of the warnings."""
 
     throttled_share: float = 0.01
-    """Of the measured time, for each reason."""
+    """Share of the measured time, for each reason."""
     hot_celsius: float = 85.0
-    """At or above. Makers slow accelerators down between 83 and 95 °C."""
+    """Lowest temperature with a warning. Makers reduce clocks between 83 and 95 °C."""
     idle_utilisation: float = 0.1
-    """Mean over the window, below which an accelerator sat idle."""
+    """Mean utilization over the window. Below it an accelerator counts as idle."""
     missing_share: float = 0.05
-    """Of the window without samples."""
+    """Share of the window without samples."""
     recorder_seconds: float = 60.0
-    """Between a recorder's last look and its worker's last work. Below it lie the differences of hosts' clocks."""
+    """Time between a recorder's last sample and its worker's last work. Smaller values are differences of hosts' clocks."""
     power_cap_share: float = 0.01
     """Difference of power limits between accelerators of one model."""
     others_share: float = 0.05
-    """Of a machine's processor time, that programs of others had."""
+    """Share of a machine's processor time used by programs of others."""
     stolen_share: float = 0.05
-    """Of a machine's processor time, that its hypervisor gave to other machines."""
+    """Share of a machine's processor time that its hypervisor gave to other machines."""
 
 
 def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning, ...]:
-    """All that stands out, most critical first; alike devices share one line, which names the worst of them."""
+    """Return all warnings, most critical first. Similar devices share one line, which names the worst of them."""
     accelerators = telemetry.accelerators
     found = [
         *_missing(telemetry),
@@ -85,13 +85,13 @@ def _percent(share: float) -> str:
 
 
 def _missing(telemetry: Telemetry) -> list[RunWarning]:
-    """Workers that trained on more accelerators than stood there to be sampled."""
+    """Warn of workers that trained on more accelerators than the recorder found."""
     return [
         RunWarning(
             f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "
             f"accelerators of worker {worker.worker} on {worker.host!r} missing when recording began",
             "critical",
-            "look for them on that host (nvidia-smi -L, amd-smi list, dmesg) before it is used again",
+            "check that host (nvidia-smi -L, amd-smi list, dmesg) before it is used again",
         )
         for worker in telemetry.workers
         if worker.accelerators_expected is not None and 0 < worker.accelerators_sampled < worker.accelerators_expected
@@ -108,7 +108,7 @@ def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
             f"{_of(gone, accelerators)} vanished; first {_name(first)}, "
             f"last seen at {first.gone_at:.0f} s ({first.gone})",
             "critical",
-            "take that host out of service, and look in its kernel's log for what the driver says (dmesg)",
+            "take that host out of service, and check its kernel log for messages of the driver (dmesg)",
         )
     ]
 
@@ -144,16 +144,16 @@ def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[
 
 def _unthrottled(reason: str) -> str:
     if reason in CHOSEN_REASONS:
-        return "nothing where the limit is meant; else raise it (nvidia-smi -pl and -rac, amd-smi set)"
+        return "none needed if the limit is intended; otherwise raise it (nvidia-smi -pl and -rac, amd-smi set)"
     if "thermal" in reason or "thrm" in reason:
         return _COOLING
     if "power" in reason or reason.startswith("ppt"):
-        return "look at the power supply of that host, and at the power limit of its rack"
-    return "ask the vendor's tool on that host for the cause (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
+        return "check the power supply of that host, and the power limit of its rack"
+    return "find the cause with the vendor's tool on that host (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
 
 
 def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
-    """Programs that are not the run's, and other machines on the same processors."""
+    """Warn of other programs, and of other machines on the same processors."""
     found: list[RunWarning] = []
     loaded = [one for one in loads if one.others > limits.others_share]
     if loaded:
@@ -163,7 +163,7 @@ def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
             f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)}), most at "
             f"{worst.most_at[0]:.0f}–{worst.most_at[1]:.0f} s with {_percent(worst.most_others)}"
         )
-        remedy = "end the other programs, or ask the scheduler for whole nodes (sbatch --exclusive), and run again"
+        remedy = "end the other programs, or request whole nodes (sbatch --exclusive), and run again"
         found.append(RunWarning(text, "warning", remedy))
     robbed = [one for one in loads if one.stolen > limits.stolen_share]
     if robbed:
@@ -172,7 +172,7 @@ def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
             f"the hypervisor gave processor time of {_hosts(robbed, loads)} to other machines (steal); worst "
             f"{worst.host!r}, {_percent(worst.stolen)} of it in the window"
         )
-        found.append(RunWarning(text, "warning", "run on a machine whose processors are not shared, and run again"))
+        found.append(RunWarning(text, "warning", "run again on a machine whose processors are not shared"))
     return found
 
 
@@ -187,7 +187,7 @@ def _foreign(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     first_at, first = min(shared, key=lambda pair: pair[0])
     names = ", ".join(sorted(first.foreign or {})[:MOST_NAMED])
     text = f"{_of(shared, accelerators)} computed for other programs too; first {_name(first)}, at {first_at:.0f} s: {names}"
-    remedy = "end them, or have accelerators to yourself (sbatch --exclusive; compute mode exclusive), and run again"
+    remedy = "end them, or request exclusive accelerators (sbatch --exclusive; compute mode exclusive), and run again"
     return [RunWarning(text, "warning", remedy)]
 
 
@@ -207,8 +207,8 @@ def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWa
     if not idle:
         return []
     mean, worst = min(idle, key=lambda pair: pair[0])
-    text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilisation {_percent(mean)}"
-    remedy = "see what its worker did (Workers over time); where it trained, what held it up (Where the time went)"
+    text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilization {_percent(mean)}"
+    remedy = "check in the report what its worker did (Workers over time) and what delayed it (Where the time went)"
     return [RunWarning(text, "warning", remedy)]
 
 
@@ -230,16 +230,16 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
 
 
 def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits) -> tuple[RunWarning, ...]:
-    """Recorders that ended before their workers did, by when each worker was last known to work; nothing where all are there.
+    """Warn of recorders that ended before their workers. `worked_until`: time of the last known work by worker.
 
-    What their devices did after that is in no figure, and nothing else would show it.
+    No value includes what their devices did afterwards, and nothing else would show it.
     """
     until: dict[int, float | None] = {}
-    for one in telemetry.workers:  # of several hosts, the one of which least is known
-        heard_of = (
+    for one in telemetry.workers:  # for several hosts, the one whose record ends first
+        recorded = (
             one.recorded_until if one.worker not in until else min(until[one.worker] or 0.0, one.recorded_until or 0.0)
         )
-        until[one.worker] = heard_of
+        until[one.worker] = recorded
     ended = [
         (worked - (until.get(worker) or 0.0), worker, worked)
         for worker, worked in worked_until.items()
@@ -249,26 +249,26 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits
         return ()
     _, worker, worked = max(ended)
     last = until.get(worker)
-    heard = "it recorded nothing" if last is None else f"it was last heard of at {last:.0f} s"
+    recorded_text = "it recorded nothing" if last is None else f"its last sample is from {last:.0f} s"
     return (
         RunWarning(
             f"recorders that died before their workers ended: {len(ended)} of {len(worked_until)}; worst that of worker "
-            f"{worker}: {heard}, while its worker worked until {worked:.0f} s",
+            f"{worker}: {recorded_text}, while its worker worked until {worked:.0f} s",
             "warning",
-            "look in the kernel's log of that worker's host for what ended the recorder (dmesg: the OOM killer)",
+            "check the kernel log of that worker's host for the cause (dmesg: the OOM killer)",
         ),
     )
 
 
 def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> list[RunWarning]:
-    """Of files that were read without some of their lines."""
+    """Warn of files that were read without some of their lines."""
     found: list[RunWarning] = []
     for one in damaged:
         others = f", and {one.lines - 1} more of its lines" if one.lines > 1 else ""
         where = f"line {one.line} of {one.file}" if one.line else one.file
         text = f"{what} damaged: {where}{others} left out of every figure ({one.why})"
         found.append(
-            RunWarning(text, "warning", "restore the file from a copy, where there is one; no score depends on it")
+            RunWarning(text, "warning", "restore the file from a copy if there is one; no score depends on it")
         )
     return found
 
@@ -281,7 +281,7 @@ def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[RunWarning]:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in first.not_sampled.items())
         text = f"accelerators of {len(blind)} of {len(telemetry.workers)} workers not measured"
         where = f"worker {first.worker} on {first.host!r}"
-        remedy = "install there what the sampler lacks (docs/telemetry.md)"
+        remedy = "install the missing library of the sampler there (docs/report.md)"
         found.append(RunWarning(f"{text}; {where}: {reasons or 'no sampler shows one'}", "note", remedy))
     length = telemetry.window[1] - telemetry.window[0]
     present = [one for one in telemetry.accelerators if one.gone_at is None]

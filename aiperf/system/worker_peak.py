@@ -1,4 +1,4 @@
-"""The peak that a worker's work is held to: its accelerator's dense one, or the matrix product that its processor measured."""
+"""Reference peak of a worker: dense peak of its accelerator, or the matrix multiplication rate measured on its processor."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from aiperf.system.peaks import DataType, peak, peak_clock_mhz
 
 MEASURED_PEAK = "measured_matmul_flops"
-"""Where a worker's system description holds the rate of matrix products it measured: data type → FLOPS of one rank."""
+"""Key of the measured matrix multiplication rate in a worker's system description: data type → FLOPS of one rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPeak:
-    """Of one rank."""
+    """Peak of one rank."""
 
     flops: float
     source: str
-    """In words."""
+    """Description of the source for reports."""
     is_measured: bool
-    """By the worker itself, beside whatever else ran there then; else it is the maker's."""
+    """True if the worker measured it, possibly next to other programs. False if the maker published it."""
     clock_mhz: float | None = None
-    """That the maker's figure is printed for, where that is known."""
+    """Clock of the published peak, if it is known."""
 
 
 def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
-    """Of a worker with that device on that machine, as its WorkerJoined says both; None where none is known."""
+    """Return the peak of a worker with this device and machine, as in its WorkerJoined. None if no peak is known."""
     units = _compute_units(machine)
     dense = peak(device, None, precision, units)
     if dense is not None:
@@ -40,6 +40,6 @@ def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) ->
 
 
 def _compute_units(machine: Mapping[str, Any]) -> int | None:
-    """Of each of the host's accelerators, where a sampler told and all are alike."""
-    told = {device.get("compute_units") for device in machine.get("accelerators", ())}
-    return told.pop() if len(told) == 1 else None
+    """Return the compute units of the host's accelerators if a sampler reported them and all are equal."""
+    units = {device.get("compute_units") for device in machine.get("accelerators", ())}
+    return units.pop() if len(units) == 1 else None

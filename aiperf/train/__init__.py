@@ -1,1 +1,1 @@
-"""Training: the only floor of the project that knows torch."""
+"""Training of one trial on one worker. torch is imported here and in `aiperf.data` only."""

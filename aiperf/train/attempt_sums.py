@@ -1,8 +1,7 @@
-"""Where the time of an attempt goes: sums, and the words that report them.
+"""Time and image sums of an attempt, and the messages that report them.
 
-Fed with finished steps (begin and end in seconds since the order was taken), it adds them up and says `Advanced` when a
-report is due. Time between two steps of a pass is waiting for input; a step is busy; the rest of an epoch is neither.
-It knows no device: who measures a step, and how, is `device_timer.py`.
+The input is finished steps, with begin and end in seconds since the order was taken. Time between two steps of a pass
+is input time, a step is busy time, and the rest of an epoch is neither. Steps are measured in `device_timer.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from aiperf.rules.procedure import ends_interval
 
 @dataclass(slots=True)
 class Sums:
-    """Images of all ranks since the epoch began; seconds of rank 0 since the order was taken."""
+    """Images of all ranks since the epoch began, and seconds of rank 0 since the order was taken."""
 
     training_images: int = 0
     validation_images: int = 0
@@ -34,17 +33,19 @@ class Span:
     begin: float
     end: float
     images: int
-    """Images that all ranks have processed since the step before. Ranks are not quite in step, so these may be of other steps.
-    Padding, and corrupt images, never count."""
+    """Images that all ranks have processed since the previous step.
+
+    Ranks are not exactly in step, so some may belong to other steps. Padding and corrupt images are never counted.
+    """
     is_training: bool
     communication_seconds: float = 0.0
-    """Of it: exchange of gradients that the backward pass did not hide."""
+    """Gradient exchange within the step that the backward pass did not hide."""
 
 
 class Reports:
-    """When a trial's progress is due: about every `progress_seconds`, and at each edge of the window.
+    """Schedule of a trial's progress reports: about every `progress_seconds`, and at each edge of the measured window.
 
-    One for the whole order, since intervals go on over epochs.
+    One object serves the whole order, because intervals continue across epochs.
     """
 
     def __init__(self, trial: int, attempt: int, progress_seconds: float, edges: tuple[float, ...]) -> None:
@@ -56,15 +57,16 @@ class Reports:
         self.sums = Sums()
 
     def begin_epoch(self) -> Sums:
-        """An epoch begins: images are counted from 0 again, seconds go on."""
+        """Return the sums with image counts reset to 0. Seconds continue."""
         self.sums.training_images = self.sums.validation_images = 0
         return self.sums
 
     def is_due(self, now: float, left: float) -> bool:
-        """Whether to report at a step that ended now, with about `left` seconds of its epoch to come.
+        """Return whether to report at a step that ended at `now`, with about `left` seconds of its epoch remaining.
 
-        The driver's interval ends when it hears of it, so the first step to end after an edge of the window reports at
-        once: what straddles the edge is then no longer than a step."""
+        The driver's interval ends when it receives the report. So the first step that ends after an edge of the window
+        reports at once, and the interval across the edge is no longer than one step.
+        """
         return ends_interval(now - self._last, left, self._every) or any(
             self._last < edge <= now for edge in self._edges
         )
@@ -74,10 +76,13 @@ class Reports:
 
 
 class EpochClock:
-    """The sums of one epoch. `begin_pass`, then `step` for each step of the pass; twice; then `finish`."""
+    """Sums of one epoch.
+
+    Call `begin_pass` and then `step` for each step of the pass, for both passes, and then `finish`.
+    """
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
-        """`batch_size`: per accelerator; `images`: of both passes, over all ranks."""
+        """`batch_size`: per accelerator. `images`: of both passes, over all ranks."""
         self._reports = reports
         self._epoch = epoch
         self._batch_size = batch_size
@@ -87,13 +92,13 @@ class EpochClock:
         self._now = 0.0
 
     def begin_pass(self, now: float) -> None:
-        """A pass over a split begins: from now on the accelerator waits for input, until the pass's first step."""
+        """Begin a pass over a split. The time until its first step is input time."""
         self._now = now
         if self._began is None:
             self._began = now
 
     def step(self, span: Span, *, is_asked: bool = False) -> Advanced | None:
-        """Adds a finished step, and the waiting before it; gives the word, where one is due or asked for."""
+        """Add a finished step and the waiting time before it. Return a report if one is due or requested."""
         sums, begin = self._sums, max(span.begin, self._now)
         seconds = max(0.0, span.end - begin)
         sums.input_seconds += begin - self._now
@@ -108,28 +113,34 @@ class EpochClock:
         return self._advanced() if is_asked or self._reports.is_due(self._now, self._left()) else None
 
     def _left(self) -> float:
-        """About how long the epoch will still take, at its pace so far. Validation is quicker than training, so it is less."""
+        """Estimate the remaining seconds of the epoch from its rate so far.
+
+        Validation is faster than training, so this is an upper bound.
+        """
         assert self._began is not None, "steps belong to a pass"
         done = self._sums.training_images + self._sums.validation_images
         return (self._now - self._began) * max(0, self._images - done) / done if done else math.inf
 
     def trained(self, images: int) -> None:
-        """The ranks have come to the end of the training pass, with so many images more."""
+        """End the training pass of all ranks, with `images` more."""
         self._sums.training_images += images
 
     def exchanged(self, seconds: float) -> None:
-        """Ranks averaged their statistics or summed their results: training time, as the exchange of gradients is."""
+        """Add the time of averaging statistics or summing results.
+
+        It is training time, as is the exchange of gradients.
+        """
         self._sums.busy_seconds += seconds
         self._sums.communication_seconds += seconds
 
     def stood_still(self, seconds: float) -> None:
-        """Training stood still while a checkpoint was copied."""
+        """Add the time for which training was paused to copy a checkpoint."""
         self._sums.checkpoint_seconds += seconds
 
     def finish(self, now: float, training_images: int, validation_images: int) -> Advanced:
-        """The epoch's final sums, with the images that all ranks counted.
+        """Return the epoch's final sums, with the images that all ranks counted.
 
-        Other ranks may have processed more than had been heard of; sums never fall.
+        Other ranks may have processed more images than were reported. Sums never decrease.
         """
         self._now = max(now, self._now)
         self._sums.training_images = max(self._sums.training_images, training_images)

@@ -1,7 +1,7 @@
-"""Which batch sizes a rank can have: their grain, the next smaller one, and the largest that fits. No torch here.
+"""Batch sizes of a rank: multiples of 8, the next smaller one, and the largest that fits. No torch here.
 
-What fits is measured where there is an accelerator (`ceiling.py`), and reckoned by the modelled training memory where there is
-none: on processors, and on simulated accelerators.
+On accelerators the largest batch is measured (`ceiling.py`). On CPUs and simulated accelerators it is computed from the
+modelled training memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ from aiperf.train.trainer_config import LARGEST_BATCH
 from morphism import Graph, cost
 
 LEAST = 8
-"""The smallest batch per accelerator, and the grain of all others."""
+"""Smallest batch per accelerator. All batches are multiples of it."""
 
 
 def bounds(
     default: int, smallest: int | None, largest: int | None, training_images: int, ranks: int
 ) -> tuple[int, int]:
-    """The batch before tuning and the largest that may be proposed, of what was declared (BatchConf), images and ranks.
+    """Return the batch before tuning and the largest that may be proposed.
+
+    The first three arguments are fields of BatchConf.
 
     >>> bounds(448, None, None, 1_281_167, 8), bounds(64, 64, 128, 1437, 2)
     ((448, 8007), (64, 128))
@@ -28,7 +30,7 @@ def bounds(
 
 
 def smaller(batch: int) -> int | None:
-    """Three quarters of a batch, rounded down to a multiple of 8; None when there is none left.
+    """Return three quarters of a batch, rounded down to a multiple of 8. None if there is no smaller one.
 
     >>> smaller(448), smaller(16), smaller(8)
     (336, 8, None)
@@ -37,9 +39,11 @@ def smaller(batch: int) -> int | None:
 
 
 def largest(fits: Callable[[int], bool]) -> int:
-    """The largest multiple of 8, up to 8192, that fits, to 3 %: each try may cost a step. 0 when none does.
+    """Return the largest multiple of 8, up to 8192, that fits. 0 if none fits.
 
-    `fits`: whether a batch does; one that is smaller than one that does, does too.
+    Accurate to 3 %, because each try may cost a step.
+
+    `fits`: returns whether a batch fits. It must be monotonic.
 
     >>> largest(lambda batch: batch <= 700), largest(lambda batch: batch < 8)
     (688, 0)
@@ -58,7 +62,7 @@ def largest(fits: Callable[[int], bool]) -> int:
 
 
 def nothing_fits(graph: Graph, bytes_per_element: int, allowed: int) -> str:
-    """Why a starting graph cannot be trained in so many bytes, and what the user can do about it."""
+    """Return the message for a starting graph that cannot be trained in `allowed` bytes."""
     needed = cost(graph).training_memory(LEAST, bytes_per_element)
     return (
         f"a starting graph must fit into an accelerator's memory at batch {LEAST}; this one needs {needed} bytes or more by "

@@ -1,8 +1,8 @@
 """The largest batch that fits on a device.
 
-On CUDA it is measured: forward and backward passes at growing batches, with what lies beside them reckoned (`footprint.py`).
-A CPU never says that it is out of memory before the kernel kills somebody, so there it is computed: the modelled training
-memory (see `morphism.cost`) against the memory a rank may use.
+On CUDA it is measured with forward and backward passes at growing batches, plus an estimate of the other memory
+(`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, so the batch is computed: modelled
+training memory (see `morphism.cost`) against the memory that a rank may use.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.collectives.collective import Collective
+from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.footprint import CudaMemory, beside_a_step, peak_of
 from aiperf.train.module import build
 from aiperf.train.precision import Precision
@@ -24,14 +25,16 @@ from morphism import Graph, Map, cost
 
 
 class DoesNotFit(Exception):
-    """Out of memory, or by the model sure to be."""
+    """The batch ran out of memory, or the memory model predicts that it will."""
 
 
 def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collective, on_host: int) -> int:
-    """Bytes that each rank may use: `conf.memory_limit_bytes`, the accelerator's memory, or the host's divided by its ranks.
+    """Return the bytes that each rank may use.
 
-    The least that any rank found, so that all judge a batch alike without asking each other. All ranks must call it.
-    `on_host`: how many of them are on this rank's host."""
+    It is `conf.memory_limit_bytes`, the accelerator's memory, or the host's free memory divided by its ranks. The
+    result is the minimum over all ranks, so that all ranks make the same decisions. All ranks must call it. `on_host`:
+    number of ranks on this rank's host.
+    """
     if conf.memory_limit_bytes is not None:
         own = conf.memory_limit_bytes
     elif device.type == "cuda":
@@ -43,7 +46,7 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
 
 
 def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
-    """Raises DoesNotFit where a step needs more than the limit at the least."""
+    """Raise DoesNotFit if the minimum memory of a step exceeds `limit` bytes."""
     needed = cost(graph).training_memory(batch, precision.bytes_per_element)
     if needed > limit:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
@@ -52,9 +55,10 @@ def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """The largest multiple of 8, up to 8192 and to 3 %, with which a trial fits into `conf.ceiling_share` of the limit.
+    """Return the largest multiple of 8, up to 8192 and accurate to 3 %, with which a trial fits into
+    `conf.ceiling_share` of the limit.
 
-    Raises BadConfiguration where not even the smallest batch does: nothing could be trained there.
+    Raises BadConfiguration if the smallest batch does not fit.
     """
     allowed = int(limit * conf.ceiling_share)
 
@@ -72,7 +76,7 @@ def largest_batch(
 def _peak(
     graph: Graph, batch: int, device: torch.device, precision: Precision, ranks: int, *, channels_last: bool
 ) -> int:
-    """Bytes of the device that a trial takes at most; 2⁶³ when it was full."""
+    """Return the maximum bytes of the device that a trial needs. 2⁶³ if the device was full."""
     network: nn.Module | None = None
     try:
         network = build(graph).to(device)
@@ -81,17 +85,19 @@ def _peak(
         images = blank(graph, batch, device, precision, channels_last=channels_last)
         step = partial(rehearse, network, images, precision)
         return peak_of(step, CudaMemory(device)) + beside_a_step(graph, batch, precision.bytes_per_element, ranks)
-    except torch.cuda.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return 2**63
     finally:
-        step = network = images = None  # type: ignore[assignment]  # else the next batch is tried beside this one
+        step = network = images = None  # type: ignore[assignment]  # free them before the next batch is tried
         torch.cuda.empty_cache()
 
 
 def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
-    """One forward and backward pass, nothing kept of it but what it changed in running statistics.
+    """Run one forward and backward pass on `images` (batch, channels, height, width). Only running statistics are changed.
 
-    Done before weights are given: it tells whether the batch fits, and lets kernels be chosen and compiled.
+    It runs before the weights are loaded. It shows whether the batch fits, and lets kernels be chosen and compiled.
     """
     network.train()
     with precision.computing():
@@ -103,11 +109,12 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """What goes eagerly where whole batches are replayed from CUDA graphs: validation, and the one training step of `last`
-    images where a set is smaller than a whole step (else 0).
+    """Run the passes that stay eager when whole batches are replayed from CUDA graphs: validation of `images` (batch,
+    channels, height, width), and one training step of `last` images if the data set is smaller than a whole step
+    (else 0).
 
-    Graphs keep their memory in a pool of their own; these passes need theirs beside it, which shows here and not in the
-    middle of an epoch.
+    CUDA graphs keep their memory in a separate pool. The eager passes need additional memory. This call shows a lack of
+    it before the epoch starts.
     """
     network.eval()
     with torch.inference_mode(), precision.computing():
@@ -118,12 +125,12 @@ def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precisi
 
 
 def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, *, channels_last: bool) -> Tensor:
-    """A batch of zeros, as the graph's input takes it."""
+    """Return a batch of zeros (batch, channels, height, width) in the precision's dtype."""
     shape = graph.shapes[0]
     assert isinstance(shape, Map)
     if channels_last:
-        # strides as those of a batch of the data set, by which compiled code is chosen: of images with one channel torch takes
-        # either layout for channels_last
+        # the same strides as a batch of the data set, because compiled code depends on them: for images with one channel
+        # torch accepts either layout as channels_last
         images = torch.zeros(batch, shape.height, shape.width, shape.channels, device=device, dtype=precision.dtype)
         return images.permute(0, 3, 1, 2)
     return torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)

@@ -1,12 +1,13 @@
-"""A trial after an epoch, on disk: whole or not at all, and read without executing anything.
+"""Checkpoint of a trial after an epoch. A file is complete or absent, and reading it executes no code.
 
-The trainer stands still only while its tensors are copied; a thread (`checkpoint_writer.py`) writes the copy. A file is written
-under another name, the disk waited for, and the file renamed, so that one with a checkpoint's name is always whole, whatever
-dies: process, host or power.
-The file is in the safetensors format, and any of its readers reads it: tensors `weights.NAME` and `momentum.NAME`; in the
-header's metadata the version of this use of it, trial, epoch, the graph's fingerprint, the loss scaling's state as JSON, and a
-CRC-32 of each kind. Random numbers need no place in it: they are derived anew for each epoch from the order's seed.
-Checkpoints of releases up to 0.2 (`torch.save`) are read, never written.
+Training pauses only while its tensors are copied. A thread (`checkpoint_writer.py`) writes the copy to a temporary
+file, syncs it and renames it. So a file with a checkpoint's name is complete, even after a crash of the process, the
+host or the power supply.
+
+The format is safetensors: tensors `weights.NAME` and `momentum.NAME`. The header's metadata has the format version,
+trial, epoch, the graph's fingerprint, the state of the loss scaling as JSON, and a CRC-32 of each kind. Random states
+are not stored, because they are derived for each epoch from the order's seed. Checkpoints of releases up to 0.2
+(`torch.save`) are read, never written.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import errno
 import json
 import os
 import pickle
+import secrets
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -30,46 +32,46 @@ from aiperf.train.checkpoint_files import CheckpointFolder, is_of_old_form
 from aiperf.train.collectives.collective import dense_view
 
 FORMAT = 2
-"""1 was a zip of torch.save's."""
+"""Version of the format. Version 1 was a zip file of torch.save."""
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
-"""What safetensors calls the types that a network's tensors have."""
+"""Names of the data types in safetensors."""
 
 
 class NoCheckpoint(AiperfError):
-    """The checkpoint asked for is not there."""
+    """The requested checkpoint does not exist."""
 
 
 class DamagedCheckpoint(AiperfError):
-    """A checkpoint that cannot be read, or is another trial's, epoch's or network's."""
+    """A checkpoint cannot be read, or belongs to another trial, epoch or network."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that going on after an epoch needs. The tensors are the snapshot's own."""
+    """State that is needed to continue after an epoch. The snapshot owns its tensors."""
 
     trial: int
     epoch: int
     fingerprint: str
-    """Of the graph that the weights belong to."""
+    """Fingerprint of the graph to which the weights belong."""
     weights: Mapping[str, Tensor]
     momentum: Mapping[str, Tensor]
-    """By the parameter's name."""
+    """Momentum buffers by parameter name."""
     scaler: Mapping[str, float | int]
-    """The loss scaling's state; empty where there is none."""
+    """State of the loss scaling. Empty if there is none."""
 
     def on_host(self) -> Snapshot:
-        """The same, in the host's memory."""
+        """Return the snapshot in host memory."""
         return replace(self, weights=_on_host(self.weights), momentum=_on_host(self.momentum))
 
 
 def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
-    """Writes a snapshot that is on the host, whole or not at all; from then on its file survives a loss of power.
+    """Write a snapshot that is in host memory. The file is complete, and survives a loss of power, when this returns.
 
-    Raises OSError for whatever the disk refuses; nothing is left behind then.
+    Raises OSError if the disk refuses it. No partial file remains.
     """
     folder.path.mkdir(parents=True, exist_ok=True)
     final = folder.file(snapshot.trial, snapshot.epoch)
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    temporary = final.with_name(f".{final.name}.{secrets.randbelow(1 << 62)}.tmp")
     try:
         _write(_content(snapshot), temporary)
         temporary.replace(final)
@@ -80,10 +82,10 @@ def save(snapshot: Snapshot, folder: CheckpointFolder) -> Path:
 
 
 def _content(snapshot: Snapshot) -> list[memoryview]:
-    """The file's bytes, piece by piece: the tensors' own memory where they lie in the format's order.
+    """Return the file's bytes as pieces. A piece is the tensor's own memory if its layout is the format's order.
 
-    The library that reads the format could write it too, but either in one go with the interpreter held (0.5 s of a
-    ResNet-50's), or into files that it names and opens itself (0.8), whose errors have lost their number.
+    safetensors' own writers are slower: one holds the interpreter for 0.5 s for a ResNet-50, the other (0.8) opens the
+    files itself and loses the error numbers.
     """
     layout: dict[str, object] = {}
     metadata = {
@@ -110,15 +112,14 @@ def _content(snapshot: Snapshot) -> list[memoryview]:
 
 
 def _in_order(tensors: Mapping[str, Tensor]) -> dict[str, memoryview]:
-    """Their bytes, in the order of their shapes whatever the layout in memory; the widest numbers first, so that all are
-    aligned."""
+    """Return the tensors' bytes in row-major order. Wider types come first, so that all are aligned."""
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     flat = {name: tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy() for name in names}
     return {name: memoryview(content.data) for name, content in flat.items()}
 
 
 def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, memoryview]) -> str:
-    """Of the tensors' bytes, of what they are called, and of the loss scaling's state."""
+    """Return the CRC-32 of the tensors' bytes, names, types and shapes, and of the loss scaling's state."""
     called = [(name, str(tensors[name].dtype), *tensors[name].shape) for name in parts]
     found = zlib.crc32(f"{scaler}{called}".encode())
     for part in parts.values():
@@ -127,8 +128,8 @@ def _checksum(scaler: str, tensors: Mapping[str, Tensor], parts: Mapping[str, me
 
 
 def _write(pieces: Iterable[memoryview], path: Path) -> None:
-    """Writes them one after the other, and waits until the disk holds them."""
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    """Write the pieces and sync the file."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         for left in pieces:
             while left:
@@ -139,12 +140,12 @@ def _write(pieces: Iterable[memoryview], path: Path) -> None:
 
 
 def _make_names_last(folder: Path) -> None:
-    """Waits until the disk holds the folder's entries."""
+    """Sync the entries of a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # fsync(2): a file system that has nothing to wait for here
+        if error.errno != errno.EINVAL:  # fsync(2): the file system does not support it for folders
             raise
     finally:
         os.close(descriptor)
@@ -153,9 +154,10 @@ def _make_names_last(folder: Path) -> None:
 def load(
     folder: CheckpointFolder, trial: int, fingerprint: str, epoch: int | None = None, *, with_momentum: bool = True
 ) -> Snapshot:
-    """A trial's snapshot after an epoch, or its newest, on the host; without momentum where none is wanted.
+    """Return a trial's snapshot after an epoch, in host memory. Default: the newest epoch.
 
-    Nothing in the file is executed. Raises NoCheckpoint, or DamagedCheckpoint with the file's name and what is wrong with it.
+    Reading executes no code from the file. Raises NoCheckpoint, or DamagedCheckpoint with the file's name and the
+    fault.
     """
     path = folder.newest(trial) if epoch is None else folder.written(trial, epoch)
     if path is None:
@@ -209,8 +211,8 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
 
 
 def _read_old(path: Path) -> Snapshot:
-    """A checkpoint of a release up to 0.2; nothing in it is executed (torch.load with weights_only)."""
-    if not zipfile.is_zipfile(path):  # torch.load would take it for its format of before 2020, a bare pickle
+    """Read a checkpoint of a release up to 0.2. No code of it is executed (torch.load with weights_only)."""
+    if not zipfile.is_zipfile(path):  # torch.load would read it as its format before 2020, a bare pickle
         raise zipfile.BadZipFile("not a zip archive, or its end is missing")
     content = torch.load(path, map_location="cpu", weights_only=True)
     _hold_to_format(content["format"], 1)
@@ -223,10 +225,10 @@ def _hold_to_format(found: object, known: int) -> None:
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies on the tensors' own device, which stay as they are when training goes on.
+    """Return copies on the same device, with the same shapes and layouts. Training does not change them.
 
-    The copies of a kind (type and device) lie in one piece of memory, so that copying, writing and reading a network is the
-    work of one tensor, not of hundreds. Their layout is that of the originals.
+    The copies of one type and device share one buffer, so that copying, writing and reading a network is one operation
+    instead of hundreds.
     """
     kinds: dict[tuple[torch.dtype, torch.device], list[str]] = {}
     for name, tensor in tensors.items():
@@ -246,7 +248,10 @@ def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors over a copy of their memory on the host, piece by piece; themselves where they are there already."""
+    """Return the tensors in host memory, copied buffer by buffer. Tensors that are on the host are returned unchanged.
+
+    On CUDA the copies use pinned memory and a separate stream. On the default stream they would delay the validation.
+    """
     pieces: dict[int, torch.UntypedStorage] = {}
     moved: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -256,8 +261,20 @@ def _on_host(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         storage = tensor.untyped_storage()
         address = storage.data_ptr()
         if address not in pieces:
-            pieces[address] = storage.cpu()  # type: ignore[no-untyped-call]
+            pieces[address] = _copied_aside(storage)
         moved[name] = torch.empty(0, dtype=tensor.dtype).set_(
             pieces[address], tensor.storage_offset(), tensor.size(), tensor.stride()
         )
     return moved
+
+
+def _copied_aside(storage: torch.UntypedStorage) -> torch.UntypedStorage:
+    source = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+    if source.device.type != "cuda":
+        return source.cpu().untyped_storage()
+    side = torch.cuda.Stream(source.device)  # type: ignore[no-untyped-call]
+    pinned = torch.empty(source.shape, dtype=torch.uint8, pin_memory=True)
+    with torch.cuda.stream(side):
+        pinned.copy_(source, non_blocking=True)
+    side.synchronize()
+    return pinned.untyped_storage()

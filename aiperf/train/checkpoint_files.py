@@ -1,8 +1,8 @@
-"""Where a run's checkpoints lie: one file for each trial and epoch, `trial-7.epoch-3.safetensors`. No torch here.
+"""Files of a run's checkpoints, one for each trial and epoch: `trial-7.epoch-3.safetensors`. No torch here.
 
-Several epochs of a trial may stand at a time: a driver that was killed knows only the epochs that it wrote into its
-journal, and takes the trial up after the last of those. Who inherits from a trial takes its newest. Files of releases up to
-0.2 end in `.pt`; a run of theirs that is resumed has both.
+Several epochs of a trial may exist at the same time. A killed driver knows only the epochs in its journal, and resumes
+the trial after the last of them. A child trial inherits from the newest. Files of releases up to 0.2 end in `.pt`. A
+resumed run of such a release has both.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from itertools import pairwise
 from pathlib import Path
 
 CHECKPOINTS = "checkpoints"
-"""The folder of them in a run's folder."""
+"""Name of the checkpoint folder in a run's folder."""
+BEST = "best."
+"""Prefix of the driver's hard link to the checkpoint of the best epoch so far."""
 _ENDS = (".safetensors", ".pt")
-"""Ours, and that of releases up to 0.2."""
+"""Suffix of this release, and of releases up to 0.2."""
 _NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.(?:safetensors|pt)")
 
 
 _BEGUN = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
-"""What a rank has begun to write, or had when it was killed."""
+"""Temporary file that a rank writes, or left behind when it was killed."""
 
 
 def trial_of(name: str) -> int | None:
-    """Whose checkpoint a file is, whole or begun; None: it is none.
+    """Return the trial of a checkpoint file, complete or temporary. None if the name is not a checkpoint's.
 
     >>> trial_of("trial-7.epoch-3.safetensors"), trial_of(".trial-7.epoch-3.safetensors.4711.tmp"), trial_of("notes.txt")
     (7, 7, None)
@@ -36,7 +38,7 @@ def trial_of(name: str) -> int | None:
 
 
 def checkpoint_of(name: str) -> tuple[int, int] | None:
-    """Trial and epoch of a whole checkpoint; None: it is none.
+    """Return trial and epoch of a complete checkpoint. None if the name is not a checkpoint's.
 
     >>> checkpoint_of("trial-7.epoch-3.safetensors"), checkpoint_of(".trial-7.epoch-3.safetensors.4711.tmp")
     ((7, 3), None)
@@ -46,29 +48,32 @@ def checkpoint_of(name: str) -> tuple[int, int] | None:
 
 
 def is_of_old_form(path: Path) -> bool:
-    """Whether a release up to 0.2 wrote the file."""
+    """Return whether a release up to 0.2 wrote the file."""
     return path.suffix == _ENDS[1]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFolder:
-    """A folder of checkpoints, shared by the workers of a run."""
+    """Folder of checkpoints, shared by the workers of a run."""
 
     path: Path
 
     def file(self, trial: int, epoch: int) -> Path:
-        """Where it is to be written."""
+        """Return the path to write."""
         return self._files(trial, epoch)[0]
 
     def _files(self, trial: int, epoch: int) -> list[Path]:
-        """Where it can be, ours first: an epoch that was trained again is read as it was written last."""
+        """Return the possible paths, the current format first.
+
+        The current format wins if an epoch was trained again.
+        """
         return [self.path / f"trial-{trial}.epoch-{epoch}{end}" for end in _ENDS]
 
     def written(self, trial: int, epoch: int) -> Path | None:
         return next((file for file in self._files(trial, epoch) if file.exists()), None)
 
     def epochs(self, trial: int) -> tuple[int, ...]:
-        """The epochs after which the trial can be taken up, ascending."""
+        """Return the epochs after which the trial can be resumed, ascending."""
         found = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*"))
         return tuple(sorted({int(match["epoch"]) for match in found if match}))
 
@@ -77,15 +82,14 @@ class CheckpointFolder:
         return self.written(trial, epochs[-1]) if epochs else None
 
     def drop(self, trial: int) -> None:
-        """Removes all of a trial's, what a killed rank had begun to write included. None there is not an error: it may have
-        been dropped before."""
+        """Remove all checkpoints of a trial, including temporary files. A missing file is not an error."""
         for epoch in self.epochs(trial):
             self._remove(trial, epoch)
         for begun in self.path.glob(f".trial-{trial}.epoch-*.tmp"):
             begun.unlink(missing_ok=True)
 
     def prune(self, trial: int, seconds: float) -> None:
-        """Removes those whose successor has stood for at least so long; with 0, all but the newest."""
+        """Remove checkpoints whose successor is at least `seconds` old. With 0, remove all but the newest."""
         now = time.time()  # file times are the host's wall clock; a step of it keeps a file longer or shorter, no more
         epochs = self.epochs(trial)
         for epoch, successor in pairwise(epochs):

@@ -1,4 +1,4 @@
-"""The thread that writes a rank's checkpoints beside the training, and removes those that have been followed by newer ones."""
+"""Thread that writes a rank's checkpoints during training and removes superseded ones."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from aiperf.train.checkpoint_files import CheckpointFolder
 
 
 class Writer:
-    """Writes snapshots in a thread of its own, one at a time, the newest of those that wait.
+    """Write snapshots in a separate thread, one at a time, the newest first.
 
-    A snapshot that is overtaken while it waits is never written, and its future says False: with short epochs and a slow
-    disk some epochs have no checkpoint, and training goes on. The last of a trial is overtaken by none.
+    A snapshot that is replaced by a newer one while it waits is never written, and its future is False. So with short
+    epochs and a slow disk some epochs have no checkpoint, and training continues. The last snapshot of a trial is
+    always written.
     """
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
@@ -27,18 +28,21 @@ class Writer:
         self._changed = threading.Condition()
         self._waiting: tuple[Snapshot, Future[bool]] | None = None
         self._finished: int | None = None
-        """The trial whose last snapshot has been submitted, until its file stands."""
+        """Trial whose last snapshot was submitted, until its file is written."""
         self._over: set[int] = set()
-        """Finished trials whose earlier checkpoints are still there."""
+        """Finished trials whose earlier checkpoints still exist."""
         self._last: int | None = None
-        """The trial whose file was written last, if it could be."""
+        """Trial whose file was written last. None if writing failed."""
         self._is_writing = False
         self._is_closed = False
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
     def submit(self, snapshot: Snapshot) -> Future[bool]:
-        """True when the file stands, for good; raises in the future what writing raised (OSError: what the disk refused)."""
+        """Queue a snapshot. The future is True when the file is on disk, False if a newer snapshot replaced it.
+
+        The future raises what writing raised (OSError if the disk refused it).
+        """
         future: Future[bool] = Future()
         with self._changed:
             overtaken, self._waiting = self._waiting, (snapshot, future)
@@ -48,22 +52,28 @@ class Writer:
         return future
 
     def finish(self, trial: int) -> None:
-        """The trial is over: its earlier checkpoints are removed when another trial's first one stands. Returns at once.
+        """Mark the trial as finished.
 
-        Until then the driver may be gone, and one that takes over may want the last epoch it heard of."""
+        Its earlier checkpoints are removed after another trial's first one is written. Returns at once.
+
+        Until then the driver may be lost, and a driver that resumes may need the last epoch in its journal.
+        """
         with self._changed:
             self._finished = trial
             self._changed.notify_all()
 
     def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
-        """A finished trial's weights, on the host, from its file: the page cache of the host that wrote it holds it mostly.
+        """Return a finished trial's weights in host memory, from its file.
 
-        Raises as `load` does."""
-        self.settle()  # it may be the trial that was trained before
+        The file is mostly in the page cache of the host that wrote it.
+
+        Raises the same errors as `load`.
+        """
+        self.settle()  # its file may still be queued
         return load(self.folder, trial, fingerprint, with_momentum=False).weights
 
     def settle(self, timeout: float | None = None) -> None:
-        """Waits until nothing is waiting, being written or to be removed."""
+        """Wait until nothing is queued, being written or to be removed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._has_work() and not self._is_writing, timeout)
 
@@ -86,7 +96,7 @@ class Writer:
                     return
                 waiting, self._waiting = self._waiting, None
                 finished = None
-                if waiting is None:  # else it is come back to when the file stands
+                if waiting is None:  # else it is handled after the file is written
                     finished, self._finished = self._finished, None
                 self._is_writing = True
             if waiting is not None:
@@ -99,7 +109,7 @@ class Writer:
             save(snapshot.on_host(), self.folder)
             self._last = snapshot.trial
             self._clear_up(snapshot.trial)
-        except BaseException as error:  # noqa: BLE001  # handed on to whoever waits for the file
+        except BaseException as error:  # noqa: BLE001  # raised by the future
             self._last = None
             future.set_exception(error)
         else:
@@ -111,14 +121,15 @@ class Writer:
             self._over.add(trial)
 
     def _clear_up(self, present: int) -> None:
-        """Removes the earlier checkpoints of the present trial, and of trials that were finished before it began.
+        """Remove earlier checkpoints of the present trial, and of trials that finished before it began.
 
-        One that cannot be removed stays: the checkpoint that was written stands all the same."""
+        A checkpoint that cannot be removed stays. The new checkpoint is valid in any case.
+        """
         over = self._over - {present}
         self._over -= over
         for trial, seconds in [(present, self._keep_seconds), *((trial, 0.0) for trial in over)]:
             try:
                 self.folder.prune(trial, seconds)
             except OSError as error:
-                with suppress(OSError):  # the log may lie on the same disk
+                with suppress(OSError):  # the log may be on the same disk
                     print(f"earlier checkpoints of trial {trial} stay: {error}", file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
-"""When a step began and ended on the device, without waiting for the device.
+"""Begin and end of steps on the device, measured without synchronizing it.
 
-On a CPU the host's clock says it. On CUDA kernels run after the host has queued them: marks are events recorded in the stream
-(about 2 µs each, no synchronisation), and are read once they have passed. `Timeline.settle` waits for a mark two steps back,
-which keeps the host from running away (a heartbeat then means that the accelerator really got on), and never empties the
-queue, so it costs no accelerator time.
+On a CPU the host's clock is used. On CUDA, kernels run after the host has queued them. A mark is an event recorded in
+the stream (about 2 µs, no synchronization) and is read after it has passed. The training loop reads the mark of two
+steps earlier. This limits the number of queued steps, so a heartbeat shows real progress of the accelerator, and it
+never empties the queue, so it costs no accelerator time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,32 @@ Mark = float | torch.cuda.Event
 
 
 class Timeline(Protocol):
-    """Marks on a device's time, and the host's second (time.monotonic) at which each passed."""
+    """Marks on a device's time, and the host's time (time.monotonic() in seconds) at which each passed."""
 
     behind: int
-    """How many steps the host may be ahead of the device."""
+    """Number of steps that the host may be ahead of the device."""
 
     def mark(self) -> Mark:
-        """A mark after the work queued so far."""
+        """Return a mark after the work queued so far."""
         ...
 
     def anchor(self) -> None:
-        """Waits for the device and ties its clock to the host's anew (an event's time is a float32 of ms: an hour after its
-        anchor it is exact to 0.25 ms)."""
+        """Synchronize the device and relate its clock to the host's.
+
+        An event's time is a float32 in ms: one hour after its anchor it is accurate to 0.25 ms.
+        """
         ...
 
     def second(self, mark: Mark) -> float:
-        """The host's second at which the device passed the mark; waits for it where it has not."""
+        """Return the host's time at which the device passed the mark.
+
+        Wait for the device if it has not passed it yet.
+        """
         ...
 
 
 class HostTimeline:
-    """A CPU's: the host does the work itself."""
+    """Timeline of a CPU."""
 
     behind = 0
 
@@ -53,7 +58,7 @@ class HostTimeline:
 
 
 class CudaTimeline:
-    """A CUDA device's current stream."""
+    """Timeline of a CUDA device's current stream."""
 
     behind = 2
 
@@ -62,15 +67,18 @@ class CudaTimeline:
         self.anchor()
 
     def mark(self) -> Mark:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
-        return event
+        return self._recorded()
 
     def anchor(self) -> None:
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record(torch.cuda.current_stream(self._device))
+        event = self._recorded()
         event.synchronize()
         self._anchor, self._anchored_at = event, time.monotonic()
+
+    def _recorded(self) -> torch.cuda.Event:
+        # blocking: a wait sleeps in the driver. Spinning would take a core from the decoding threads
+        event = torch.cuda.Event(enable_timing=True, blocking=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
 
     def second(self, mark: Mark) -> float:
         assert isinstance(mark, torch.cuda.Event), mark

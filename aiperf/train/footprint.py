@@ -1,7 +1,7 @@
-"""Memory of an accelerator that a trial takes: what a step needs, and what lies there beside it.
+"""Accelerator memory of a trial: the measured memory of a step, and the estimated memory of everything else.
 
-A step is measured after its kernels are chosen: while cuDNN tries its algorithms, workspaces of those that it rejects are
-reserved too, and are not needed again. What lies beside a step is reckoned. (Not run on a GPU yet.)
+A step is measured after its kernels are chosen, because cuDNN's search also reserves workspaces of rejected algorithms.
+(Not run on a GPU yet.)
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from aiperf.train.device_errors import is_out_of_memory
 from morphism import Graph, Map, cost
 
 SNAPSHOTS = 3
-"""On the device at a time at most: the epoch's that is kept to begin again from, one that waits for the disk or is being copied
-to the host, and the new one."""
+"""Maximum number of snapshots on the device: the epoch's, which a retry starts from, one that is queued or being copied
+to the host, and the new one.
+"""
 
 
 def beside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
-    """Bytes that a trial holds besides weights, gradients and activations of a step, at the most.
+    """Return the maximum bytes of a trial in addition to weights, gradients and activations of a step.
 
-    Momentum; gradients as they are exchanged (a copy in buckets, where there are several ranks: DDP's, while it makes them
-    anew after the first step, or Horovod's fusion buffer, which is no larger); snapshots of weights and momentum for the
-    checkpoints; and the next batch: as bytes, as FP32 while it is normalised, and as the network takes it.
+    Momentum. With several ranks, one copy of the gradients: DDP's buckets, while it rebuilds them after the first step,
+    or Horovod's fusion buffer, which is no larger. Snapshots of weights and momentum for checkpoints. The next batch as
+    bytes, as FP32 during normalization, and in the network's input type.
     """
     weights = 4 * cost(graph).parameters
     shape = graph.shapes[0]
@@ -34,27 +36,27 @@ def beside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) 
 
 
 class Memory(Protocol):
-    """A device's, as its allocator sees it."""
+    """Memory of a device, as its allocator sees it."""
 
     def release(self) -> None:
-        """Gives back what is reserved and not in use."""
+        """Release reserved memory that is not in use."""
         ...
 
     def begin(self) -> None:
-        """From now on the peak counts."""
+        """Reset the peak."""
         ...
 
     def peak(self) -> int:
-        """Bytes reserved at most since then."""
+        """Return the maximum bytes reserved since `begin`."""
         ...
 
     def hold(self, size: int) -> object:
-        """Takes so many bytes until the result is let go of. Raises torch.cuda.OutOfMemoryError."""
+        """Allocate `size` bytes. They are freed with the result. Raises torch.cuda.OutOfMemoryError."""
         ...
 
 
 class CudaMemory:
-    """A CUDA device's."""
+    """Memory of a CUDA device."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -73,7 +75,10 @@ class CudaMemory:
 
 
 def peak_of(step: Callable[[], None], memory: Memory) -> int:
-    """Bytes that a step reserves at most once its kernels are chosen. Raises torch.cuda.OutOfMemoryError."""
+    """Return the maximum bytes that a step reserves after its kernels are chosen.
+
+    Raises torch.cuda.OutOfMemoryError.
+    """
     step()
     memory.release()
     memory.begin()
@@ -82,14 +87,16 @@ def peak_of(step: Callable[[], None], memory: Memory) -> int:
 
 
 def fits(step: Callable[[], None], beside: int, memory: Memory) -> bool:
-    """Whether a step fits beside so many bytes, once its kernels are chosen."""
+    """Return whether a step fits in addition to `beside` bytes, after its kernels are chosen."""
     held: object = None
     try:
         step()
         memory.release()
         held = memory.hold(beside)
         step()
-    except torch.cuda.OutOfMemoryError:
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
         return False
     else:
         return True

@@ -1,6 +1,6 @@
-"""Initial values: He normal for convolutions, small normal for dense layers; and the seeded draws that they come from.
+"""Initial values: He normal for convolutions, small normal for dense layers, from seeded generators.
 
-The same seed gives the same values in any precision and on any device, whatever torch's global generator has done before.
+The same seed gives the same values in any precision and on any device, independent of torch's global generator.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ DENSE_DEVIATION = 0.01
 
 
 def initialise(module: nn.Module, seed: int) -> None:
-    """Give every tensor of the module its initial value, in place.
+    """Set every tensor of the module to its initial value, in place.
 
-    - convolution: He normal, std = √(2 / fan_in), fan_in = input channels per group · K² (He et al. 2015, eq. 10; their
-      forward form, which keeps activations of one size through the depth). 3×3 over 64 channels: √(2/576) = 0.0589;
-    - batch normalisation: γ = 1, β = 0, running mean 0, running variance 1;
-    - dense: normal with std 0.01, bias 0.
+    - convolution: He normal, std = √(2 / fan_in), fan_in = input channels per group · K² (He et al. 2015, eq. 10, the forward
+      form, which keeps the scale of activations constant through the depth). 3×3 over 64 channels: √(2/576) = 0.0589
+    - batch normalisation: γ = 1, β = 0, running mean 0, running variance 1
+    - dense: normal with std 0.01, bias 0
 
-    Raises TypeError for a submodule that holds tensors and is none of these: it would keep what it happened to have.
+    Raises TypeError for any other submodule with tensors, because its values would stay undefined.
     """
     for number, (name, layer) in enumerate(module.named_modules()):
         match layer:
@@ -45,18 +45,21 @@ def initialise(module: nn.Module, seed: int) -> None:
 
 
 def stream(purpose: str, seed: int, number: int) -> torch.Generator:
-    """The generator for one use of a seed: other purposes and other numbers draw independently of it."""
+    """Return the generator for one use of a seed. Other purposes and numbers give independent generators."""
     digest = blake2b(f"{purpose} {seed} {number}".encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
 
 
 def normal(shape: Sequence[int], deviation: float, generator: torch.Generator) -> Tensor:
-    """Normal values around 0, drawn in float32 on the CPU whatever they are for, so that every use has the same ones."""
+    """Return normal values of the given shape with mean 0 and standard deviation `deviation`, float32 on the CPU."""
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu").normal_(0.0, deviation, generator=generator)
 
 
 def he_normal(shape: Sequence[int], fan_in: int, generator: torch.Generator) -> Tensor:
-    """Values with std = √(2 / fan_in), He et al. 2015 (arXiv:1502.01852), eq. 10."""
+    """Return values of the given shape with std = √(2 / fan_in), float32 on the CPU.
+
+    He et al. 2015 (arXiv:1502.01852), eq. 10.
+    """
     return normal(shape, sqrt(2.0 / fan_in), generator)
 
 

@@ -33,10 +33,10 @@ def train_here(
     device: torch.device | None = None,
     taken: float | None = None,
 ) -> Iterator[Word]:
-    """Carries out one order and gives its words as they come; the last is Done, Crashed or CheckpointGone.
+    """Execute one order and yield its messages. The last is Done, Crashed or CheckpointGone.
 
-    `start`: the run's starting graph; `checkpoints`: the run's folder of checkpoints; `device`: the CPU unless given;
-    `taken`: time.monotonic() when the order was taken, now unless given.
+    `start`: the run's starting graph. `checkpoints`: the run's folder of checkpoints. `device`: default: the CPU.
+    `taken`: time.monotonic() when the order was taken, default: now.
     """
     taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)

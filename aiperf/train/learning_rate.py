@@ -1,4 +1,4 @@
-"""The learning rate of each step, as the benchmark prescribes it. No torch here: verifying a journal needs it, too."""
+"""Learning rate of each step, as the benchmark prescribes. No torch here, because verifying a journal also needs it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from aiperf.train.trainer_config import TrainerConf
 
 
 def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float = 0.0) -> float:
-    """The rate of a step: in an epoch, from 1, of whose steps the share `done` came before it.
+    """Return the learning rate of a step. `epoch`: from 1. `done`: share of the epoch's steps before this one, 0..1.
 
-    Linear by the epoch from `learning_rate` towards zero at `decay_epochs`, anew for each trial; epochs beyond keep the last
-    rate above zero. Where it is scaled by k = global batch / reference batch > 1, k is reached from 1, by the same amount at
-    each step, in the first `warmup_epochs` (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677, section 2.2).
+    It falls linearly by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial. Later epochs keep the
+    last rate above zero. If it is scaled by k = global batch / reference batch > 1, the factor rises from 1 to k, by
+    the same amount at each step, in the first `warmup_epochs` (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677,
+    section 2.2).
 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
@@ -21,7 +22,7 @@ def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float 
 
 
 def _scale(conf: TrainerConf, epochs: float, global_batch: int) -> float:
-    """By how much the rate is scaled after so many epochs."""
+    """Return the factor of the rate after `epochs` epochs."""
     if not conf.scale_learning_rate:
         return 1.0
     whole = global_batch / conf.reference_batch

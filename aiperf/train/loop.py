@@ -1,7 +1,7 @@
-"""One rank's training of one trial: epochs, validation after each, and the words that report them.
+"""One rank's training of one trial: epochs, validation after each, and the messages that report them.
 
-Nothing in a step waits for the device to say a number: losses are summed on it and read once an epoch. Rank 0's words are the
-trial's; the other ranks do the same steps in silence.
+No step synchronizes the device: losses are summed on the device and read once per epoch. Rank 0's messages are the
+trial's. The other ranks execute the same steps and send none.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from aiperf.journal.messages import (
 )
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
+from aiperf.train.attempt_messages import AttemptMessages, WhenWritten, in_order
 from aiperf.train.attempt_sums import EpochClock, Reports, Span
-from aiperf.train.attempt_words import AttemptWords, WhenWritten, in_order
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
+from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import NotHad
 from aiperf.train.learning_rate import learning_rate
@@ -47,20 +48,20 @@ from aiperf.train.stages import Stage
 
 
 class RankOutOfMemory(Exception):
-    """One rank of several ran out of memory within a step: the others wait for it, and only a new group gets them out."""
+    """One of several ranks ran out of memory within a step. The others wait for it, so the group must be restarted."""
 
     def __init__(self, batch: int, word: OutOfMemory | None) -> None:
         super().__init__(f"out of memory at batch {batch}")
         self.word = word
-        """Reports the smaller batch with which the next attempt should be made; None: there is none."""
+        """Reports the smaller batch for the next attempt. None if there is none."""
 
 
 def train(order: Train, context: RankContext, taken: float) -> Iterator[Word]:
-    """Trains a trial to its end and says how it goes; the last word is Done, Crashed or CheckpointGone.
+    """Train a trial to its end and yield its messages. The last is Done, Crashed or CheckpointGone.
 
-    `taken`: time.monotonic() when the order was taken. Words come in order, and those of an epoch whose checkpoint is not on
-    disk yet as `attempt_words.py` says. Raises RankFailed when another rank is gone, RankOutOfMemory where several ranks cannot
-    agree on a smaller batch any more, and whatever the data set or torch raise.
+    `taken`: time.monotonic() when the order was taken. `attempt_messages.py` defines the order of messages. Raises
+    RankFailed if another rank is lost, RankOutOfMemory if several ranks cannot agree on a smaller batch any more, and
+    all errors of the data set and of torch.
     """
     yield from in_order(_Attempt(order, context, taken).run(), order, context)
 
@@ -73,7 +74,7 @@ class _Pending:
     end: Mark
     exchanged: tuple[Mark, Mark] | None
     images: int
-    """Of this rank."""
+    """Images of this rank."""
     is_training: bool
 
 
@@ -93,11 +94,11 @@ class _Attempt:
         self._snapshot: Snapshot | None = None
         self._said_prepared = False
         self._rate = 0.0
-        """Of the last step."""
+        """Learning rate of the last step."""
         self._counted = (0, 0)
-        """Images of all ranks that have been accounted for."""
+        """Training and validation images of all ranks that were accounted for."""
 
-    def run(self) -> AttemptWords:
+    def run(self) -> AttemptMessages:
         order = self._order
         who: dict[str, Any] = {"trial": order.trial, "attempt": order.attempt}
         while True:
@@ -110,9 +111,11 @@ class _Attempt:
             except NotHad as error:
                 yield Crashed(**who, reason=str(error), retry=False, cause="network")
                 return
-            except (DoesNotFit, torch.cuda.OutOfMemoryError) as error:
+            except Exception as error:
+                if not isinstance(error, DoesNotFit) and not is_out_of_memory(error):
+                    raise
                 agreed = isinstance(error, DoesNotFit) or self._context.collective.ranks == 1
-                # the traceback holds the step's tensors: it must be gone before anything is tried again
+            # the traceback holds the step's tensors, so leave the handler before trying again
             reduced = smaller(self._batch)
             word = None
             if reduced is not None:
@@ -128,8 +131,8 @@ class _Attempt:
             yield word
             self._batch = word.to_batch_size
 
-    def _from_here(self) -> AttemptWords:
-        """Epoch after epoch, from the current one at the current batch."""
+    def _from_here(self) -> AttemptMessages:
+        """Train epoch after epoch, from the current one at the current batch."""
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
         if not self._said_prepared:
             yield ready.prepared
@@ -139,7 +142,7 @@ class _Attempt:
         finally:
             ready.close()
 
-    def _epochs(self, ready: Ready) -> AttemptWords:
+    def _epochs(self, ready: Ready) -> AttemptMessages:
         order = self._order
         while True:
             yield from self._one_epoch(ready)
@@ -157,13 +160,13 @@ class _Attempt:
         order = self._order
         return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
-    def _one_epoch(self, ready: Ready) -> AttemptWords:
-        """Training, validation, checkpoint; appends the epoch's validation loss."""
+    def _one_epoch(self, ready: Ready) -> AttemptMessages:
+        """Train, validate, save a checkpoint, and append the epoch's validation loss."""
         context, order = self._context, self._order
-        # dropout's draws: a function of numbers in the order, so that a resumed trial draws what an unbroken one would
+        # dropout is a function of numbers in the order, so that a resumed trial draws the same values
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
-        # all ranks are at the same point here: none has begun the epoch's first step. They are asked, since what those of other
-        # hosts did in the epoch before may not have been heard of yet, and would count for this one
+        # No rank has begun the epoch's first step. The counts are summed over ranks, because the heartbeats of other hosts
+        # may be late, and their images would count for this epoch
         so_far = context.collective.total([float(images) for images in context.liveness.own_images()])
         self._counted = (round(so_far[0]), round(so_far[1]))
         context.timeline.anchor()
@@ -172,12 +175,12 @@ class _Attempt:
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
         training = yield from self._training(ready, clock)
-        # each rank normalised with its own images: their statistics are averaged, so that all hold one network again
+        # each rank normalised with its own images: averaging the statistics makes the networks equal again
         began = self._now()
         context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
         clock.exchanged(self._now() - began)
         clock.trained(self._newly_counted()[0])
-        # validation changes nothing that a checkpoint holds: the file is written meanwhile
+        # validation changes nothing in the checkpoint, so the file is written meanwhile
         snapshot, file = self._checkpoint(ready, clock)
         validation = yield from self._validation(ready, clock)
         began = self._now()
@@ -191,9 +194,9 @@ class _Attempt:
 
         advanced = clock.finish(self._now(), round(training_images), round(validation_images))
         if not is_finite or (self._is_over() and file is not None and not file.done()):
-            # said at once: the last epoch's own word waits for the disk, and the interval ends when the driver hears of it
+            # the last epoch's own message waits for the disk, and the interval ends when the driver receives a report
             yield advanced
-        if not is_finite:  # an epoch without a loss is not reported as done; its images were processed all the same
+        if not is_finite:  # an epoch without a finite loss is not reported as done. Its images count
             return
         self._snapshot = snapshot
         if self._is_over() and context.writer is not None:
@@ -228,7 +231,7 @@ class _Attempt:
                     loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=context.conf.label_smoothing)
                 account.add(batch, loss)
                 if batch.count * ranks != batch.global_count:
-                    # ranks with fewer images count for less: the mean over ranks is then the mean over images
+                    # weight by images, so that the mean over ranks is the mean over images
                     loss = loss * (batch.count * ranks / batch.global_count)
                 exchanged = exchange.backward(loss)
                 exchange.update()
@@ -253,7 +256,7 @@ class _Attempt:
                 begin = timeline.mark()
                 once = nullcontext() if batch.count == ready.batch else unsearched()
                 with torch.inference_mode(), context.precision.computing(), once:
-                    logits = network.forward(batch.images).float()  # not a call: what is compiled is the training step
+                    logits = network.forward(batch.images).float()  # not __call__: only the training step is compiled
                     loss = F.cross_entropy(logits, batch.labels)
                     account.add(batch, loss)
                     account.add_correct((logits.argmax(1) == batch.labels).sum())
@@ -267,7 +270,7 @@ class _Attempt:
     def _finish_steps(
         self, pending: deque[_Pending], clock: EpochClock, behind: int
     ) -> Generator[Word | None, None, None]:
-        """Accounts for all but the last `behind` steps; waits for the device where it has not finished one of them yet."""
+        """Account for all but the last `behind` steps. Wait for the device if it has not finished one of them."""
         context, second = self._context, self._context.timeline.second
         while len(pending) > behind:
             step = pending.popleft()
@@ -286,13 +289,16 @@ class _Attempt:
             yield word
 
     def _newly_counted(self) -> tuple[int, int]:
-        """Training and validation images that all ranks have processed since this was last asked."""
+        """Return the training and validation images of all ranks since the last call."""
         before, now = self._counted, self._context.liveness.images()
         self._counted = (max(before[0], now[0]), max(before[1], now[1]))
         return self._counted[0] - before[0], self._counted[1] - before[1]
 
     def _fetched(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches. A rank that waits for one waits for storage: it is not hung while its process makes progress."""
+        """Yield the batches.
+
+        A rank that waits for a batch waits for storage: it is not hung while its process makes progress.
+        """
         liveness = self._context.liveness
         while True:
             stage, seconds = self._patience()
@@ -304,14 +310,17 @@ class _Attempt:
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
-        """The stage of a step, and how long this rank may be silent in it. A first step may choose and compile kernels."""
+        """Return the stage of a step and the maximum silence in it, in seconds.
+
+        A first step may choose and compile kernels.
+        """
         conf = self._context.conf
         if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
     def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
-        """Rank 0 copies the epoch's state. Gives the copy, and a future that says whether its file was written."""
+        """Copy the epoch's state on rank 0. Return the copy and a future that is True when its file is written."""
         context, began = self._context, time.monotonic()
         if context.writer is None:
             return None, None
@@ -323,7 +332,7 @@ class _Attempt:
             momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
             scaler=ready.scaler.state_dict() if ready.scaler is not None else {},
         )
-        context.timeline.anchor()  # the copies are made when this returns: the writer reads them from another stream
+        context.timeline.anchor()  # the copies are complete after this: the writer reads them from another stream
         file = context.writer.submit(snapshot)
         clock.stood_still(time.monotonic() - began)
         return snapshot, file
@@ -348,5 +357,5 @@ class _Account:
         self._correct.add_(correct)
 
     def read(self) -> tuple[float, float, float]:
-        """Images, summed loss, correct answers; waits for the device."""
+        """Return images, summed loss and correct answers. Synchronizes the device."""
         return float(self._images), self._loss.item(), float(self._correct.item())

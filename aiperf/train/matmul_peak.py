@@ -1,7 +1,7 @@
-"""What a processor's cores can do at best: the measured rate of one large matrix product, in the type training uses.
+"""Measured peak of a CPU: the rate of one large matrix product, in the data type of training.
 
-It stands in for the data-sheet peak that processors do not have, and is named so wherever it is shown: a figure of MFU
-over it is a share of this host's own matrix product, not of its maker's promise.
+It replaces the data-sheet peak, which CPUs do not have, and is labelled as measured wherever it is shown. MFU based on
+it is a share of this host's own matrix product.
 """
 
 from __future__ import annotations
@@ -17,31 +17,36 @@ import torch
 CpuDataType = Literal["fp32", "bf16", "fp16"]
 
 SIDES: Final = (256, 512, 1024, 2048)
-"""Rows and columns, the largest that the time allows. At 2048 a product is 17 GFLOP and its operands (16 MB each in FP32)
-are reused 2048 times, so that the cores and not the memory are measured."""
+"""Rows and columns.
+
+The largest that the time allows is used. At 2048 a product is 17 GFLOP and its operands (16 MB each in FP32) are reused
+2048 times, so the cores are measured and not the memory.
+"""
 
 
 PASS_SECONDS: Final = 0.15
 FASTER_BY: Final = 0.02
-"""A pass that is faster by less is as fast."""
+"""Relative improvement below which a pass counts as equally fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What is known after one pass of the measurement."""
+    """Result after one pass of the measurement."""
 
     flops: float
-    """Of the fastest product so far."""
+    """FLOPS of the fastest product so far."""
     is_faster: bool
-    """Whether it was of this pass, by more than FASTER_BY."""
+    """This pass was faster than all before by more than FASTER_BY."""
 
 
 def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[Pass]:
-    """Square matrix products on `threads` threads, for PASS_SECONDS each time: whoever asks stops when none is faster.
+    """Yield passes of square matrix products on `threads` threads, PASS_SECONDS each.
 
-    The fastest and not the mean, since a peak is what nothing else disturbs. A worker measures it while other processes of its
-    host start: a third of a second alone gave half of what was found after the run. Those that measure together stop together,
-    since one alone would be faster again.
+    The caller stops when no rank gets faster.
+
+    The maximum is used, not the mean, because a peak is the undisturbed rate. A worker measures while other processes
+    of its host start: in one case a third of a second gave half the rate measured after the run. Ranks that measure
+    together stop together, because one alone would be faster again.
     """
     with _on_threads(threads):
         product, rates = _largest(dtype, PASS_SECONDS)
@@ -53,10 +58,10 @@ def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[Pass]:
 
 
 def matmul_rates(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> list[float]:
-    """FLOPS of each of the square matrix products that fit into `seconds`, on `threads` threads; one at least.
+    """Return the FLOPS of each square matrix product that fits into `seconds`, on `threads` threads. At least one.
 
-    A product is 2·side³ operations (multiply-accumulate = 2). The process's number of threads is changed meanwhile: call it
-    when nothing else computes.
+    A product is 2·side³ operations (multiply-accumulate = 2). The process's number of threads is changed meanwhile:
+    call it when nothing else computes.
     """
     with _on_threads(threads):
         end = time.perf_counter() + seconds
@@ -77,8 +82,10 @@ def _on_threads(threads: int) -> Iterator[None]:
 
 
 def _largest(dtype: CpuDataType, seconds: float) -> tuple[_Product, list[float]]:
-    """Of the largest of SIDES of which one product is expected to take less than half the time, and the rates met on the way: a
-    processor without units for a type can be 500 times slower in it (FP16 without AVX512-FP16)."""
+    """Return the largest product of SIDES that should take less than half the time, and the rates of the smaller ones.
+
+    A CPU without native support for a type can be 500 times slower in it (FP16 without AVX512-FP16).
+    """
     rates: list[float] = []
     for side in SIDES:
         if rates and 2 * side**3 / rates[-1] > seconds / 2:
@@ -90,7 +97,7 @@ def _largest(dtype: CpuDataType, seconds: float) -> tuple[_Product, list[float]]
 
 
 class _Product:
-    """Two matrices and room for their product."""
+    """Two matrices (side, side) and a buffer for their product."""
 
     def __init__(self, side: int, dtype: torch.dtype) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -99,13 +106,13 @@ class _Product:
         self._out = torch.empty_like(self._left)
 
     def rate(self) -> float:
-        """FLOPS of one."""
+        """Return the FLOPS of one product."""
         began = time.perf_counter()
         torch.mm(self._left, self._right, out=self._out)
         return 2 * self._side**3 / (time.perf_counter() - began)
 
     def rates(self, seconds: float) -> list[float]:
-        """FLOPS of each that fits into the time; one at least."""
+        """Return the FLOPS of each product that fits into the time. At least one."""
         end = time.perf_counter() + seconds
         found = [self.rate()]
         while time.perf_counter() < end:

@@ -1,7 +1,7 @@
-"""A graph as a torch module whose forward is straight-line Python, as if the network had been written by hand.
+"""A graph as a torch module whose forward is straight-line Python, like a hand-written network.
 
-The source is generated once, when the module is built, so that no node is interpreted in the hot path. This file owns
-which operations may work in place. It knows nothing of initial values: weights are NaN until they are given.
+The source is generated once, when the module is built, so that no node is interpreted at run time. This file decides
+which operations may work in place. Weights are NaN until they are initialised or loaded.
 """
 
 import linecache
@@ -33,26 +33,29 @@ from morphism.ops import BATCH_NORMALISATION_EPSILON, BATCH_NORMALISATION_MOMENT
 
 
 def build(graph: Graph) -> "Network":
-    """A module that computes the graph up to its logits; float32, on torch's default device.
+    """Return a module that computes the graph up to its logits. Float32, on torch's default device.
 
-    Its forward takes images (batch, channels, height, width) and gives logits (batch, classes): the softmax at the
+    Its forward takes images (batch, channels, height, width) and returns logits (batch, classes). The softmax at the
     graph's end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>".
 
-    Weights of convolutions and dense layers are NaN until `initialise` or `load_state_dict` gives them, so that a
-    network nobody initialised cannot train unnoticed.
+    Weights of convolutions and dense layers are NaN until `initialise` or `load_state_dict` sets them, so that an
+    uninitialised network cannot train unnoticed.
 
-    Raises ValueError for a node whose name torch needs itself ('half', 'training').
+    Raises ValueError for a node name that torch uses itself ('half', 'training').
     """
     return Network(graph)
 
 
 def source(graph: Graph) -> str:
-    """The Python text of the forward that `build` compiles: a line for each node, values let go after their last use."""
+    """Return the Python text of the forward that `build` compiles: one line per node.
+
+    Values are deleted after their last use.
+    """
     return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
 
 
 class Network(nn.Module):
-    """A network made from a graph by `build`. It can be copied and pickled."""
+    """Network built from a graph by `build`. It can be copied and pickled."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
@@ -62,13 +65,13 @@ class Network(nn.Module):
             if layer is not None:
                 _context(self, node.name.split("."), layer)
         self.straight_line = _compile(graph)
-        """What forward calls, with the network and images: a function of this network's own, whose code no other has."""
+        """Function of this network's own that forward calls, with its own code object."""
 
     def forward(self, images: Tensor) -> Tensor:
         return self.straight_line(self, images)
 
     def __getstate__(self) -> dict[str, Any]:
-        # a generated function cannot be pickled; it is made again from the graph
+        # a generated function cannot be pickled. It is generated again from the graph
         return {key: value for key, value in self.__dict__.items() if key != "straight_line"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -77,7 +80,7 @@ class Network(nn.Module):
 
 
 class _UnsetConvolution(nn.Conv2d):
-    # drawing values only for them to be overwritten is most of the time that building would take
+    # default initialization would take most of the time of building, and is overwritten
     def reset_parameters(self) -> None:
         nn.init.constant_(self.weight, nan)
 
@@ -89,7 +92,7 @@ class _UnsetDense(nn.Linear):
 
 
 def _layer(graph: Graph, index: int) -> nn.Module | None:
-    """The submodule that holds the node's tensors, or None when it has none."""
+    """Return the submodule that holds the node's tensors. None if it has none."""
     node = graph.nodes[index]
     match node.op:
         case Convolution(out_channels, kernel, stride, padding, groups):
@@ -147,7 +150,7 @@ def _lines(graph: Graph) -> Iterator[str]:
 
 
 def expression(graph: Graph, index: int) -> str:
-    """The Python text that computes a node: from `self`, values `v<index>`, and the names in `SCOPE`."""
+    """Return the Python text that computes a node from `self`, values `v<index>`, and the names in `SCOPE`."""
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:
@@ -157,7 +160,7 @@ def expression(graph: Graph, index: int) -> str:
         case Relu():
             return f"{first}.relu_()" if _may_overwrite(graph, node.inputs[0]) else f"{first}.relu()"
         case Add():
-            # into a summand that nobody else needs, as a hand-written `out += identity` does
+            # in place into a summand without other readers, like a hand-written `out += identity`
             left, right = node.inputs
             if _may_overwrite(graph, left):
                 return f"v{left}.add_(v{right})"
@@ -181,10 +184,10 @@ def expression(graph: Graph, index: int) -> str:
 
 
 def _may_overwrite(graph: Graph, index: int) -> bool:
-    """Whether the node's value is read once, and is not kept by the node itself for its backward pass.
+    """Return whether the node's value is read once and is not kept by the node for its backward pass.
 
-    A ReLU keeps its output; a dropout in evaluation mode hands on its input; what pooling keeps differs by backend, so
-    it is left alone.
+    A ReLU keeps its output. Dropout in evaluation mode returns its input. Pooling differs by backend, so its output is
+    not overwritten.
     """
     return len(graph.readers[index]) == 1 and isinstance(
         graph.nodes[index].op, Convolution | BatchNormalisation | Add | Dense
@@ -197,13 +200,13 @@ SCOPE: dict[str, Any] = {
     "avg_pool2d": nn.functional.avg_pool2d,
     "dropout": nn.functional.dropout,
 }
-"""What expressions call."""
+"""Functions that expressions call."""
 
 
 def _compile(graph: Graph) -> Callable[[Network, Tensor], Tensor]:
     text = source(graph)
     name = f"<network {graph.fingerprint[:16]}>"
-    # a traceback through the network then shows the line that failed
+    # so that a traceback shows the line that failed
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     scope = dict(SCOPE)
     exec(compile(text, name, "exec"), scope)  # names enter the text only as quoted keys

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent as the benchmark prescribes."""
+"""Stochastic gradient descent, as the benchmark prescribes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _zero_grad: Callable[..., None] = inspect.unwrap(torch.optim.SGD.zero_grad)
 
 
 class EagerSgd(torch.optim.SGD):
-    """torch.optim.SGD whose step is never compiled itself; to the bit the same arithmetic.
+    """torch.optim.SGD whose step is never compiled. The arithmetic is bit-identical.
 
-    torch wraps these three methods for those who compile them, and the wrappers import torch._dynamo at first use: more than a
-    second of processor time for each rank that starts, SymPy and half of torch's compiler with it. (torch 2.13)
+    torch wraps these three methods for compilation. The wrappers import torch._dynamo at first use, including SymPy and
+    half of the compiler. This costs each starting rank more than a second of processor time (torch 2.13).
     """
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure: nothing here evaluates a loss again
-        """One step of all parameters by their gradients."""
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
+        """Update all parameters by their gradients."""
         assert closure is None
         _step(self)
 
@@ -39,7 +39,7 @@ class EagerSgd(torch.optim.SGD):
 
 
 def sgd(module: nn.Module, conf: TrainerConf) -> EagerSgd:
-    """SGD with momentum and weight decay, one fused kernel for all parameters."""
+    """Return SGD with momentum and weight decay, with one fused kernel for all parameters."""
     return EagerSgd(
         module.parameters(),
         lr=conf.learning_rate,
@@ -55,7 +55,7 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str, torch.Tensor]:
-    """The momentum buffers by the parameter's name; of those that have one (none before the first step)."""
+    """Return the momentum buffers by parameter name. Empty before the first step."""
     found = {}
     for name, parameter in module.named_parameters():
         buffer = optimiser.state[parameter].get("momentum_buffer") if parameter in optimiser.state else None
@@ -65,7 +65,10 @@ def momentum_of(optimiser: torch.optim.Optimizer, module: nn.Module) -> dict[str
 
 
 def give_momentum(optimiser: torch.optim.Optimizer, module: nn.Module, momentum: Mapping[str, torch.Tensor]) -> None:
-    """Puts momentum buffers in place, copied into the layout (device, memory format) of their parameters."""
+    """Set the momentum buffers, copied into the device and memory format of their parameters.
+
+    Shapes must equal the parameters'.
+    """
     for name, parameter in module.named_parameters():
         if name in momentum:
             buffer = torch.empty_like(parameter, requires_grad=False)

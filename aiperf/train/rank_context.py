@@ -1,4 +1,4 @@
-"""What a rank has for the whole run, trial after trial: the opened data set, the device, the ranks beside it."""
+"""State of a rank for the whole run: the opened data set, the device and the collective."""
 
 from __future__ import annotations
 
@@ -21,36 +21,38 @@ from morphism import Graph
 
 
 class Liveness(Protocol):
-    """A rank's bond to its supervisor."""
+    """Connection of a rank to its supervisor."""
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
-        """Says that it lives, what it is at now, and how long it may be silent in it."""
+        """Report the current stage and the maximum silence in it, in seconds."""
         ...
 
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        """The same, of a step of training."""
+        """Report a training step, its stage and the maximum silence, in seconds."""
         ...
 
     def processed(self, training: int, validation: int) -> None:
-        """Says that this rank has processed so many images more."""
+        """Add images to this rank's counts."""
         ...
 
     def images(self) -> tuple[int, int]:
-        """Training and validation images that all ranks have processed since they were started, as far as it is known here:
-        those of other hosts are heard of a little later."""
+        """Return the training and validation images of all ranks since their start.
+
+        Counts of other hosts arrive with a short delay.
+        """
         ...
 
     def own_images(self) -> tuple[int, int]:
-        """Those of this rank."""
+        """Return the training and validation images of this rank."""
         ...
 
     def is_asked_for_sums(self) -> bool:
-        """Whether somebody wishes to hear the sums now: true once for each time that it is wished."""
+        """Return whether the sums were requested since the last call."""
         ...
 
 
 class Unwatched:
-    """The life of a rank that nobody watches: alone, and never asked for anything."""
+    """Liveness of a single rank without a supervisor."""
 
     def __init__(self) -> None:
         self._images = (0, 0)
@@ -77,23 +79,23 @@ class Unwatched:
 
 @dataclass(slots=True)
 class RankContext:
-    """One rank's. `Place.make` chooses the rest from the configuration."""
+    """State of one rank. `RankContext.make` derives it from the configuration."""
 
     conf: TrainerConf
     data: OpenData
     start: Graph
-    """The run's starting graph, from which lineages begin."""
+    """The run's starting graph, at the beginning of each lineage."""
     device: torch.device
     collective: Collective
     precision: Precision
     timeline: Timeline
     memory_bytes: int
-    """What each rank may use for training: the same on all."""
+    """Bytes that each rank may use for training. Equal on all ranks."""
     writer: Writer | None
-    """Of checkpoints: rank 0's; None elsewhere."""
+    """Writer of checkpoints on rank 0. None on other ranks."""
     liveness: Liveness = field(default_factory=Unwatched)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
-    """Of ways to launch a step."""
+    """Expectations of execution modes."""
     compiler: str = "inductor"
     """The backend of torch.compile."""
 
@@ -108,10 +110,13 @@ class RankContext:
         liveness: Liveness | None = None,
         on_host: int = 1,
     ) -> RankContext:
-        """Also sets torch's process-wide switches of precision and, on a processor, keeps the process's freed memory.
-        `on_host`: how many ranks share this one's host.
+        """Build the context.
 
-        Raises BadConfiguration for a precision or a way of launching that the device lacks."""
+        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory.
+
+        `on_host`: number of ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that
+        the device lacks.
+        """
         modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
         precision.switch_on()
@@ -132,9 +137,9 @@ class RankContext:
 
     @property
     def is_first(self) -> bool:
-        """Whether this rank speaks for all."""
+        """Return whether this is rank 0, which reports for all."""
         return self.collective.rank == 0
 
     def all_agree(self, own: bool) -> bool:
-        """Whether it is so on every rank; all ranks must ask."""
+        """Return whether `own` is true on every rank. All ranks must call it."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0

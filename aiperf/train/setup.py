@@ -1,7 +1,7 @@
-"""From an order to a network on its device, with its weights, ready for the first step.
+"""Preparation of a trial: from an order to a network on its device, with weights, ready for the first step.
 
-The graph is rebuilt from its lineage; weights come from the trial's own checkpoint, from its parent's through the weight plans
-of its morphs, or from a seed. Rank 0 reads and makes them; the others are given them.
+The graph is rebuilt from its lineage. Weights come from the trial's own checkpoint, from its parent's through the
+weight plans of its morphs, or from a seed. Rank 0 reads or creates them and broadcasts them.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 
 class CheckpointMissing(Exception):
-    """A checkpoint that the attempt needs is not there, or cannot be read."""
+    """A checkpoint that the attempt needs does not exist or cannot be read."""
 
     def __init__(self, trial: int, reason: str) -> None:
         super().__init__(reason)
         self.trial = trial
-        """Whose: the parent's number, or the trial's own."""
+        """Trial of the checkpoint: the parent's number, or the trial's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A network that can be trained."""
+    """A network that is ready to train."""
 
     graph: Graph
     network: Network
-    """As built: what evaluation calls."""
+    """Network as built. Evaluation calls it."""
     exchange: Exchange
     execution: Execution
     scaler: Scaler | None
     batch: int
-    """Per rank."""
+    """Images per rank."""
     prepared: Prepared
 
     def close(self) -> None:
-        """The trial is over: what it took dies with this object."""
+        """Release the resources of the trial."""
         self.exchange.close()
         self.execution.close()
 
@@ -63,9 +63,9 @@ class Ready:
 def descend(
     start: Graph, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]
 ) -> tuple[Graph, Graph, list[WeightPlan]]:
-    """The parent's graph, the trial's, and the plans from one to the other.
+    """Return the parent's graph, the trial's graph, and the plans from one to the other.
 
-    Raises IllegalMorph or DamagedMorph where the lineage does not belong to this starting graph.
+    Raises IllegalMorph or DamagedMorph if the lineage does not belong to this starting graph.
     """
     at = Lineage(start, tuple(decode_morph(morph) for morph in lineage))
     parent = graph = rebuild(at)
@@ -74,16 +74,15 @@ def descend(
         _, plan = apply(graph, morph)
         plans.append(plan)
         at = at.then(morph)
-        graph = rebuild(at)  # which its children's orders find remembered
+        graph = rebuild(at)  # cached for the orders of its children
     return parent, graph, plans
 
 
 def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None) -> Ready:
-    """Makes the trial ready to begin `epoch` at `batch` images a rank.
+    """Make the trial ready to begin `epoch` at `batch` images per rank.
 
-    `snapshot`: where to go on from instead of the checkpoint of the epoch before (rank 0's, in memory).
-
-    Raises DoesNotFit and CheckpointMissing, each on all ranks alike.
+    `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the previous epoch. Raises
+    DoesNotFit and CheckpointMissing, on all ranks alike.
     """
     began = time.monotonic()
     context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
@@ -101,6 +100,9 @@ def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot
 
     context.liveness.enter(Stage.WEIGHTS, context.conf.start_seconds)
     optimiser = sgd(network, context.conf)
+    # Fused SGD creates its momentum with empty_like, and its kernel returns at once if the loss scaler found an overflow.
+    # Uninitialized memory would be the momentum of the next step
+    give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
     scaler = context.precision.scaler()
     if epoch > 1 or snapshot is not None:
         _take_up(order, context, graph, network, optimiser, scaler, epoch, snapshot)
@@ -121,7 +123,6 @@ def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot
             ranks=context.collective.ranks,
             compiled=execution.mode.compiled,
             cuda_graphs=execution.mode.cuda_graphs,
-            fused=execution.mode.fused,
             build_seconds=built - began,
             weights_seconds=time.monotonic() - rehearsed,
             compile_seconds=rehearsed - built,
@@ -130,7 +131,7 @@ def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot
 
 
 def walk(context: RankContext) -> dict[str, Any]:
-    """The arguments that all passes of a rank have in common."""
+    """Return the arguments that all passes of a rank share."""
     return {
         "rank": context.collective.rank,
         "ranks": context.collective.ranks,
@@ -141,9 +142,10 @@ def walk(context: RankContext) -> dict[str, Any]:
 
 
 def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network, epoch: int, batch: int) -> Execution:
-    """Finds out whether the batch fits, and how its steps are best launched.
+    """Check that the batch fits and choose the execution mode.
 
-    Before weights are given, so that running statistics need not be restored. On a CPU that does not compile, nothing runs.
+    It runs before the weights are loaded, so that running statistics need not be restored. On a CPU without compilation
+    nothing runs.
     """
     images = blank(graph, batch, context.device, context.precision, channels_last=context.conf.channels_last)
 
@@ -164,14 +166,14 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
 
 
 def _last_share(context: RankContext, batch: int) -> int:
-    """Images of a training step of this rank that is no whole batch, as there is one in a set of fewer images; else 0."""
+    """Return the images of this rank in a training step that is smaller than a whole batch. 0 if there is no such step."""
     rank, ranks = context.collective.rank, context.collective.ranks
     shares = [step.share(rank, ranks) for step in context.data.training_steps(batch, ranks)[-1:]]
     return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
 
 
 def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:
-    """The parent's weights through the plans, or fresh ones through them, on every rank."""
+    """Load the parent's weights, or initial ones, through the plans, on every rank."""
 
     def read() -> None:
         state: Mapping[str, Tensor]
@@ -200,7 +202,7 @@ def _take_up(
     epoch: int,
     snapshot: Snapshot | None,
 ) -> None:
-    """Weights, momentum and the loss scale after the epoch before, on every rank."""
+    """Load weights, momentum and the loss scale after the previous epoch, on every rank."""
 
     def read() -> None:
         taken = snapshot
@@ -213,8 +215,6 @@ def _take_up(
         if scaler is not None:
             scaler.load_state_dict(dict(taken.scaler))
 
-    zeros = {name: torch.zeros_like(parameter) for name, parameter in network.named_parameters()}
-    give_momentum(optimiser, network, zeros)
     _from_first_rank(
         context,
         order.trial,
@@ -230,14 +230,17 @@ def _take_up(
 def _from_first_rank(
     context: RankContext, trial: int | None, read: Callable[[], None], tensors: Callable[[], Iterable[Tensor]]
 ) -> None:
-    """Rank 0 reads, into `tensors`; the others are given what it has. Raises CheckpointMissing, of `trial`, on all alike."""
+    """Run `read` on rank 0, which fills `tensors`, and broadcast them.
+
+    Raises CheckpointMissing for `trial` on all ranks alike.
+    """
     problem = ""
     if context.is_first:
         try:
             read()
         except (NoCheckpoint, DamagedCheckpoint) as error:
             problem = str(error)
-    # told along with the values, since each word between the ranks costs milliseconds
+    # sent with the values, because each exchange between ranks costs milliseconds
     is_missing = torch.full((), float(problem != ""), device=context.device)
     context.collective.broadcast([is_missing, *tensors()])
     if is_missing.item():

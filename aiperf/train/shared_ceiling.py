@@ -1,41 +1,41 @@
-"""The largest batch as the groups of one host share it: the first measures, the others read what it found. No torch here.
+"""Largest batch, shared by the groups of one host: the first measures it, the others read the result. No torch here.
 
-One small JSON file for each family of architectures, kind of accelerator and host, in the run's folder; it outlives restarts of
-a group and of the run. Removing it has the ceiling measured anew.
+The run's folder has one small JSON file for each family of architectures, kind of accelerator and host. It survives
+restarts of a group and of the run. Remove it to measure the batch again.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from aiperf.journal.lease import NO_LOCKS
+from aiperf.atomic_files import replace_file
+from aiperf.files import NO_LOCKS
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a ceiling holds for."""
+    """Key of a measured batch."""
 
     host: str
     device: str
-    """The accelerator's model, or the processor's."""
+    """Model of the accelerator or CPU."""
     memory: str
-    """What is there for a rank, in words that are equal for equal groups."""
+    """Memory of a rank, as text that is equal for equal groups."""
     family: str
     """The starting graph's fingerprint."""
     precision: str
 
 
 def shared_ceiling(folder: Path, kind: Kind, measure: Callable[[], int]) -> int:
-    """The ceiling of this kind, in images a rank: from the folder, else measured and left there.
+    """Return the largest batch of this kind, in images per rank, from the folder. Measure and write it if it is absent.
 
-    Groups that start together wait for the one that measures (flock, which the kernel lets go of when its holder dies). Where
-    the folder's file system keeps no locks each measures for itself, and the last one's stands for those that come later.
+    Groups that start together wait for the one that measures (flock, which the kernel releases when its holder dies).
+    On a file system without locks each group measures, and the last result stays for later groups.
     """
     folder.mkdir(parents=True, exist_ok=True)
     name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()
@@ -49,7 +49,5 @@ def shared_ceiling(folder: Path, kind: Kind, measure: Callable[[], int]) -> int:
         if file.exists():
             return int(json.loads(file.read_text())["batch_size"])
         found = measure()
-        temporary = file.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps({**asdict(kind), "batch_size": found}, indent=1) + "\n")
-        temporary.replace(file)
+        replace_file(file, json.dumps({**asdict(kind), "batch_size": found}, indent=1).encode() + b"\n")
         return found

@@ -1,4 +1,7 @@
-"""What a rank is doing, by which its silence is judged: computing, waiting for storage, waiting for others. No torch here."""
+"""Stages of a rank, by which its silence is judged: computing, waiting for storage, waiting for other ranks.
+
+No torch here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from enum import IntEnum
 
 
 class Stage(IntEnum):
-    """Each in the words of a report: "rank 1 of 2 on node7 waits for storage: it opens the data set …"."""
+    """Activity of a rank. `DOING` has the text for reports."""
 
     IDLE = 0
     STEPS = 1
@@ -42,5 +45,7 @@ DOING = {
 }
 STORAGE = frozenset({Stage.IMPORT, Stage.DATA, Stage.WEIGHTS, Stage.INPUT, Stage.CHECKPOINT})
 """In these stages a rank that makes no progress is waiting for a file system."""
+ON_DEVICE = frozenset({Stage.WARM_UP, Stage.CEILING, Stage.PEAK, Stage.BUILD, Stage.LAUNCH, Stage.WEIGHTS})
+"""In these stages a rank waits for its device. CUDA waits by spinning, which looks like work to the kernel."""
 OPEN_ENDED = frozenset(Stage) - {Stage.IDLE, Stage.STEPS, Stage.JOIN, Stage.QUEUE}
-"""How long these take cannot be known beforehand: a rank in them is late only when its process does nothing at all."""
+"""Stages without a known duration. A rank in such a stage is late only if its process does nothing."""

@@ -1,7 +1,8 @@
-"""Breaking the symmetry of copied channels: seeded noise after a widening, as a step of its own.
+"""Seeded noise that breaks the symmetry of copied channels after a widening.
 
-Copies of a channel compute the same and receive the same gradients, so that without noise a widened network would stay as
-wide as its parent. The noise changes the function slightly and stands outside "preserved": whoever adds it records the seed.
+Copies of a channel compute the same values and receive the same gradients, so without noise a widened network would
+stay as narrow as its parent. The noise changes the function slightly and is not function-preserving. The caller records
+the seed.
 """
 
 from collections.abc import Mapping
@@ -18,13 +19,16 @@ from morphism import Gather, WeightPlan
 def break_symmetry(
     state: Mapping[str, Tensor], plan: WeightPlan, seed: int, relative: float = 1e-3
 ) -> dict[str, Tensor]:
-    """The state with normal noise on the copies that the plan made, `relative` × the RMS of the whole tensor.
+    """Return the state with normal noise on the copies that the plan made.
 
-    Noise falls on the second and later copies of a channel, in the weights of convolutions and dense layers only: that parts
-    the copies, and leaves normalisation alone (a running variance must stay positive). The tensors given are not written;
-    those without copies are handed on as they are. The same plan, state and seed give the same bytes.
+    Standard deviation: `relative` × the RMS of the whole tensor.
 
-    Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), where it would be rounded away.
+    Noise is added to the second and later copies of a channel, only in the weights of convolutions and dense layers.
+    Normalisation is unchanged, because a running variance must stay positive. Input tensors are not modified. Tensors
+    without copies are returned as they are. The same plan, state and seed give the same bytes.
+
+    Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), because rounding would
+    remove it.
     """
     noisy = dict(state)
     for number, instruction in enumerate(plan.instructions):
@@ -49,6 +53,6 @@ def break_symmetry(
 
 
 def _repeated(index: tuple[int, ...]) -> list[int]:
-    """Positions whose source channel has stood before."""
+    """Return the positions whose source channel occurred before."""
     seen: set[int] = set()
     return [position for position, source in enumerate(index) if source in seen or seen.add(source)]  # type: ignore[func-returns-value]

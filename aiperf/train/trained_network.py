@@ -1,4 +1,4 @@
-"""A network that a run has trained, ready to use: from a checkpoint and the graph file beside it, as they lie after the end."""
+"""A network trained by a run, loaded from a checkpoint and the graph file in the same folder."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from morphism import load as load_graph
 
 
 def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
-    """On the host, in evaluation mode. `graph`: where it does not lie beside the checkpoint as `trial-N.graph.json`.
+    """Return the network on the host, in evaluation mode.
 
-    It takes images as `aiperf.data` gives them, (N, channels, height, width) in FP32, and gives logits (N, classes).
+    `graph`: default: `trial-N.graph.json` in the checkpoint's folder.
+
+    The network takes images (batch, channels, height, width) in FP32, normalised as in `aiperf.data`, and returns
+    logits (batch, classes).
 
     Raises:
-        NoCheckpoint: the file is not there, or is none by its name.
-        DamagedCheckpoint: it cannot be read, or holds another network's weights.
-        OSError: there is no graph file.
+        NoCheckpoint: the file does not exist, or its name is not a checkpoint's.
+        DamagedCheckpoint: the file cannot be read, or belongs to another network.
+        OSError: the graph file does not exist.
     """
     if (found := checkpoint_of(checkpoint.name)) is None:
         raise NoCheckpoint(f"a checkpoint is called trial-N.epoch-N.safetensors; found {str(checkpoint)!r}")

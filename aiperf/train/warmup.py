@@ -1,7 +1,7 @@
-"""What the first trial would otherwise wait for: libraries loading their parts at first use.
+"""Loading of libraries that the first trial would otherwise wait for.
 
-The first convolution, backward pass and checkpoint load their kernels; where a trial may be compiled, so does torch's compiler.
-Done once when a rank starts, on nothing that anybody sees.
+The first convolution, backward pass and checkpoint load their kernels. If a trial may be compiled, torch's compiler is
+also loaded. Done once at a rank's start, on a tiny network.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from aiperf.train.rank_context import RankContext
 
 
 def warm_up(context: RankContext) -> None:
-    """One step of a tiny network through all that a trial uses, exchange of gradients included; all ranks must call it."""
+    """Run one step of a tiny network through everything that a trial uses, including gradient exchange.
+
+    All ranks must call it.
+    """
     network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2)).to(
         context.device
     )
@@ -39,6 +42,6 @@ def warm_up(context: RankContext) -> None:
     exchange.update()
     exchange.close()
     if any(mode.compiled for mode in modes_of(context.conf, on_cuda=context.device.type == "cuda")):
-        importlib.import_module("torch._dynamo")  # a second, which the first compiled trial would wait for
+        importlib.import_module("torch._dynamo")  # takes a second
     torch.save(network.state_dict(), io.BytesIO())
     context.timeline.anchor()

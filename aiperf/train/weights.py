@@ -1,7 +1,6 @@
-"""Carrying out a weight plan: from a parent's state dict to its child's.
+"""Execution of a weight plan: from a parent's state dict to its child's.
 
-Plans are data and know no tensors (see morphism.weight_plan); this is the one place where their instructions meet some.
-Nothing here is random but `Fresh`, and that is drawn from the seed given.
+Plans are data without tensors (see morphism.weight_plan). Only `Fresh` is random, and it is drawn from the given seed.
 """
 
 from collections.abc import Mapping
@@ -16,16 +15,17 @@ from morphism import Divide, Enlarge, Fill, Fresh, Gather, Identity, WeightPlan,
 
 @torch.no_grad()
 def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -> dict[str, Tensor]:
-    """The child's state dict: the parent's as changed by the plan, in the parent's precision and on its device.
+    """Return the child's state dict: the parent's as changed by the plan, in the parent's precision and on its device.
 
-    The parent's tensors are read, never written. Those that the plan leaves alone are handed on, not copied: load the
-    result into a module, which copies, before training it. The same plan, parent and seed give the same bytes.
+    Keys are "<node name>.<tensor name>", shapes are those of the child's graph. The parent's tensors are never written.
+    Unchanged tensors are returned without a copy: load the result into a module, which copies, before training it. The
+    same plan, parent and seed give the same bytes.
 
-    Raises ValueError when the plan works on a tensor that the parent lacks, or makes one that it has: the plan was then made
-    for another network.
+    Raises ValueError if the plan changes a tensor that the parent lacks, or creates one that exists. The plan was then
+    made for another network.
     """
     child = dict(parent_state)
-    own: set[str] = set()  # made here, so that they may be worked on in place
+    own: set[str] = set()  # created here, so that they may be changed in place
     for instruction in plan.instructions:
         name = instruction.tensor
         match instruction:
@@ -55,7 +55,7 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
         own.add(name)
         node, _, kind = name.rpartition(".")
         if kind == "running_mean" and name not in parent_state:
-            # torch counts batches beside the statistics; no plan mentions the count, for it begins where they begin
+            # torch counts batches with the statistics. Plans omit the count, which starts at 0
             child[f"{node}.num_batches_tracked"] = torch.zeros((), dtype=torch.int64, device=child[name].device)
     return child
 
@@ -67,11 +67,13 @@ def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
 
 
 def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    """An unset tensor of the precision and device that the parent's tensors of its kind have."""
+    """Return an uninitialized tensor of the given shape, with the precision and device of the parent's tensors of its
+    kind.
+    """
     if name in state:
         raise ValueError(f"the plan makes {name!r}, which the parent's state has already; {_REMEDY}")
     kind = name.rpartition(".")[2]
-    # precision may differ by kind: 16-bit convolutions beside float32 normalisation
+    # precision may differ by kind: 16-bit convolutions, float32 normalisation
     alike = (
         tensor
         for other, tensor in state.items()

@@ -1,4 +1,4 @@
-"""Whether a journal can be true: everything in it that follows from the rest, worked out again and compared.
+"""Verification of a journal: recompute everything in it that follows from the rest, and compare.
 
 found = verify(Path("runs/20261121-120000-digits"))
 found.is_sound, found.findings

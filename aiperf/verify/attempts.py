@@ -1,6 +1,6 @@
-"""What is known of the attempts that are running, line by line: the fold that checks of every interval look at.
+"""State of the running attempts, line by line, for the checks of intervals.
 
-It keeps less than the rules' state (`aiperf.rules.state`), and costs a fraction of it: a long run has two million intervals.
+It is smaller and faster than the rules' state (`aiperf.rules.state`): a long run has two million intervals.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Any
 
 from aiperf.journal.events import (
     BatchReduced,
+    CheckpointNotWritten,
+    CheckpointWritten,
     EpochFinished,
     ImagesSkipped,
     Progress,
+    TrialHeartbeat,
     TrialPrepared,
     TrialStarted,
     WorkerJoined,
@@ -21,7 +24,7 @@ from aiperf.journal.events import (
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
-    """Training images of an epoch in whole steps; a set smaller than one step is one step (docs/benchmark.md, "What counts").
+    """Return the training images of an epoch in whole steps. A set smaller than one step is one step (docs/benchmark.md).
 
     >>> whole_epoch(1000, 128, 2), whole_epoch(100, 128, 2)
     (768, 100)
@@ -32,33 +35,35 @@ def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
 
 @dataclass(slots=True)
 class Attempt:
-    """One that is running, or was lost and not begun again."""
+    """An attempt that runs, or was lost and is not retried yet."""
 
     worker: int
     ranks: int
     batch_size: int
     batches: set[int]
-    """All that it had: the word of an epoch that has ended may come after that of a smaller batch."""
+    """All batch sizes of the attempt. The message of an epoch's end may arrive after that of a smaller batch."""
     worked: float
-    """End of its last interval; before its first, when it was prepared or ordered."""
+    """End of its last interval in seconds. Before the first: time of its preparation or order."""
     has_worked: bool = False
     training_images: int = 0
-    """Of the epoch in progress."""
+    """Training images in the current epoch so far."""
     validation_images: int = 0
+    heard: float = 0.0
+    """Time of its last message in seconds, as seen by the driver's rules."""
 
 
 @dataclass(slots=True)
 class Attempts:
-    """Attempts by trial, as they stand before the line that is looked at; `take` it afterwards."""
+    """Attempts by trial, before the current line. Pass the line to `handlers` afterwards."""
 
     running: dict[int, Attempt] = field(default_factory=dict)
     ranks: dict[int, int] = field(default_factory=dict)
-    """Of each worker that ever was."""
+    """Ranks of each worker, also of lost ones."""
     skipped: int = 0
-    """Corrupt images, as far as they are known."""
+    """Known corrupt images."""
 
     def handlers(self) -> Mapping[type, Callable[[Any], None]]:
-        """What it does with which event."""
+        """Return the handler of each event type."""
         return {
             Progress: self._progress,
             EpochFinished: self._epoch,
@@ -67,11 +72,17 @@ class Attempts:
             BatchReduced: self._reduced,
             WorkerJoined: self._joined,
             ImagesSkipped: self._skipped,
+            CheckpointWritten: self._heard,
+            CheckpointNotWritten: self._heard,
+            TrialHeartbeat: self._heard,
         }
+
+    def _heard(self, event: CheckpointWritten | CheckpointNotWritten | TrialHeartbeat) -> None:
+        self.running[event.trial].heard = event.at
 
     def _progress(self, event: Progress) -> None:
         attempt = self.running[event.trial]
-        attempt.worked, attempt.has_worked = event.end, True
+        attempt.worked, attempt.has_worked, attempt.heard = event.end, True, event.at
         attempt.training_images += event.training_images
         attempt.validation_images += event.validation_images
 
@@ -80,14 +91,15 @@ class Attempts:
         if event.interval is not None:
             attempt.worked, attempt.has_worked = event.interval.end, True
         attempt.training_images = attempt.validation_images = 0
+        attempt.heard = event.at
 
     def _started(self, event: TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
-        self.running[event.trial] = Attempt(event.worker, ranks, batch, {batch}, event.at)
+        self.running[event.trial] = Attempt(event.worker, ranks, batch, {batch}, event.at, heard=event.at)
 
     def _prepared(self, event: TrialPrepared) -> None:
         attempt = self.running[event.trial]
-        attempt.ranks = event.ranks
+        attempt.ranks, attempt.heard = event.ranks, event.at
         if not attempt.has_worked:
             attempt.worked = event.at
 
@@ -95,6 +107,7 @@ class Attempts:
         attempt = self.running[event.trial]
         attempt.batch_size = event.to_batch_size
         attempt.batches.add(event.to_batch_size)
+        attempt.heard = event.at
         attempt.training_images = attempt.validation_images = 0
 
     def _joined(self, event: WorkerJoined) -> None:

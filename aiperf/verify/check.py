@@ -1,30 +1,19 @@
-"""What a check is: it is shown the lines that it looks at, keeps what it finds, and says at the end what it has looked at."""
+"""Base of a check: it receives the lines that it examines, keeps its findings, and returns a result at the end."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from aiperf.verify.finding import MOST, Certainty, Checked, Finding
 
 Handler = Callable[[int, Any], None]
-"""Takes a line's number, from 1, and its event; the run, where a check has one, stands as it stood before it."""
-
-
-class Check(Protocol):
-    """One kind of law."""
-
-    def handlers(self) -> Mapping[type, Handler]:
-        """What it does with which event. An event that is not here it is not shown."""
-        ...
-
-    def checked(self) -> Checked:
-        """What came of it, once all lines were shown."""
-        ...
+"""Receives the number of a line, from 1, and its event."""
 
 
 class Notes:
-    """The findings of one check while it goes on."""
+    """Findings of a check in progress."""
 
     def __init__(self, name: str, law: str, unit: str) -> None:
         self.name = name
@@ -37,13 +26,15 @@ class Notes:
         self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be determined": 0}
 
     def add(self, line: int | None, law: str, found: str, certainty: Certainty = "contradiction") -> None:
-        """One more finding."""
+        """Add a finding. Only the first ones of each certainty are kept, all are counted."""
         self._counts[certainty] += 1
         if self._counts[certainty] <= MOST:
             self._findings.append(Finding(self.name, law, found, line, certainty))
 
     def checked(self) -> Checked:
-        """All that was noted."""
+        """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
+        if self.of and not self.examined and self.not_checked is None:
+            self.add(None, self.law, f"0 of {self.of} {self.unit} were examined")
         return Checked(
             name=self.name,
             law=self.law,
@@ -55,3 +46,17 @@ class Notes:
             untold=self._counts["cannot be determined"],
             findings=tuple(self._findings),
         )
+
+
+class Check(ABC):
+    """Check of one kind of law."""
+
+    _notes: Notes
+
+    @abstractmethod
+    def handlers(self) -> Mapping[type, Handler]:
+        """Return the handler of each event type that this check examines."""
+
+    def checked(self) -> Checked:
+        """Return the result. Call it after the last line."""
+        return self._notes.checked()

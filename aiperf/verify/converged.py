@@ -1,7 +1,7 @@
-"""The moment at which a run's score came to rest (`schedule.stop=converged`): the rule is asked again, of the work so far.
+"""Check of the end of a run with `schedule.stop=converged`: apply the rule again to the work reported so far.
 
-The driver asks at moments that stand in the configuration, of what it had been told by then, and ends the run at the first of
-them at which the score has come to rest. So an end at another moment was chosen, and so was going on.
+The driver applies the rule at configured times to the work reported by then. It ends the run at the first of these times at
+which the score has converged. An end at any other time contradicts the rule, and so does a run that continues.
 """
 
 from __future__ import annotations
@@ -14,32 +14,30 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunResumed, RunStarted, WorkerJoined, WorkerLost
 from aiperf.rules.limits import LimitsConf, limits_of, progress_seconds, schedule_of
 from aiperf.units import share
-from aiperf.verify.check import Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.check import Check, Handler, Notes
 
-LAW = "a run with schedule.stop=converged ends when its score has come to rest, by the work told until then, and no other does"
+LAW = "a run ends as converged if and only if schedule.stop=converged and the score converged by the work reported until then"
 LATE_SECONDS = 120.0
-"""A driver that is asked later than that, by everything that its clock shows, did not ask."""
+"""Longest delay of the driver's own test in seconds. After it, the test was not made."""
 
 
-class Converged:
-    """A check."""
+class Converged(Check):
+    """Check the time at which a run ended as converged."""
 
     def __init__(self, work_log: WorkLog) -> None:
-        """`work_log`: of the lines before the one that is shown."""
+        """Keep `work_log`: the work of all lines before the current one."""
         self._work_log = work_log
-        self._notes = Notes("convergence", LAW, "looks")
+        self._notes = Notes("convergence", LAW, "tests")
         self._rule: StopRule | None = None
         self._limits: LimitsConf | None = None
         self._duration = 0.0
         self._workers: set[int] = set()
-        self._asked: float | None = None
-        """The last look."""
+        self._tested: float | None = None
+        """Time of the last test in seconds."""
         self._reached: tuple[float, float] | None = None
-        """A look at which the score had come to rest, and the line's time from which that was known."""
+        """Time of a test with a converged score, and time of the line from which the driver could know."""
 
     def handlers(self) -> Mapping[type, Handler]:
-        """See `Check`."""
         return {
             RunStarted: self._started,
             WorkerJoined: self._joined,
@@ -50,15 +48,11 @@ class Converged:
             RunEnded: self._ended,
         }
 
-    def checked(self) -> Checked:
-        """See `Check`."""
-        return self._notes.checked()
-
     def _started(self, line: int, event: RunStarted) -> None:
         try:
             schedule, self._limits = schedule_of(event), limits_of(event)
         except (AiperfError, LookupError, ValueError) as error:
-            self._notes.not_checked = f"the schedule is none of this release ({error})"
+            self._notes.not_checked = f"this release cannot read the schedule ({error})"
             return
         self._duration = event.duration_seconds
         if schedule.stop == "converged":
@@ -72,22 +66,22 @@ class Converged:
 
     def _resumed(self, line: int, event: RunResumed) -> None:
         self._workers.clear()
-        # Another driver, which asks anew.
-        self._asked = self._reached = None
+        # The new driver starts its tests again.
+        self._tested = self._reached = None
 
     def _interval(self, line: int, event: Progress | EpochFinished) -> None:
         if self._rule is None:
             return
         if self._reached is not None and event.at - self._reached[1] > LATE_SECONDS:
-            # What a turn hears of together is told in several lines: it may have seen more than stood before the first.
+            # A driver's turn writes several lines. Its test may have used more than the lines before the first of them.
             (look, _), self._reached = self._reached, None
             if self._rest(look).is_reached:
                 self._notes.add(
-                    line, LAW, f"the score had come to rest at {look:g} s, and the run goes on at {event.at:.3f} s"
+                    line, LAW, f"the score had converged at {look:g} s, but the run continues at {event.at:.3f} s"
                 )
         due = self._last_look(event.at)
-        if due is not None and due != self._asked:
-            self._asked = due
+        if due is not None and due != self._tested:
+            self._tested = due
             self._notes.examined += 1
             if self._rest(due).is_reached:
                 self._reached = (due, event.at)
@@ -98,30 +92,31 @@ class Converged:
             return
         if self._rule is None:
             if self._limits is not None:
-                self._notes.add(line, LAW, "it ended as converged; its configuration has schedule.stop=duration")
+                self._notes.add(line, LAW, "it ended as converged, but its configuration has schedule.stop=duration")
             return
-        # The driver looked at its clock after the line before, and before it wrote this one.
+        # The driver read its clock after the previous line, and before it wrote this one.
         looks = {self._last_look(self._work_log.at), self._last_look(event.at)}
-        seen = [self._rest(look) for look in looks if look is not None]
+        tests = [self._rest(look) for look in looks if look is not None]
         self._notes.examined += 1
-        if not any(rest.is_reached for rest in seen):
-            found = "no look at it was due" if not seen else "; ".join(map(_words, seen))
+        if not any(rest.is_reached for rest in tests):
+            found = "no test was due" if not tests else "; ".join(map(_description, tests))
             self._notes.add(line, LAW, f"it ended as converged at {event.at:.3f} s; {found}")
 
     def _last_look(self, at: float) -> float | None:
-        """The last look that the rule has before this time, of which all work had been told."""
-        assert self._rule is not None and self._limits is not None, "its caller has looked"
-        told = at - 2 * progress_seconds(self._limits, len(self._workers))
-        return self._rule.last_look(min(told, self._duration))
+        """Return the time of the last test before `at` for which all work had been reported, or None."""
+        assert self._rule is not None and self._limits is not None, "checked by the caller"
+        reported_until = at - 2 * progress_seconds(self._limits, len(self._workers))
+        return self._rule.last_look(min(reported_until, self._duration))
 
     def _rest(self, look: float) -> Rest:
-        assert self._rule is not None, "its caller has looked"
+        assert self._rule is not None, "checked by the caller"
         return rest_at(self._work_log, self._rule, look)
 
 
-def _words(rest: Rest) -> str:
+def _description(rest: Rest) -> str:
     half = "none" if rest.half_width is None else share(rest.half_width, 2)
     return (
-        f"at {rest.window.end:g} s the half width of its interval is {half} of the score and the halves of its window are "
-        f"{share(abs(rest.drift), 2)} apart, allowed {share(rest.precision, 2)}"
+        f"at {rest.window.end:g} s the half width of the interval is {half} of the score, the halves of the window differ by "
+        f"{share(abs(rest.drift), 2)}, allowed {share(rest.precision, 2)}; workers still in rounds 1 to 3: "
+        f"{rest.in_short_rounds}"
     )

@@ -1,9 +1,9 @@
-"""What the driver decided: each such line is what its rules called for as the run stood, and all that they called for was done.
+"""Check of the driver's decisions: each recorded decision is required by the rules, and each required decision is recorded.
 
-Deciding is a function of the run and the time (`aiperf/rules/decide.py`), and the driver carries out what it gives, all of it
-and in its order, before it listens again. So a line that was put in, left out, exchanged or moved, and a worker, seed or option
-that is not what it was, make it decide otherwise. What the rules decide from silence is not looked at: intervals of work end a
-silence, and are not shown here.
+Decisions are a function of the run's state and the time (`aiperf/rules/decide.py`). The driver carries out all of them, in
+their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and so
+does a changed worker, seed or option. `silences.py` checks decisions from silence, because this pass skips the intervals of
+work, which end a silence.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import (
     Command,
     DropCheckpoint,
@@ -37,61 +36,61 @@ from aiperf.rules.decide import (
     WriteOff,
     decide,
 )
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Checked
 
-LAW = "the driver does what its rules call for, all of it, in their order, and nothing else"
+LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
-"""What is called for is done in the turn in which it is heard of; a turn that hears of 4096 workers takes some seconds."""
+"""Longest delay of a decision in seconds. A turn with messages of 4096 workers takes a few seconds."""
 FROM_OUTSIDE = ("interrupted", "no workers", "converged")
-"""Ends that no rule on the state of a run calls for: whether a score has come to rest is decided from its work, and looked at
-there (`converged.py`)."""
+"""Reasons of run ends that do not follow from the run's state. `converged.py` checks convergence from the recorded work."""
 
 
 class Decisions:
-    """A check of the run as the rules see it."""
+    """Check the driver's decisions against the rules."""
 
     looks_at_epochs = True
 
     def __init__(self, run: Run, agenda: Agenda | None = None) -> None:
-        """`agenda`: of a run that follows another, what it is to train."""
+        """Begin with a run without lines. `agenda`: replay queue of a run that follows another, else None."""
         self._agenda = agenda
-        # Intervals of work, which end a silence, are not shown here.
+        # The intervals of work, which end a silence, are not passed to this check.
         run.limits.silence_seconds = math.inf
         self._notes = Notes("decisions", LAW, "decisions")
-        self._called_for: list[Command] = []
-        """What is left of what the rules called for last."""
+        self._required: list[Command] = []
+        """Remaining commands of the last decision."""
         self._goes_with: int | None = None
-        """A trial that has just finished and left no checkpoint: its line goes with that of its end."""
+        """Trial that has just finished without a checkpoint. A `CheckpointDropped` may follow its end."""
         self._due_since: float | None = None
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """The event, and the run as it stands before it."""
+        """Examine an event. `run`: state before the event."""
         goes_with = self._goes_with
-        if type(event) is EpochFinished and goes_with is None and not self._called_for and self._due_since is None:
-            return  # nearly all lines
+        if type(event) is EpochFinished and goes_with is None and not self._required and self._due_since is None:
+            return
         if self._agenda is not None and isinstance(event, TrialProposed | TrialRejected):
-            return  # the driver's own answer to the request before it
+            return  # The driver itself answers the previous request.
         self._goes_with = None
         if isinstance(event, CheckpointDropped) and event.trial == goes_with:
             return
-        if isinstance(event, RunResumed) or _is_of_silence(event):
-            self._called_for, self._due_since = [], None
+        if isinstance(event, RunResumed) or _is_from_silence(event):
+            self._required, self._due_since = [], None
             return
         if isinstance(event, RunEnded) and event.reason in FROM_OUTSIDE:
-            self._called_for = []
+            self._required = []
             return
         if isinstance(event, TrialFinished) and not run.trials[event.trial].saved_epoch:
             self._goes_with = event.trial
         if _is_decided(run, event):
             self._decided(line, run, event)
         else:
-            self._heard(line, run, event)
+            self._received(line, run, event)
 
     def after(self, run: Run, event: AnyEvent) -> None:
-        """The run as it stands after the event: what the rules call for next, once the last call is carried out."""
+        """Update the pending decisions. `run`: state after the event."""
         if self._agenda is not None:
             self._agenda.take(event)
         if _is_due(run):
@@ -100,56 +99,60 @@ class Decisions:
             self._due_since = None
 
     def checked(self) -> Checked:
-        """See `Check`."""
+        """Return the result."""
         return self._notes.checked()
 
     def _decided(self, line: int, run: Run, event: AnyEvent) -> None:
         self._notes.examined += 1
         self._due_since = None
-        expected = self._called_for
+        expected = self._required
         if not (expected and _is(expected[0], event, run)):
             expected = decide(run, event.at, self._agenda)
             if not (expected and _is(expected[0], event, run)):
-                # the time it was decided at lies between the line before and this one
+                # The time of the decision is between the previous line and this one.
                 expected = decide(run, run.at, self._agenda)
-        if self._called_for and expected is not self._called_for:
+        if self._required and expected is not self._required:
             if isinstance(expected[0] if expected else None, End):
-                pass  # the declared end came in between
+                pass  # The declared end of the run came first.
             else:
-                self._left_out(line, event)
+                self._missing(line, event)
         if expected and _is(expected[0], event, run):
-            self._called_for = expected[1:]
+            self._required = expected[1:]
             return
-        first = _words(expected[0]) if expected else "nothing"
-        self._notes.add(line, LAW, f"{_told(event)}; the rules call for {first}")
-        self._called_for = []
+        first = _description(expected[0]) if expected else "nothing"
+        self._notes.add(line, LAW, f"recorded is {_recorded(event)}, but the rules require {first}")
+        self._required = []
 
-    def _heard(self, line: int, run: Run, event: AnyEvent) -> None:
-        if self._called_for and not isinstance(self._called_for[0], End):
+    def _received(self, line: int, run: Run, event: AnyEvent) -> None:
+        if self._required and not isinstance(self._required[0], End):
             if not isinstance(next(iter(decide(run, event.at, self._agenda)), None), End):
-                self._left_out(line, event)
-            self._called_for = []
+                self._missing(line, event)
+            self._required = []
         if self._due_since is not None and event.at - self._due_since > LATE_SECONDS:
             due = decide(run, event.at, self._agenda)
             if due and not isinstance(due[0], End):
                 self._notes.add(
-                    line, LAW, f"{_words(due[0])} has been called for since {self._due_since:.3f} s, and was not done"
+                    line,
+                    LAW,
+                    f"the rules require {_description(due[0])} since {self._due_since:.3f} s, but it was not done",
                 )
             self._due_since = None
 
-    def _left_out(self, line: int, event: AnyEvent) -> None:
-        self._notes.add(line, LAW, f"{_told(event)} comes where the rules call for {_words(self._called_for[0])}")
+    def _missing(self, line: int, event: AnyEvent) -> None:
+        self._notes.add(
+            line, LAW, f"recorded is {_recorded(event)}, but the rules require {_description(self._required[0])} first"
+        )
 
 
-def _is_of_silence(event: AnyEvent) -> bool:
-    """Whether a line may be a decision made from silence, before which nothing else is decided."""
+def _is_from_silence(event: AnyEvent) -> bool:
+    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`silences.py`)."""
     if isinstance(event, WorkerLost):
-        return event.reason.startswith("no word for")
-    return isinstance(event, TrialRejected) and event.reason.startswith("no answer for")
+        return event.cause == "silence"
+    return isinstance(event, TrialRejected) and event.by == "silence"
 
 
 def _is_decided(run: Run, event: AnyEvent) -> bool:
-    """Whether the driver decided it, rather than heard of it."""
+    """Return if the line is a decision of the driver and not a message."""
     match event:
         case ProposalRequested() | TrialStarted() | RunEnded():
             return True
@@ -158,7 +161,7 @@ def _is_decided(run: Run, event: AnyEvent) -> bool:
         case TrialFailed():
             return run.trials[event.trial].state is not TrialState.RUNNING
         case CheckpointDropped():
-            return event.reason.startswith("not among the best")
+            return event.cause == "not best"
         case _:
             return False
 
@@ -168,16 +171,16 @@ def _is_due(run: Run) -> bool:
 
 
 def _is(command: Command, event: AnyEvent, run: Run) -> bool:
-    """Whether an event is that command, carried out."""
+    """Return if the event records the execution of the command."""
     match command, event:
         case Start(), TrialStarted():
-            said = (event.trial, event.attempt, event.worker, event.epoch, event.round)
-            return said == (command.trial, command.attempt, command.worker, command.epoch, command.round) and (
+            recorded = (event.trial, event.attempt, event.worker, event.epoch, event.round)
+            return recorded == (command.trial, command.attempt, command.worker, command.epoch, command.round) and (
                 event.batch_size == run.trials[event.trial].batch_size
             )
         case Request(), ProposalRequested():
-            asked = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
-            return event.number == command.number and asked == (
+            requested = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
+            return event.number == command.number and requested == (
                 command.worker,
                 command.round,
                 command.seed,
@@ -197,11 +200,11 @@ def _is(command: Command, event: AnyEvent, run: Run) -> bool:
             return False
 
 
-def _words(command: Command) -> str:
+def _description(command: Command) -> str:
     match command:
         case Start():
             return (
-                f"attempt {command.attempt} at trial {command.trial} on worker {command.worker} from epoch {command.epoch}, "
+                f"attempt {command.attempt} of trial {command.trial} on worker {command.worker} from epoch {command.epoch}, "
                 f"round {command.round}"
             )
         case Request():
@@ -210,35 +213,33 @@ def _words(command: Command) -> str:
                 f"{', the starting network' if command.starting_network else ''}{', a spare' if command.spare else ''}"
             )
         case Reject():
-            return f"proposal {command.number} to be given up"
+            return f"the rejection of proposal {command.number}"
         case Finish():
             return f"the end of trial {command.trial} ({command.reason})"
         case GiveUp():
-            return f"trial {command.trial} to be given up ({command.reason})"
+            return f"the failure of trial {command.trial} ({command.reason})"
         case WriteOff():
-            return f"worker {command.worker} to be written off"
+            return f"the loss of worker {command.worker}"
         case DropCheckpoint():
-            return f"the checkpoint of trial {command.trial} to be dropped"
+            return f"the removal of the checkpoint of trial {command.trial}"
         case End():
-            return f"the run's end ({command.reason})"
+            return f"the end of the run ({command.reason})"
 
 
-def _told(event: AnyEvent) -> str:
+def _recorded(event: AnyEvent) -> str:
     match event:
         case TrialStarted():
-            command: Command = Start(
-                event.trial, event.attempt, event.worker, event.epoch, -1 if event.round is None else event.round
-            )
-            return f"{_words(command)}, batch {event.batch_size}"
+            command: Command = Start(event.trial, event.attempt, event.worker, event.epoch, event.round)
+            return f"{_description(command)}, batch {event.batch_size}"
         case ProposalRequested():
-            return _words(
+            return _description(
                 Request(event.number, event.worker, event.round, event.seed, event.starting_network, event.spare)
             )
         case RunEnded():
-            return _words(End(event.reason))
+            return _description(End(event.reason))
         case CheckpointDropped():
-            return _words(DropCheckpoint(event.trial, event.reason))
+            return _description(DropCheckpoint(event.trial, event.reason))
         case TrialFinished():
-            return _words(Finish(event.trial, event.reason))
+            return _description(Finish(event.trial, event.reason))
         case _:
             return type(event).__name__

@@ -1,4 +1,4 @@
-"""What verifying comes to: findings, the checks that made them, and the whole of it. Values alone."""
+"""Result of a verification: findings, checks and totals."""
 
 from __future__ import annotations
 
@@ -8,81 +8,81 @@ from typing import Literal
 from aiperf.accounting.score import Score
 
 Certainty = Literal["contradiction", "cannot be determined"]
-"""'contradiction': no run by these rules can have written both; 'cannot be determined': what is known does not settle it."""
+"""'contradiction': no run by these rules can write both. 'cannot be determined': not settled by the journal on this machine."""
 
 MOST = 20
-"""Findings of a check that are kept in words; the others are counted."""
+"""Maximum number of findings of a check that are kept. The others are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One law that a journal does not keep, or of which it cannot be determined here whether it keeps it."""
+    """A law that a journal breaks, or may break."""
 
     check: str
     law: str
     found: str
     line: int | None
-    """Of the journal, from 1. None: it is of no one line."""
+    """Line of the journal, from 1. None if the finding is of no single line."""
     certainty: Certainty = "contradiction"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One check, and what came of it."""
+    """Result of one check."""
 
     name: str
     law: str
-    """What it holds a journal to, in a sentence."""
+    """Law that the journal must keep, as a sentence."""
     examined: int
-    """How many it has looked at."""
+    """Number of examined objects."""
     unit: str
-    """Of what."""
+    """Noun for the examined objects, in plural."""
     of: int | None = None
-    """How many there are, where a sample was looked at. None: all of them were."""
+    """Number of all objects if a sample was examined. None if all were examined."""
     not_checked: str | None = None
-    """What was left out, and why. None: nothing was."""
+    """Objects that were not examined, with the reason. None if all were examined."""
     contradictions: int = 0
     untold: int = 0
-    """Of which it cannot be determined here."""
+    """Number of findings that cannot be determined."""
     findings: tuple[Finding, ...] = ()
-    """The first of them."""
+    """First findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A journal, verified."""
+    """Result of verifying a journal."""
 
     path: str
     run: str | None
-    """Its name, by the journal's first line. None: that cannot be read."""
+    """Name in the journal's first line. None if the line cannot be read."""
     lines: int
-    """Whole ones that were read."""
+    """Number of complete lines read."""
     chain: str
-    """The last of them, by which the sample was drawn: whoever repeats it draws the same."""
+    """Hash of the last line. It determines the sample, so a repetition draws the same sample."""
     is_whole: bool
-    """Whether every line could be read and follows from the one before it."""
+    """True if every line is readable and has the hash that follows from the previous line."""
     sample: tuple[int, ...]
-    """Numbers of the proposals that were made again."""
+    """Numbers of the recomputed proposals."""
     checks: tuple[Checked, ...]
     score: Score | None
-    """Worked out again from the journal. None: it could not be."""
+    """Score recomputed from the journal. None if it could not be computed."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all checks, in their order."""
+        """Return the findings of all checks, in the order of the checks."""
         return tuple(finding for check in self.checks for finding in check.findings)
 
     @property
     def contradictions(self) -> int:
-        """How many there are, those that are not reported in words included."""
+        """Return the number of contradictions, including those that were only counted."""
         return sum(check.contradictions for check in self.checks)
 
     @property
     def untold(self) -> int:
-        """Of how many things it cannot be determined here."""
+        """Return the number of findings that cannot be determined."""
         return sum(check.untold for check in self.checks)
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing contradicts itself. What cannot be determined is no contradiction, and no proof either."""
+        """Return True without a contradiction. A finding that cannot be determined is neither contradiction nor proof."""
         return not self.contradictions

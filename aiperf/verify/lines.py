@@ -1,6 +1,6 @@
-"""Every line of a journal, once: its hash, the laws of reading, and the checks that look at each interval.
+"""One pass over all lines of a journal: hashes, laws of reading, and the checks that examine each interval.
 
-What comes of it is made of this one pass: whoever needs a journal's work log here need not read it again.
+The pass also returns the work log.
 """
 
 from __future__ import annotations
@@ -13,51 +13,47 @@ from typing import Any
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import JournalDamaged
+from aiperf.journal.events import TrialProposed, TrialRejected
 from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.clocks import Clocks
 from aiperf.verify.converged import Converged
-from aiperf.verify.data_set import OfTheDataSet
-from aiperf.verify.edges import Edges
+from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.finding import Checked
-from aiperf.verify.images import Images
-from aiperf.verify.intervals import Intervals
-from aiperf.verify.learning_rates import LearningRates
-from aiperf.verify.machines import Machines
-from aiperf.verify.plan import Plan
-from aiperf.verify.presence import Presence
+from aiperf.verify.machines import Machines, Presence
+from aiperf.verify.plan import Plan, RecordedDataSet
 from aiperf.verify.rates import Rates
-from aiperf.verify.releases import Releases
-from aiperf.verify.weights import Weights
+from aiperf.verify.silences import Silences
+from aiperf.verify.times import Clocks, Edges, Intervals
 
-LAW = "every line follows from the one before it by its hash, is an event of its schema, and keeps the laws of reading"
+LAW = "every line has the hash that follows from the previous line, is an event of the schema, and keeps the laws of reading"
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What came of reading all lines."""
+    """Result of the pass over all lines."""
 
     work_log: WorkLog
-    """Up to the last line that could be read."""
+    """Work up to the last readable line."""
     chain: str
     lines: int
+    answered: tuple[int, ...]
+    """Numbers of the accepted and rejected proposals, in the journal's order."""
     is_whole: bool
     checked: tuple[Checked, ...]
 
 
 def read_lines(path: Path) -> Lines:
-    """Reads a journal to its end, or to the first line that is damaged.
+    """Read a journal to its end, or to the first damaged line.
 
     Raises:
-        NoSuchRun: there is no journal, or nothing in it.
-        JournalDamaged: it is of a schema that this release does not read.
+        NoSuchRun: no journal exists, or it is empty.
+        JournalDamaged: this release does not read the journal's schema.
     """
     attempts, work_log = Attempts(), WorkLog()
     rates = Rates()
     checks: tuple[Check, ...] = (
-        Releases(),
-        OfTheDataSet(),
+        RecordedDataSet(),
         Plan(),
         Presence(),
         Machines(),
@@ -66,35 +62,41 @@ def read_lines(path: Path) -> Lines:
         Edges(attempts),
         Images(attempts),
         LearningRates(attempts),
+        Silences(attempts),
         Weights(),
         Converged(work_log),
         rates,
     )
+    answered: list[int] = []
     reading = Notes("reading", LAW, "lines")
     reader = Reader(path)
     try:
-        reading.examined = _show(reader, checks, attempts, work_log)
+        reading.examined = _show(reader, checks, attempts, work_log, answered)
     except JournalDamaged as damage:
         if damage.line is None:
             raise
         reading.examined = damage.line - 1
-        reading.not_checked = "all that stands after it"
+        reading.not_checked = "all lines after it"
         reading.add(damage.line, LAW, str(damage))
-        return Lines(work_log, "", reading.examined, False, _closed(reading, checks))
-    rates.look(work_log)
+        return Lines(work_log, "", reading.examined, (), False, _closed(reading, checks))
+    rates.add_work(work_log)
     end = reader.reading
     if end.warning is not None:
         reading.not_checked = end.warning.text
-    return Lines(work_log, end.chain.decode(), reading.examined, True, _closed(reading, checks))
+    return Lines(work_log, end.chain.decode(), reading.examined, tuple(answered), True, _closed(reading, checks))
 
 
 def _closed(reading: Notes, checks: Iterable[Check]) -> tuple[Checked, ...]:
     return (reading.checked(), *(check.checked() for check in checks))
 
 
-def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log: WorkLog) -> int:
-    """Shows each event to those that look at it; the fold of attempts and the work log take it in afterwards."""
-    shown = table(check.handlers() for check in checks)
+def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log: WorkLog, answered: list[int]) -> int:
+    """Pass each event to the checks of its kind, then to the fold of attempts and to the work log."""
+
+    def answer(line: int, event: TrialProposed | TrialRejected) -> None:
+        answered.append(event.number)
+
+    shown = table((*(check.handlers() for check in checks), {TrialProposed: answer, TrialRejected: answer}))
     taken: Mapping[type, Callable[[Any], None]] = attempts.handlers()
     take = work_log.take
     line = 0
@@ -110,7 +112,7 @@ def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log:
 
 
 def table(several: Iterable[Mapping[type, Handler]]) -> dict[type, list[Handler]]:
-    """Of each kind of event all that look at it, in the order of their checks."""
+    """Return all handlers of each event type, in the order of the checks."""
     shown: dict[type, list[Handler]] = defaultdict(list)
     for handlers in several:
         for kind, handle in handlers.items():

@@ -1,7 +1,7 @@
-"""What a journal says of its machines in several places, held to itself: versions, processor, device, data and precision.
+"""Checks of machines: one description in all places of the journal, and ranks within the accelerators of a host.
 
-A driver, its preflight and each worker describe their hosts on their own. Whoever exchanges a device, a version or a data set
-in one place leaves the others; who exchanges it everywhere is not found by this.
+The driver, its preflight and each worker describe their hosts independently. A device, version or data set that is changed in
+one place contradicts the others. A change in all places is not found here.
 """
 
 from __future__ import annotations
@@ -9,43 +9,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aiperf.journal.events import NodeChecked, RunResumed, RunStarted, TrialPrepared, TrialStarted, WorkerJoined
+from aiperf.journal.events import (
+    NodeChecked,
+    RunResumed,
+    RunStarted,
+    TrialPrepared,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+)
 from aiperf.system.source import COMMIT, SOURCE
-from aiperf.verify.check import Handler, Notes
+from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.finding import Checked
 
-LAW = "what is said of a machine in one place is said of it in the others"
+LAW = "all descriptions of a machine agree"
 VERSIONS = "a host has one version of each library while it is up"
-HOST = "a line and the machine in it are of one host, and who is on the driver's host shares its boot"
-PROCESSOR = "who shares a boot shares a processor and a kernel"
-DEVICE = "a worker without accelerators, which has measured its processor, is of that processor"
+HOST = "a line and its machine name one host, and a worker on the driver's host has the driver's boot"
+PROCESSOR = "machines of one boot have one processor and one kernel"
+DEVICE = "the device of a worker that measured its processor is this processor"
 DATA = "each node without a fault has the data set of the first line"
-PRECISION = "all attempts on one kind of device compute in one precision, that of the configuration where it names one"
+RANKS = "workers present at once on a host have no more ranks than the host has accelerators"
+MODEL = "a worker's accelerators are of a model that its host has"
+PLANNED_RANKS = "no worker has more ranks than planned"
+PRECISION = (
+    "all attempts on one kind of device compute in one precision, the configured one if the configuration names one"
+)
 MEASURED = "measured_matmul_flops"
-"""What a worker without accelerators has measured of its processor."""
+"""Key of the processor speed that a worker without accelerators measured."""
 OF_A_BOOT = ("cpu_model", "kernel", "architecture")
 
 
-class Machines:
-    """A check."""
+class Machines(Check):
+    """Check that all descriptions of a machine agree."""
 
     def __init__(self) -> None:
         self._notes = Notes("machines", LAW, "descriptions")
         self._boots: dict[str, Mapping[str, Any]] = {}
-        """The first machine that was described on each boot."""
+        """First description of a machine of each boot."""
         self._versions: dict[str, Mapping[str, str]] = {}
-        """Of each host, as its description or its preflight said last."""
+        """Library versions of each host, from its last description or preflight."""
         self._driver_host: object = None
         self._driver_boot: object = None
         self._data: object = None
         self._configured: object = None
         self._devices: dict[int, str] = {}
         self._workers: dict[int, int] = {}
-        """Of each trial, who trains it."""
+        """Worker of each trial."""
         self._precisions: dict[str, str] = {}
 
     def handlers(self) -> Mapping[type, Handler]:
-        """See `Check`."""
         return {
             RunStarted: self._started,
             RunResumed: self._resumed,
@@ -54,10 +66,6 @@ class Machines:
             TrialStarted: self._trial,
             TrialPrepared: self._prepared,
         }
-
-    def checked(self) -> Checked:
-        """See `Check`."""
-        return self._notes.checked()
 
     def _started(self, line: int, event: RunStarted) -> None:
         self._data = event.dataset.get("fingerprint")
@@ -71,13 +79,13 @@ class Machines:
     def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
         self._driver_host, self._driver_boot = event.machine.get("host"), event.machine.get("boot_id")
         if event.boot_id is not None and self._driver_boot not in (None, event.boot_id):
-            self._notes.add(line, HOST, f"boot {event.boot_id!r}; its machine's is {self._driver_boot!r}")
-        self._versions.clear()  # an environment may be changed while no driver is there
-        said = event.machine.get("versions")
-        # Which sources a driver runs stands in its line alone: a host's description knows its libraries.
+            self._notes.add(line, HOST, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine")
+        self._versions.clear()  # The environment may change while no driver runs.
+        described = event.machine.get("versions")
+        # A host's description has no version of the driver's sources.
         libraries = {name: version for name, version in event.versions.items() if name not in (SOURCE, COMMIT)}
-        if isinstance(said, dict) and said != libraries:
-            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(libraries, said)}")
+        if isinstance(described, dict) and described != libraries:
+            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(libraries, described)}")
         self._machine(line, event.machine)
 
     def _joined(self, line: int, event: WorkerJoined) -> None:
@@ -85,14 +93,16 @@ class Machines:
         self._devices[event.worker] = event.device
         host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
         if host != event.host:
-            self._notes.add(line, HOST, f"worker {event.worker} is on {event.host!r}; its machine is {host!r}")
+            self._notes.add(line, HOST, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}")
         if host == self._driver_host and boot != self._driver_boot:
             self._notes.add(
-                line, HOST, f"worker {event.worker}: boot {boot!r}; the driver's, there, is {self._driver_boot!r}"
+                line,
+                HOST,
+                f"worker {event.worker}: boot {boot!r}, but the driver on this host has {self._driver_boot!r}",
             )
         model = event.machine.get("cpu_model")
         if MEASURED in event.machine and event.device != model:
-            self._notes.add(line, DEVICE, f"worker {event.worker}: {event.device!r}; its processor is {model!r}")
+            self._notes.add(line, DEVICE, f"worker {event.worker}: device {event.device!r}, but processor {model!r}")
 
     def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
         if not machine:
@@ -104,7 +114,7 @@ class Machines:
             for name in OF_A_BOOT:
                 if first.get(name) != machine.get(name):
                     self._notes.add(
-                        line, PROCESSOR, f"{name} {machine.get(name)!r}, on the same boot {first.get(name)!r}"
+                        line, PROCESSOR, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot"
                     )
         if isinstance(host, str) and isinstance(versions, dict):
             self._same(line, host, versions)
@@ -122,7 +132,7 @@ class Machines:
         data = _fact(event, "data", "fingerprint")
         if data is not None and self._data is not None and data != self._data and not event.faults:
             self._notes.add(
-                line, DATA, f"host {event.host!r}: fingerprint {data!r}; the first line's is {self._data!r}"
+                line, DATA, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
             )
 
     def _trial(self, line: int, event: TrialStarted) -> None:
@@ -132,9 +142,78 @@ class Machines:
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
         if event.precision != usual:
-            self._notes.add(line, PRECISION, f"{event.precision!r} on {device!r}, where others had {usual!r}")
+            self._notes.add(line, PRECISION, f"{event.precision!r} on {device!r}, but {usual!r} in other attempts")
         if self._configured not in (None, "auto", event.precision):
-            self._notes.add(line, PRECISION, f"{event.precision!r}; the configuration says {self._configured!r}")
+            self._notes.add(line, PRECISION, f"{event.precision!r}, but configured is {self._configured!r}")
+
+
+class Presence(Check):
+    """Check that workers use no more accelerators than their hosts have."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("workers", RANKS, "workers")
+        self._present: dict[int, WorkerJoined] = {}
+        self._planned: int | None = None
+        self._without = 0
+        """Number of workers whose host lists no accelerators."""
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {
+            RunStarted: self._started,
+            RunResumed: self._resumed,
+            WorkerJoined: self._joined,
+            WorkerLost: self._lost,
+        }
+
+    def checked(self) -> Checked:
+        if self._without:
+            self._notes.not_checked = (
+                f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"
+            )
+        return self._notes.checked()
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._planned = None if event.shape is None else event.shape.ranks
+
+    def _resumed(self, line: int, event: RunResumed) -> None:
+        self._present.clear()
+
+    def _lost(self, line: int, event: WorkerLost) -> None:
+        self._present.pop(event.worker, None)
+
+    def _joined(self, line: int, event: WorkerJoined) -> None:
+        notes = self._notes
+        notes.examined += 1
+        self._present[event.worker] = event
+        if self._planned is not None and event.ranks > self._planned:
+            notes.add(
+                line, PLANNED_RANKS, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}"
+            )
+        accelerators = _accelerators(event.machine)
+        if not accelerators:
+            self._without += 1
+            return
+        models = {str(one.get("model")) for one in accelerators}
+        if event.device not in models:
+            notes.add(
+                line, MODEL, f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}"
+            )
+        if event.hosts:  # The ranks of each host are not recorded for a worker over several hosts.
+            return
+        present = [one for one in self._present.values() if one.host == event.host and not one.hosts]
+        ranks = sum(one.ranks for one in present)
+        if ranks > len(accelerators):
+            notes.add(
+                line,
+                RANKS,
+                f"{event.host} has {len(accelerators)} accelerators, but {ranks} ranks at once, of workers "
+                f"{sorted(one.worker for one in present)}",
+            )
+
+
+def _accelerators(machine: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    listed = machine.get("accelerators")
+    return [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list | tuple) else []
 
 
 def _fact(event: NodeChecked, probe: str, name: str) -> Any:

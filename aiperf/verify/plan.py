@@ -1,4 +1,4 @@
-"""The first line: the plan that it records is the one that its own configuration, data set and workers make."""
+"""Checks of the first line: its data set, and its plan against its own configuration, data set and workers."""
 
 from __future__ import annotations
 
@@ -7,65 +7,93 @@ from collections.abc import Mapping
 from typing import Any
 
 from aiperf.config import RunConf, from_plain
+from aiperf.data.description import DIGITS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import versions
 from aiperf.train.batch_sizes import LEAST
-from aiperf.verify.check import Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.check import Check, Handler, Notes
 from morphism import STARTS, Budget, decode, start
-from searchers.propose import RULES
 
-LAW = "the plan in the first line is made of its configuration, its data set and its workers"
-
-BUILT = "the configuration in the first line is one that a run can be built of"
+DATA_SET = "the data set is the configured one, with its known numbers"
+NUMBERS = ("training_images", "validation_images", "classes", "image", "channels")
+PLAN = "the plan in the first line follows from its configuration, its data set and its workers"
+BUILT = "the driver can build its searcher and its tuning from the configuration in the first line"
 OURS = "aiperf-cluster"
 
 
-class Plan:
-    """A check."""
+class RecordedDataSet(Check):
+    """Check the recorded data set against the configured one and against known numbers."""
 
     def __init__(self) -> None:
-        self._notes = Notes("plan", LAW, "values")
+        self._notes = Notes("data set", DATA_SET, "values")
 
     def handlers(self) -> Mapping[type, Handler]:
-        """See `Check`."""
         return {RunStarted: self._started}
 
-    def checked(self) -> Checked:
-        """See `Check`."""
-        return self._notes.checked()
+    def _started(self, line: int, event: RunStarted) -> None:
+        recorded, configured = event.dataset, event.config.get("dataset")
+        if isinstance(configured, dict):
+            for name in ("name", "noise"):
+                # A synthetic set has its own noise configured, and records none.
+                if name in configured and name in recorded and (name == "name" or recorded["name"] == DIGITS.name):
+                    self._same(line, name, recorded[name], configured[name])
+        if recorded.get("name") == DIGITS.name:
+            for name in NUMBERS:
+                self._same(line, name, recorded.get(name), getattr(DIGITS, name))
+        if "is_full_imagenet" in recorded and all(isinstance(recorded.get(name), int) for name in NUMBERS):
+            channels = recorded["channels"]
+            known = DataSet(
+                str(recorded.get("name")),
+                **{name: recorded[name] for name in NUMBERS},
+                mean=(0.5,) * channels,
+                std=(1.0,) * channels,
+            )
+            self._same(line, "is_full_imagenet", recorded["is_full_imagenet"], known.is_full_imagenet)
+
+    def _same(self, line: int, name: str, recorded: object, known: object) -> None:
+        self._notes.examined += 1
+        if recorded != known:
+            self._notes.add(line, DATA_SET, f"{name} is {recorded!r}, expected {known!r}")
+
+
+class Plan(Check):
+    """Check the recorded plan against the plan that its own line gives."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("plan", PLAN, "values")
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started}
 
     def _started(self, line: int, event: RunStarted) -> None:
-        self._look_whether_it_can_be_built(line, event)
+        self._check_build(line, event)
         try:
             conf = from_plain(event.config)
             space: dict[str, Any] = dict(event.config["space"])
             recorded = {**space.pop("budget"), **space}
-            made = _start(conf, event) | _space(conf, event)
+            made = _starting_graph(conf, event) | _space(conf, event)
         except (AiperfError, LookupError, TypeError, ValueError, AttributeError) as error:
-            self._notes.not_checked = f"the configuration is none that this release can make a plan of ({error})"
+            self._notes.not_checked = f"this release cannot make a plan from the configuration ({error})"
             return
         recorded["start_graph"] = decode(json.dumps(event.start_graph)).fingerprint
         for name, value in made.items():
             self._notes.examined += 1
             if recorded.get(name) != value:
-                self._notes.add(line, LAW, f"{name} is {recorded.get(name)!r}; by the rest of the line {value!r}")
+                self._notes.add(line, PLAN, f"{name} is {recorded.get(name)!r}, but {value!r} by the rest of the line")
 
-    def _look_whether_it_can_be_built(self, line: int, event: RunStarted) -> None:
-        """Of a run by the present rules: what it searches and tunes with was built before its first line was written."""
-        if event.proposal_rules != RULES:
-            return
+    def _check_build(self, line: int, event: RunStarted) -> None:
+        """Build searcher and tuning again: the driver built both before it wrote the first line."""
         self._notes.examined += 1
         try:
             conf = from_plain(event.config)
             proposer_of(conf.searcher, conf.hpo)
         except (AiperfError, LookupError, TypeError, ValueError, AttributeError) as error:
-            there, here = event.versions.get(OURS), versions().get(OURS)
-            is_other = there != here
-            by = f" (by {OURS} {there}; here {here})" if is_other else ""
+            recorded, here = event.versions.get(OURS), versions().get(OURS)
+            is_other = recorded != here
+            by = f" (by {OURS} {recorded}; here {here})" if is_other else ""
             self._notes.add(
                 line,
                 BUILT,
@@ -74,8 +102,8 @@ class Plan:
             )
 
 
-def _start(conf: RunConf, event: RunStarted) -> dict[str, Any]:
-    """The network of the name that is configured; of one in a file nothing is known here."""
+def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
+    """Return the configured starting network, or an empty dict if the network comes from a file."""
     name, data = conf.start or conf.dataset.usual_start, event.dataset
     if name not in STARTS:
         return {}
@@ -84,7 +112,7 @@ def _start(conf: RunConf, event: RunStarted) -> dict[str, Any]:
 
 
 def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
-    """Budget and batch sizes, as `aiperf/planning/plan.py` works them out."""
+    """Return budget and batch sizes, computed as in `aiperf/planning/plan.py`."""
     budget = Budget.of(
         decode(json.dumps(event.start_graph)), factor=conf.budget.factor, memory_bytes=None, batch=conf.budget.batch
     )

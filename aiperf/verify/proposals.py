@@ -1,8 +1,8 @@
-"""Proposals, made again from the run's seed and history and compared: a sample of them, or all.
+"""Check of proposals: recompute a sample, or all, from the run's seed and history, and compare.
 
-Floating point differs in the last bits between processors and library versions, and a searcher may then choose otherwise: what
-comes out unequal where those differ is not re-derivable here, which is no contradiction. Choices are rounded so that this is
-rare (docs/searchers.md): where most of a sample is unequal, by equal versions, another processor explains nothing.
+The last bits of floating point differ between processors and library versions. A searcher may then choose otherwise, so an
+unequal proposal on such a machine is no contradiction. Choices are rounded to make this rare (docs/searchers.md). If most of a
+sample is unequal with equal versions, another processor is no explanation.
 """
 
 from __future__ import annotations
@@ -22,29 +22,33 @@ from searchers.history import History
 
 LAW = "a proposal follows from the run's seed and the history at its line, architecture and hyperparameters"
 LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
-"""Whose versions may change a proposal."""
+"""Libraries with an influence on proposals."""
 
 
-class ProposalsMadeAgain:
-    """A check of the run as the rules see it; it keeps the history that searchers see, too."""
+class RecomputedProposals:
+    """Check proposals. The check also keeps the searchers' history."""
 
-    looks_at_epochs = False  # they are no news to a search
+    looks_at_epochs = False
 
-    def __init__(self, started: RunStarted, again: ProposalsAgain | FollowedAgain, requested: int) -> None:
-        """`again`: makes those that are looked at, of so many that were `requested`."""
+    def __init__(
+        self, started: RunStarted, again: ProposalsAgain | FollowedAgain, answered: int, *, is_any_drawn: bool
+    ) -> None:
+        """Keep `again`: recomputes the sample. `answered`: number of accepted and rejected proposals."""
         self._notes = Notes("proposals", LAW, "proposals")
-        self._notes.of = requested
+        self._notes.of = answered
+        if not is_any_drawn:
+            self._notes.not_checked = "all of them (--sample 0)"
         self._again = again
         self._unequal: list[tuple[int, VerifiedProposal]] = []
         self._machines: list[Mapping[str, Any]] = [started.machine]
 
     @property
     def history(self) -> History:
-        """What a searcher knows at the line that is looked at."""
+        """Return the searchers' history at the current line."""
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """The event, and the run as it stands before it."""
+        """Examine an event. `run`: state before the event."""
         if isinstance(event, WorkerJoined | RunResumed):
             self._machines.append(event.machine)
         verified = self._again.take(run, event)
@@ -54,7 +58,7 @@ class ProposalsMadeAgain:
                 self._unequal.append((line, verified))
 
     def checked(self) -> Checked:
-        """See `Check`."""
+        """Return the result."""
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)
@@ -71,21 +75,21 @@ class ProposalsMadeAgain:
 
 
 def _differences(machines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What differs between those machines and this one that may change the last bits of a proposal, in words."""
+    """Return the differences between the machines and this one that may change a proposal, as text."""
     here, model = versions(), cpu_model()
-    found: dict[str, None] = {}
+    differences: dict[str, None] = {}
     for machine in machines:
-        there = machine.get("versions") or {}
+        recorded = machine.get("versions") or {}
         for name in LIBRARIES:
-            if name in there and there[name] != here.get(name):
-                found[f"{name} {there[name]}, here {here.get(name)}"] = None
+            if name in recorded and recorded[name] != here.get(name):
+                differences[f"{name} {recorded[name]}, here {here.get(name)}"] = None
         if machine.get("cpu_model") not in (None, model):
-            found[f"processor {machine['cpu_model']}, here {model}"] = None
-    return list(found)
+            differences[f"processor {machine['cpu_model']}, here {model}"] = None
+    return list(differences)
 
 
 def _difference(verified: VerifiedProposal) -> str:
-    """What of a proposal came out otherwise."""
+    """Return the difference between a recorded and a recomputed proposal, as text."""
     recorded, anew = verified.recorded, verified.anew
     if isinstance(recorded, TrialProposed) and isinstance(anew, Proposed):
         if recorded.follows != verified.follows:
@@ -93,10 +97,10 @@ def _difference(verified: VerifiedProposal) -> str:
         for name in ("searcher", "parent", "batch_size", "kernel_size", "tuned_by", "pruned", "morphs"):
             was, now = getattr(recorded, name), getattr(anew, name)
             if was != (list(now) if isinstance(now, tuple) else now):
-                return f"{name} {was!r}, made again {now!r}"
+                return f"{name} {was!r}, recomputed {now!r}"
     if not verified.is_in_turn:
-        return "of a trial of the followed run whose turn it was not"
-    was_words = "a trial" if isinstance(recorded, TrialProposed) else f"rejected ({recorded.reason})"
+        return "it follows a trial of the followed run out of turn"
+    original = "a trial" if isinstance(recorded, TrialProposed) else f"rejected ({recorded.reason})"
     if verified.rejected is not None:
-        return f"{was_words}, made again rejected ({verified.rejected.reason})"
-    return f"{was_words}, made again {'a trial' if isinstance(anew, Proposed) else f'nothing ({anew.reason})'}"
+        return f"{original}, recomputed: rejected ({verified.rejected.reason})"
+    return f"{original}, recomputed: {'a trial' if isinstance(anew, Proposed) else f'nothing ({anew.reason})'}"

@@ -1,7 +1,7 @@
-"""How fast each trial was trained, against the dense peak of the device that its worker says it has.
+"""Check of training rates against the dense peak of the worker's device.
 
-By convolutions and matrix products alone, over all of a trial's busy time: no device does more of them than its peak. A
-processor's peak is what it measured of itself, beside whatever else ran there then: to be above it proves nothing.
+The rate counts the operations of convolutions and matrix products over a trial's busy time. No device exceeds its peak. A
+processor's peak was measured with other processes on the host, so a rate above it proves nothing.
 """
 
 from __future__ import annotations
@@ -17,33 +17,27 @@ from aiperf.journal.events import TrialPrepared, WorkerJoined
 from aiperf.system.peaks import DataType
 from aiperf.system.worker_peak import WorkerPeak, worker_peak
 from aiperf.units import flops_per_second
-from aiperf.verify.check import Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.check import Check, Handler, Notes
 
 LAW = "no trial is trained faster than the dense peak of its accelerators"
 LEAST_SECONDS = 1.0
-"""Of a trial: below, what its last word cut off is too much of it."""
+"""Shortest examined trial in seconds. In a shorter one the time after its last message is too large a part."""
 
 
-class Rates:
-    """A check; `look` once all lines were shown."""
+class Rates(Check):
+    """Check training rates. Call `add_work` after the last line."""
 
     def __init__(self) -> None:
         self._notes = Notes("rates", LAW, "trials")
         self._workers: dict[int, WorkerJoined] = {}
         self._precision: dict[int, str] = {}
-        """Of each trial's last attempt."""
+        """Precision of each trial's last attempt."""
 
     def handlers(self) -> Mapping[type, Handler]:
-        """See `Check`."""
         return {WorkerJoined: self._joined, TrialPrepared: self._prepared}
 
-    def checked(self) -> Checked:
-        """See `Check`."""
-        return self._notes.checked()
-
-    def look(self, work_log: WorkLog) -> None:
-        """At the work of each trial; what is not known of its devices is said."""
+    def add_work(self, work_log: WorkLog) -> None:
+        """Check the rate of each trial, and count trials on devices of unknown peak."""
         rows = work_log.intervals
         trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
         peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}
@@ -69,9 +63,7 @@ class Rates:
                     "cannot be determined" if at_best.is_measured else "contradiction",
                 )
         if unknown:
-            self._notes.not_checked = (
-                f"of {unknown} trials: no peak is known of their devices in the precision they had"
-            )
+            self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
 
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._workers[event.worker] = event

@@ -1,6 +1,6 @@
-"""Results of trials: a trial ends when its round's rules end it, and says the best of its epochs and what the search is told.
+"""Check of trial results: end by the rules of the round, best accuracy, and accuracy reported to the search.
 
-The search is told a curve's value, fitted by a few hundred powers: of a long run that is worked out again for a sample.
+The reported accuracy is the value of a fitted learning curve. In a long run it is recomputed for a sample.
 """
 
 from __future__ import annotations
@@ -8,53 +8,48 @@ from __future__ import annotations
 from collections.abc import Container
 
 from aiperf.journal.events import AnyEvent, EpochFinished, TrialFinished
-from aiperf.rules.procedure import end_of_trial, told_accuracy
+from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Checked
 
 LAW = "a trial ends when the rules of its round end it, with the best of its accuracies"
-TOLD = "what the search is told of a trial is its curve, read at the last epoch of round 1"
-ON = "no epoch follows the end of a trial"
-TOLD_ROUNDING = 1e-9
-"""The C library's powers differ in their last digit."""
+REPORTED = "the accuracy reported to the search is the value of the trial's curve at the last epoch of round 1"
+AFTER_END = "no epoch follows the end of a trial"
+REPORTED_ROUNDING = 1e-9
+"""Absolute. Powers of C libraries differ in the last digit."""
 
 
 class Results:
-    """A check of the run as the rules see it."""
+    """Check the results of trials."""
 
     looks_at_epochs = True
 
-    def __init__(self, told: Container[int], *, is_ours: bool) -> None:
-        """`told`: trials whose told accuracy is worked out again; `is_ours`: whether the present rules say what is told."""
-        self._told = told
-        self._is_ours = is_ours
+    def __init__(self, sample: Container[int]) -> None:
+        """Keep `sample`: trials whose reported accuracy is recomputed."""
+        self._sample = sample
         self._notes = Notes("results", LAW, "trials")
         self._curves = 0
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """The event, and the run as it stands before it."""
+        """Examine an event. `run`: state before the event."""
         if type(event) is EpochFinished:
             trial = run.trials[event.trial]
-            assert trial.worker is not None, "the reader has seen to it"
-            if run.workers[trial.worker].nears_end:  # else it cannot have been over
+            assert trial.worker is not None, "checked by the reader"
+            if run.workers[trial.worker].nears_end:  # Else the trial cannot have ended.
                 over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
                 if over is not None:
                     self._notes.add(
-                        line, ON, f"epoch {event.epoch} of trial {trial.number}, which was over before ({over})"
+                        line, AFTER_END, f"epoch {event.epoch} of trial {trial.number} after its end ({over})"
                     )
         elif isinstance(event, TrialFinished):
             self._finished(line, run, event)
 
     def checked(self) -> Checked:
-        """See `Check`."""
+        """Return the result."""
         notes = self._notes
-        if not self._is_ours:
-            notes.not_checked = (
-                "what the search was told: by other rules than this release's, or nothing, as a followed run's"
-            )
-        elif self._curves < notes.examined:
-            notes.not_checked = f"what the search was told, of all but {self._curves} of them (--all)"
+        if self._curves < notes.examined:
+            notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
         return notes.checked()
 
     def _finished(self, line: int, run: Run, event: TrialFinished) -> None:
@@ -62,19 +57,25 @@ class Results:
         notes.examined += 1
         reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
         if reason != event.reason:
-            by_rules = "it goes on" if reason is None else f"it ends by {reason!r}"
+            by_rules = "it continues" if reason is None else f"it ends by {reason!r}"
             notes.add(
                 line,
                 LAW,
                 f"trial {event.trial} of round {trial.round} ended by {event.reason!r} after {len(trial.losses)} epochs; "
-                f"by its round's rules {by_rules}",
+                f"by the rules of its round {by_rules}",
             )
         if event.accuracy != trial.best_accuracy:
             notes.add(
-                line, LAW, f"trial {event.trial}: {event.accuracy!r}; the best of its epochs is {trial.best_accuracy!r}"
+                line,
+                LAW,
+                f"trial {event.trial}: accuracy {event.accuracy!r}, but its best epoch has {trial.best_accuracy!r}",
             )
-        if self._is_ours and event.trial in self._told and trial.accuracies:
+        if event.trial in self._sample and trial.accuracies:
             self._curves += 1
-            told = told_accuracy(run.schedule, trial.accuracies)
-            if abs(told - event.told_accuracy) > TOLD_ROUNDING:
-                notes.add(line, TOLD, f"trial {event.trial}: {event.told_accuracy!r}; its curve gives {told!r}")
+            reported = reported_accuracy(run.schedule, trial.accuracies)
+            if abs(reported - event.reported_accuracy) > REPORTED_ROUNDING:
+                notes.add(
+                    line,
+                    REPORTED,
+                    f"trial {event.trial}: {event.reported_accuracy!r}, but its curve gives {reported!r}",
+                )

@@ -1,7 +1,7 @@
-"""Which proposals are made again: drawn by the journal's last hash, which its author cannot choose freely, and others repeat.
+"""Sample of the costly checks, drawn by the journal's last hash, so that everybody draws the same.
 
-Whoever would have the sample miss a changed proposal must change the journal, chain it anew and draw again, over and over; with
-`--all`, or another size of the sample, all of that was for nothing.
+The author of a journal does not know the sample before the last line is written. To move a changed proposal out of the
+sample, an author must change and chain the journal repeatedly. `--all` or another sample size still finds it.
 """
 
 from __future__ import annotations
@@ -9,55 +9,48 @@ from __future__ import annotations
 import hashlib
 import heapq
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
+from aiperf.files import bounded_lines
+from aiperf.journal.sealed_log import LONGEST_LINE
+
 DEFAULT = 50
-"""Proposals that are made again unless another number is asked for."""
-BLOCK = 1 << 20
-_REQUEST = re.compile(rb'"event":"ProposalRequested"[^\n]*?"number":(\d+)')
+"""Number of recomputed proposals. Default of `--sample`."""
+_ANSWER = re.compile(rb'\{"event":"Trial(?:Proposed|Rejected)","at":[^,]+,"number":(\d{1,10}),')
 _CHAIN = re.compile(rb'"chain":"([0-9a-f]{64})"\}\n$')
 
 
-def drawn(chain: str, proposals: int, size: int | None) -> tuple[int, ...]:
-    """`size` of the numbers below `proposals`, in order; all of them where `size` is None or larger.
+def drawn(chain: str, numbers: Sequence[int], size: int | None) -> tuple[int, ...]:
+    """Return `size` of the numbers, in ascending order, or all of them if `size` is None or larger.
 
-    Those of the smallest SHA-256 over the chain and the number, both as text.
+    These are the numbers of the smallest SHA-256 over the chain and the number, both as text.
     """
-    if size is None or size >= proposals:
-        return tuple(range(proposals))
-    return tuple(sorted(heapq.nsmallest(size, range(proposals), key=lambda number: _rank(chain, number))))
+    if size is None or size >= len(numbers):
+        return tuple(sorted(numbers))
+    return tuple(sorted(heapq.nsmallest(size, numbers, key=lambda number: _rank(chain, number))))
 
 
 def _rank(chain: str, number: int) -> bytes:
     return hashlib.sha256(f"{chain}{number}".encode()).digest()
 
 
-def last_chain(path: Path) -> str:
-    """The hash that a journal's last whole line carries; '' where there is none."""
-    for block in _from_the_end(path):
-        whole = block[: block.rfind(b"\n") + 1]
-        if whole and (found := _CHAIN.search(whole)) is not None:
-            return found[1].decode()
-    return ""
+def expected(path: Path) -> tuple[str, list[int]]:
+    """Return the last hash and the numbers of the answered proposals, from a fast scan of the lines.
 
-
-def proposals_requested(path: Path) -> int:
-    """How many proposals a journal asks for, by its last request: they are numbered on."""
-    for block in _from_the_end(path):
-        found = _REQUEST.findall(block)
-        if found:
-            return int(found[-1]) + 1
-    return 0
-
-
-def _from_the_end(path: Path) -> Iterator[bytes]:
-    """Ends of a file, each longer than the one before, up to the whole of it."""
-    size, length = path.stat().st_size, BLOCK
-    with path.open("rb") as file:
-        while True:
-            file.seek(max(0, size - length))
-            yield file.read()
-            if length >= size:
-                return
-            length *= 16
+    The scan is right for every journal that a driver wrote. The caller must compare it with the parsed lines, because a forger
+    can write lines in another form.
+    """
+    numbers: list[int] = []
+    last = b""
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in bounded_lines(file, LONGEST_LINE):
+            if (
+                line.startswith((b'{"event":"TrialP', b'{"event":"TrialR'))
+                and (found := _ANSWER.match(line)) is not None
+            ):
+                numbers.append(int(found[1]))
+            if line[-1] == 0x0A:
+                last = line
+    chain = _CHAIN.search(last)
+    return "" if chain is None else chain[1].decode(), numbers

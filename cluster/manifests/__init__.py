@@ -1,1 +1,1 @@
-"""A run on Kubernetes as objects of its API: values made by plain functions, and nothing is asked of a cluster here."""
+"""Manifests of a run on Kubernetes, as values made by plain functions. This package does not access a cluster."""

@@ -1,16 +1,15 @@
-"""A run as a RayJob of KubeRay (ray.io/v1): its operator starts Ray's head, hands the driver in there as a job, and starts
-workers as Ray's autoscaler asks for them.
+"""Run as a RayJob of KubeRay (ray.io/v1). KubeRay's operator starts Ray's head, submits the driver there as a job, and
+starts workers when Ray's autoscaler requests them.
 
-Ray's commands, addresses and token come from KubeRay: it writes `ray start` with the head's address into each pod, and a Secret
-with a token of its own into their environment.
+KubeRay provides Ray's commands, addresses and token. It writes `ray start` with the head's address into each pod, and a
+Secret with its own token into the environment.
 """
 
 from __future__ import annotations
 
 import json
 
-from cluster.manifests.around import account_of_head, network_policies, runs_claim
-from cluster.manifests.asked import Asked, Manifest
+from cluster.manifests.manifest_input import Asked, Manifest
 from cluster.manifests.pods import (
     OPTIONS,
     container,
@@ -22,13 +21,14 @@ from cluster.manifests.pods import (
     template,
     worker_resources,
 )
+from cluster.manifests.support_objects import account_of_head, network_policies, runs_claim
 
 GROUP = "workers"
-"""The one group of workers."""
+"""Name of the only worker group."""
 
 
 def objects(asked: Asked) -> list[Manifest]:
-    """Everything, in the order in which it is applied."""
+    """Return all objects in the order in which they are applied."""
     return [
         *runs_claim(asked),
         *account_of_head(asked),
@@ -38,8 +38,8 @@ def objects(asked: Asked) -> list[Manifest]:
 
 
 def ray_job(asked: Asked) -> Manifest:
-    """The job. Its entry point holds no letter that any of the shells between KubeRay and the driver would read as its own:
-    the options are in the head's environment."""
+    """Return the job. The options are in the head's environment, so that no shell between KubeRay and the driver
+    interprets them."""
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {asked.folder}",
         "submissionMode": "K8sJobMode",
@@ -117,7 +117,7 @@ def _worker(asked: Asked) -> Manifest:
 
 
 def _submitter(asked: Asked) -> Manifest:
-    """KubeRay adds its command, and the token to its environment."""
+    """Return the submitter's pod. KubeRay adds its command and the token."""
     submitter = container(
         asked,
         "ray-job-submitter",

@@ -1,15 +1,13 @@
-"""A run as two Jobs of Kubernetes itself, where KubeRay is not installed: one with Ray's head and the driver, and an indexed
-one whose pods join it.
+"""Run as two plain Jobs, without KubeRay: one Job with Ray's head and the driver, and an indexed Job whose pods join
+it.
 
-The head's address and the token that Ray asks for reach the workers through a file in the run's folder (docs/slurm.md), which
-the head's driver writes and removes. Nothing asks for more workers while the run goes on: Kubernetes keeps as many as the
-second Job says, and starts a lost one anew.
+The workers read the head's address and Ray's token from a file in the run's folder (docs/clusters.md). The head's driver
+writes and removes it. There is no autoscaling: Kubernetes keeps the number of pods of the second Job.
 """
 
 from __future__ import annotations
 
-from cluster.manifests.around import network_policies, runs_claim
-from cluster.manifests.asked import Asked, Manifest, literal
+from cluster.manifests.manifest_input import Asked, Manifest, literal
 from cluster.manifests.pods import (
     container,
     environment,
@@ -19,21 +17,22 @@ from cluster.manifests.pods import (
     token,
     worker_resources,
 )
+from cluster.manifests.support_objects import network_policies, runs_claim
 
 PYTHON = ["python", "-m", "aiperf"]
 GRACE_SECONDS = 120
-"""A head that is asked to end closes its journal and writes the report."""
+"""Time for the head to close its journal and write the report."""
 LOSSES = 16
-"""So often a worker's pod may fail by itself before its place is given up; evictions do not count."""
+"""Maximum number of failures of a worker's pod, without evictions. Then its index is given up."""
 
 
 def objects(asked: Asked) -> list[Manifest]:
-    """Everything, in the order in which it is applied."""
+    """Return all objects in the order in which they are applied."""
     return [*runs_claim(asked), *network_policies(asked, has_operator=False), head_job(asked), workers_job(asked)]
 
 
 def head_job(asked: Asked) -> Manifest:
-    """One pod, started anew after a loss: the driver then goes on from the journal."""
+    """Return the Job of the head: one pod, restarted after a loss. The driver then resumes the run from its journal."""
     choices = asked.choices
     command = [*PYTHON, "drive", "--supervised", asked.folder, *asked.words]
     head = container(
@@ -56,7 +55,7 @@ def head_job(asked: Asked) -> Manifest:
 
 
 def workers_job(asked: Asked) -> Manifest:
-    """A pod a worker. Each ends by itself when the run is over; one that is lost is started anew."""
+    """Return the Job of the workers: one pod each. Each ends when the run is over. A lost pod is restarted."""
     choices = asked.choices
     patience = f"{choices.join_seconds:.0f}"
     worker = container(

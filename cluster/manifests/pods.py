@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.manifests.asked import ROLE_LABEL, Asked, Manifest, literal
+from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, Asked, Manifest, literal, pair
 
 OPTIONS = "AIPERF_OPTIONS"
 """The environment variable of the head's pod that holds a run's options, as a JSON list."""
 
 
 def template(asked: Asked, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
-    """A pod's template: `container`, and around it all that a pod of this run needs. `account`: its service account; None: it
-    may ask nothing of the API."""
+    """Return the template of a pod of this run around `container`. `account`: service account. None if the pod may not
+    use the API."""
     choices = asked.choices
     spec: Manifest = {"restartPolicy": "Never"}
     if account is None:
@@ -34,10 +34,43 @@ def template(asked: Asked, role: str, container: Manifest, *, on: Sequence[str],
     if choices.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in choices.pull_secrets]
     if on:
-        spec["nodeSelector"] = dict(_pair(word) for word in on)
+        spec["nodeSelector"] = dict(pair(word) for word in on)
     if choices.tolerations:
         spec["tolerations"] = [toleration(word) for word in choices.tolerations]
-    return {"metadata": {"labels": {**asked.labels, ROLE_LABEL: role}}, "spec": spec}
+    if choices.priority_class is not None:
+        spec["priorityClassName"] = choices.priority_class
+    if role == "worker" and (found := _affinity(asked)):
+        spec["affinity"] = found
+    if role not in ("head", "worker"):  # a queue of jobs must not hold the pods that serve one
+        return {"metadata": {"labels": {**asked.labels, ROLE_LABEL: role}}, "spec": spec}
+    if choices.host_network:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    return {"metadata": asked.marked({**asked.labels, ROLE_LABEL: role}), "spec": spec}
+
+
+def _affinity(asked: Asked) -> Manifest:
+    """Nodes that a worker's pod may be on."""
+    choices, required = asked.choices, "requiredDuringSchedulingIgnoredDuringExecution"
+    found: Manifest = {}
+    if choices.node_affinity:
+        terms = [{"matchExpressions": [requirement(word) for word in choices.node_affinity]}]
+        found["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
+    if choices.apart:
+        others = {"matchLabels": {RUN_LABEL: asked.object_name, ROLE_LABEL: "worker"}}
+        found["podAntiAffinity"] = {required: [{"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}]}
+    return found
+
+
+def requirement(word: str) -> Manifest:
+    """Requirement of a node's labels, written as in a selector of kubectl.
+
+    >>> requirement("pool=a,b"), requirement("!spot")
+    ({'key': 'pool', 'operator': 'In', 'values': ['a', 'b']}, {'key': 'spot', 'operator': 'DoesNotExist'})
+    """
+    key, equals, values = word.partition("=")
+    if equals:
+        return {"key": key.rstrip("!"), "operator": "NotIn" if key.endswith("!") else "In", "values": values.split(",")}
+    return {"key": key.lstrip("!"), "operator": "DoesNotExist" if key.startswith("!") else "Exists"}
 
 
 def container(asked: Asked, name: str, **parts: object) -> Manifest:
@@ -57,7 +90,7 @@ def locked() -> Manifest:
 
 
 def mounts(asked: Asked, role: str) -> list[Manifest]:
-    """Where the volumes stand in a container: runs and data in all, shared memory in a worker's and the head's."""
+    """Return the mounts of a container: runs and data in all, shared memory in workers and head."""
     choices = asked.choices
     found: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
     if choices.data_claim is not None:
@@ -72,7 +105,7 @@ def _volumes(asked: Asked, role: str) -> list[Manifest]:
     if choices.data_claim is not None:
         found.append({"name": "data", "persistentVolumeClaim": {"claimName": choices.data_claim, "readOnly": True}})
     if role in ("head", "worker"):
-        # the ranks of a worker share images and NCCL's buffers in it; without a size a node's half
+        # the ranks of a worker share images and NCCL buffers here. The default size is half of the node's memory
         found.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": choices.shared_memory}})
     return found
 
@@ -80,14 +113,14 @@ def _volumes(asked: Asked, role: str) -> list[Manifest]:
 def environment(asked: Asked, more: Mapping[str, str] | None = None) -> list[Manifest]:
     """A container's environment: what a run's Ray is to be everywhere, the user's own, and `more`."""
     own = {
-        "HOME": "/tmp",  # an image knows no home of whatever user runs in it
+        "HOME": "/tmp",  # the image has no home folder for an arbitrary user
         "USER": "aiperf",
         "LOGNAME": "aiperf",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_worker_niceness": "0",
     }
-    users = dict(_pair(word) for word in asked.choices.env)
+    users = dict(pair(word) for word in asked.choices.env)
     return [{"name": name, "value": literal(value)} for name, value in (own | users | dict(more or {})).items()]
 
 
@@ -100,22 +133,23 @@ def token(secret: str) -> list[Manifest]:
 
 
 def worker_resources(asked: Asked) -> Manifest:
-    """What a worker's pod is given, no more and no less: a benchmark shares no processor that it counts on."""
+    """Return the resources of a worker's pod. Requests equal limits, so that no processor is shared."""
     choices = asked.choices
     amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
     if choices.accelerators:
         amounts[choices.accelerator_resource] = str(choices.accelerators)
+    amounts |= dict(pair(word) for word in choices.extra_resources)
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
 def head_resources(asked: Asked) -> Manifest:
-    """What the head's pod is given."""
+    """Return the resources of the head's pod."""
     amounts = {"cpu": str(asked.choices.head_cpus), "memory": asked.choices.head_memory}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
 def small_resources() -> Manifest:
-    """Of a pod that only passes words on."""
+    """Return the resources of a pod that only forwards messages."""
     return {"requests": {"cpu": "200m", "memory": "512Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 
 
@@ -131,8 +165,3 @@ def toleration(word: str) -> Manifest:
     if equals:
         found["value"] = value
     return found | ({"effect": effect} if effect else {})
-
-
-def _pair(word: str) -> tuple[str, str]:
-    key, _, value = word.partition("=")
-    return key, value

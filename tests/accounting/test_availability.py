@@ -1,4 +1,4 @@
-"""How much of the planned accelerator time was there, from a journal alone."""
+"""Present share of the planned accelerator time, from a journal alone."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aiperf.accounting.presence import Presence
 from aiperf.accounting.score import score, window
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog, work_log
-from aiperf.journal.events import RunStarted
-from tests.journals import started
+from aiperf.journal.events import RunStarted, TrialLost
+from tests.journals import begun, one_trial, prepared, started
 
 WINDOW = Window(100.0, 300.0)
 
 
 def log_of(*there: tuple[float, float | None, int], cluster: dict[str, object] | None = None) -> WorkLog:
-    """A run of which only its workers are known: joined, left, ranks."""
+    """Return the work log of a run with workers only: (joined, left, ranks)."""
     event = started()
     log = work_log([msgspec.structs.replace(event, config={**event.config, "cluster": cluster})])
     for number, (joined, left, ranks) in enumerate(there):
@@ -33,19 +33,31 @@ def kubernetes(workers: int, accelerators: int) -> dict[str, object]:
     return {"kind": "kubernetes", "max_workers": workers, "accelerators": accelerators}
 
 
-def test_a_run_with_all_planned_accelerators_from_first_to_last_is_wholly_available() -> None:
+def test_run_with_all_planned_accelerators_is_fully_available() -> None:
     found = availability(log_of((0.0, None, 8), (50.0, None, 8), cluster=kubernetes(2, 8)), WINDOW, 300.0, 5e12)
 
     assert (found.planned, found.is_declared, found.share) == (16, True, 1.0)
     assert found.adjusted_flops_per_second == 5e12
 
 
-def test_a_worker_that_was_there_for_half_of_the_window_counts_half_and_one_that_never_came_nothing() -> None:
+def test_worker_present_for_half_of_the_window_counts_half() -> None:
     found = availability(log_of((0.0, 200.0, 8), (0.0, None, 8), cluster=kubernetes(4, 8)), WINDOW, 300.0, 3e12)
 
     assert found.share == pytest.approx((0.5 + 1.0) / 4)
     assert found.adjusted_flops_per_second == pytest.approx(8e12)
     assert found.steps == ((0.0, 16), (200.0, 8), (300.0, 8))
+
+
+def test_ranks_of_a_lost_host_are_absent_from_the_loss_on() -> None:
+    """A worker of two hosts loses one at 150 s and continues without it. The next preparation reports the loss."""
+    lost = TrialLost(at=150.0, trial=0, attempt=1, reason="host b is gone")
+    without_it = msgspec.structs.replace(prepared(0, 170.0, attempt=2), ranks=1)
+    log = work_log(one_trial(prepared(0, 5.0), lost, begun(0, 160.0, attempt=2), without_it))
+
+    found = availability(log, WINDOW, 300.0, 1e9)
+
+    assert found.share == pytest.approx((2 * 50 + 1 * 150) / (2 * 200))
+    assert found.steps == ((0.0, 2), (150.0, 1), (300.0, 1))
 
 
 def test_without_a_declared_number_the_most_at_once_are_the_plan() -> None:
@@ -55,7 +67,7 @@ def test_without_a_declared_number_the_most_at_once_are_the_plan() -> None:
     assert found.share == pytest.approx((50 + 150 + 100) / (2 * 200))
 
 
-def test_more_accelerators_than_were_planned_make_no_share_above_one() -> None:
+def test_more_accelerators_than_planned_keep_the_share_at_one() -> None:
     found = availability(log_of((0.0, None, 8), (0.0, None, 8), cluster=kubernetes(1, 8)), WINDOW, 300.0, 1e9)
 
     assert (found.planned, found.share) == (16, 1.0)
@@ -75,9 +87,7 @@ def test_without_a_window_or_a_worker_nothing_is_adjusted() -> None:
     st.lists(st.tuples(st.floats(0, 400), st.floats(0, 400), st.integers(1, 8)), max_size=12),
     st.none() | st.integers(1, 200),
 )
-def test_the_share_is_the_area_under_the_drawn_steps_whatever_comes_and_goes(
-    there: list[tuple[float, float, int]], declared: int | None
-) -> None:
+def test_share_is_the_area_under_the_steps(there: list[tuple[float, float, int]], declared: int | None) -> None:
     spans = [(min(one, other), max(one, other), ranks) for one, other, ranks in there if one != other]
     cluster = None if declared is None else kubernetes(declared, 1)
     found = availability(log_of(*spans, cluster=cluster), WINDOW, 400.0, 1e9)
@@ -92,7 +102,7 @@ def test_the_share_is_the_area_under_the_drawn_steps_whatever_comes_and_goes(
         assert found.share is not None and 0 <= found.share <= 1 + 1e-12
 
 
-def test_what_a_configuration_plans_is_read_from_the_journals_first_line() -> None:
+def test_planned_number_is_read_from_the_first_line() -> None:
     event = started()
 
     def planned(cluster: dict[str, object] | None) -> int | None:

@@ -1,96 +1,159 @@
-"""The interval holds what it says, is around the score, and is none where chance has too little of a sample."""
+"""The interval covers as often as it states, is around the score, and is absent with its reason if a record cannot give one."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.confidence import Work, evenness_of, trials_in_a_row
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.confidence import LEAST_SECONDS, Work, evenness_of, rates, single_step, trials_in_a_row
 from aiperf.accounting.windows import Window, share_inside
-from benchmarks.interval_coverage import KINDS, Kind, coverage, drawn
+from benchmarks.interval_coverage import KINDS, Drift, Kind, OneStep, coverage, drawn
 
-INSIDE = Window(20.0, 200.0)
-SHORT, MANY = KINDS["many short trials, 1 worker"], KINDS["64 workers, few trials each"]
+INSIDE = Window(3600.0, 43_200.0)
+SHORT, DRIFT = KINDS["many short trials, 1 worker"], KINDS["common drift of 5 %, 1 h, 50 workers"]
 
 
-def a_run(kind: Kind, seed: int = 0) -> tuple[Work, list[Presence]]:
+def a_run(kind: Kind, seed: int = 0) -> Work:
     return drawn(kind, np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("name", ["networks that grow, 8 workers", "failures and downtime, 16 workers"])
-def test_the_interval_holds_the_long_run_mean_about_as_often_as_it_says_where_forty_blocks_did_not(name: str) -> None:
-    found = coverage(replace(KINDS[name], workers=4), runs=150, seed=1)
+@pytest.mark.parametrize("kind", [SHORT, DRIFT, KINDS["common drift of 5 %, 2 h, 4 workers"]], ids=str)
+def test_the_interval_covers_as_often_as_it_states(kind: Kind) -> None:
+    """Three standard deviations of 120 draws are 6 %. Method 2 held the common drifts in 80 to 84 %."""
+    found = coverage(kind, runs=120, seed=1)
 
-    assert found.shown == 1.0
-    assert found.covered is not None and found.covered >= 0.91  # three deviations of 150 draws below .95 is .897
-    assert found.former < 0.88
+    assert found.shown > 0.9
+    assert found.covered is not None and found.covered >= 0.89
 
 
-@pytest.mark.parametrize("kind", [SHORT, replace(MANY, workers=20)], ids=["batches", "workers"])
+def test_method_2_missed_what_all_workers_share() -> None:
+    found = coverage(DRIFT, runs=100, seed=1)
+
+    assert found.covered is not None and found.former is not None and found.covered > found.former + 0.04
+
+
+def test_a_window_of_few_hours_has_no_interval() -> None:
+    kind = KINDS["common drift of 5 %, 1 h, in 3 h, 50 workers"]
+
+    found = evenness_of(a_run(kind), Window(3600.0, 14_400.0), 0.0)
+
+    assert found.interval is None
+    assert found.basis.startswith("none: the valid window lasts 3 h 00 min, and 10 h 00 min are needed")
+
+
+def test_one_power_cap_step_leaves_no_interval() -> None:
+    """A cap in the first or last twentieth of the window is not seen."""
+    found = coverage(replace(DRIFT, common=OneStep(0.8, 60.0)), runs=60, seed=3)
+
+    assert found.shown <= 0.15
+
+
+def test_a_step_is_named_with_its_time_and_size() -> None:
+    still = a_run(replace(DRIFT, common=None))
+    late = still.start > 20_000.0
+    capped = replace(still, flops=np.where(late, still.flops * 0.8, still.flops))
+
+    assert evenness_of(still, INSIDE, 0.0).interval is not None
+    found = evenness_of(capped, INSIDE, 0.0)
+
+    assert found.interval is None
+    assert re.search(r"changed once and for good, by −2\d\.\d\d % at about 5 h [34]0 min", found.basis), found.basis
+
+
+@given(st.integers(3, 63), st.floats(0.02, 0.9), st.floats(1.0, 1e18))
+def test_single_step_finds_the_block_of_a_step(block: int, drop: float, level: float) -> None:
+    rate = np.full(66, level)
+    rate[block:] *= 1 - drop
+
+    found = single_step(rate)
+
+    assert found is not None and found[0] == block and found[1] == pytest.approx(-drop * level)
+
+
+def test_a_stall_and_an_even_rise_are_no_single_step() -> None:
+    stalls, rise = np.ones(66), np.linspace(1.0, 1.5, 66)
+    stalls[[10, 11, 40, 41]] = 0.5
+
+    assert single_step(stalls) is None and single_step(rise) is None and single_step(np.ones(66)) is None
+
+
 @given(st.integers(0, 1000))
 @settings(max_examples=10, deadline=None)
-def test_the_interval_lies_around_the_score(kind: Kind, seed: int) -> None:
-    work, there = a_run(kind, seed)
+def test_the_interval_lies_around_the_score(seed: int) -> None:
+    work = a_run(replace(SHORT, workers=3), seed)
 
-    found = evenness_of(work, there, INSIDE, 0.0)
+    found = evenness_of(work, INSIDE, 0.0)
 
     score = float(np.sum(work.flops * share_inside(work.start, work.end, INSIDE))) / INSIDE.seconds
-    assert found.interval is not None
-    low, high = found.interval
-    assert low == 0.0 or (low + high) / 2 == pytest.approx(score, rel=1e-9)
+    assert (found.interval is None) == found.basis.startswith("none: ")
+    if found.interval is not None:
+        low, high = found.interval
+        assert low == 0.0 or (low + high) / 2 == pytest.approx(score, rel=1e-9)
+
+
+@given(st.integers(0, 1000), st.floats(1e-6, 1e18), st.integers(1, 70))
+@settings(max_examples=20, deadline=None)
+def test_rates_of_blocks_sum_to_the_work(seed: int, unit: float, blocks: int) -> None:
+    chance = np.random.default_rng(seed)
+    start = chance.uniform(0, 100, 300)
+    length = np.where(chance.random(300) < 0.1, 0.0, chance.exponential(5.0, 300))
+    work = Work(np.zeros(300, np.int64), np.arange(300), start, start + length, unit * chance.random(300))
+    inside = Window(20.0, 90.0)
+
+    found = rates(work, inside, blocks)
+
+    whole = float(np.sum(work.flops * share_inside(work.start, work.end, inside)))
+    assert float(found.sum()) * inside.seconds / blocks == pytest.approx(whole, rel=1e-9)
+    edges = np.linspace(20.0, 90.0, blocks + 1)
+    for block in (0, blocks - 1):
+        part = share_inside(work.start, work.end, Window(edges[block], edges[block + 1]))
+        assert found[block] * inside.seconds / blocks == pytest.approx(float(np.sum(work.flops * part)), rel=1e-6)
 
 
 @pytest.mark.parametrize("length", [2.0, 7.5])
-def test_trials_of_one_length_without_a_gap_are_as_many_in_a_row_as_fit(length: float) -> None:
+def test_trials_without_a_gap_are_as_many_in_a_row_as_fit(length: float) -> None:
     count = int(400 / length)
     starts = np.arange(count, dtype=np.float64) * length
     alike = np.zeros(count, dtype=np.int64)
     work = Work(alike, np.arange(count), starts, starts + length, np.ones(count))
 
-    assert trials_in_a_row(work, INSIDE) == pytest.approx(180 / length)
+    assert trials_in_a_row(work, Window(20.0, 200.0)) == pytest.approx(180 / length)
 
 
-def test_a_trial_that_went_on_on_another_worker_is_two_stretches() -> None:
+def test_a_trial_that_moved_to_another_worker_is_two_stretches() -> None:
     one = Work(np.array([0, 1]), np.array([0, 0]), np.array([20.0, 110.0]), np.array([110.0, 200.0]), np.ones(2))
 
-    assert trials_in_a_row(one, INSIDE) == pytest.approx(2.0)
+    assert trials_in_a_row(one, Window(20.0, 200.0)) == pytest.approx(2.0)
 
 
-def test_a_run_of_few_long_trials_has_no_interval_and_says_what_is_missing() -> None:
-    work, there = a_run(KINDS["few long trials, 2 workers"])
+def test_few_long_trials_have_no_interval() -> None:
+    found = evenness_of(a_run(KINDS["few long trials, 2 workers"]), INSIDE, 0.0)
 
-    found = evenness_of(work, there, INSIDE, 0.0)
-
-    assert found.interval is None
-    assert "16 are needed, or 16 workers" in found.basis
+    assert found.interval is None and found.basis.endswith("trials in a row, and 8 are needed")
 
 
-def test_a_run_whose_driver_was_down_has_no_interval_and_says_why() -> None:
-    work, there = a_run(SHORT)
-
-    found = evenness_of(work, there, INSIDE, down_seconds=12.0)
+def test_a_run_whose_driver_was_down_has_no_interval() -> None:
+    found = evenness_of(a_run(SHORT), INSIDE, down_seconds=12.0)
 
     assert found.interval is None and "the driver was down" in found.basis
 
 
-@pytest.mark.parametrize("change", [{"joined": 21.0}, {"left": 199.0}], ids=str)
-def test_workers_are_no_sample_where_one_came_or_went_in_the_window(change: dict[str, Any]) -> None:
-    work, there = a_run(replace(MANY, workers=20))
-    assert evenness_of(work, there, INSIDE, 0.0).basis == "20 workers, each over the whole window"
-
-    found = evenness_of(work, [*there[:-1], replace(there[-1], **change)], INSIDE, 0.0)
-
-    assert found.interval is None
-
-
 def test_a_run_without_work_has_no_interval() -> None:
-    work, there = a_run(SHORT)
+    work = a_run(SHORT)
 
-    assert evenness_of(replace(work, flops=work.flops * 0), there, INSIDE, 0.0).interval is None
-    assert evenness_of(work, there, Window(20.0, 20.0), 0.0).interval is None
+    assert evenness_of(replace(work, flops=work.flops * 0), INSIDE, 0.0).interval is None
+    assert evenness_of(work, Window(20.0, 20.0), 0.0).interval is None
+    assert INSIDE.seconds >= LEAST_SECONDS
+
+
+def test_a_drift_is_as_wide_and_as_slow_as_configured() -> None:
+    moments = np.arange(0.0, 60_000.0, 0.5)
+    speed = Drift(0.05, 60.0).speed(moments, np.random.default_rng(0)) - 1
+
+    assert float(speed.std()) == pytest.approx(0.05, rel=0.1)
+    assert float(np.corrcoef(speed[:-120], speed[120:])[0, 1]) == pytest.approx(np.exp(-1), abs=0.1)

@@ -1,4 +1,4 @@
-"""A journal from before EpochFinished had an interval says the same as one of today, whatever is folded from it."""
+"""Journals from before EpochFinished had an interval give the same results as current ones in every fold."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.cli.score import as_json
+from aiperf.cli.verbs.score import as_json
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.simulate.audit import laws
-from aiperf.simulate.audit.laws import BrokenLaw
-from aiperf.simulate.audit.random_runs import _opening, cheap, random_case
-from aiperf.simulate.audit.shadow_model import ShadowModel
-from aiperf.simulate.audit.true_work import Simulated
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
 from aiperf.simulate.model.simulated_attempt import Task
 from aiperf.simulate.session import world_of
+from tests.audit import laws
+from tests.audit.laws import BrokenLaw
+from tests.audit.random_runs import _opening, cheap, random_case
+from tests.audit.shadow_model import ShadowModel
+from tests.audit.true_work import Simulated
 from tests.journals import in_old_form
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -41,7 +41,7 @@ Change = Callable[[EpochFinished, Interval], EpochFinished]
 
 
 def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
-    """The journal of a small run full of faults, and what its workers truly did."""
+    """Return the journal of a small run with many faults, and the true work of its workers."""
     ground_truth = GroundTruth()
     opening = _opening(dataclasses.replace(random_case(seed), searches=False))
     world = world_of(opening, cheap(), ground_truth)
@@ -51,7 +51,7 @@ def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
 
 
 def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: Task) -> tuple[str, int | None] | None:
-    """The law that the auditor finds broken, and the trial concerned."""
+    """Return the broken law found by the auditor and the trial. None if there is none."""
     record = ShadowModel(Simulated(ground_truth, task))
     try:
         for event in events:
@@ -62,7 +62,7 @@ def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: Task) -
 
 
 def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
-    """A journal whose lines are not counted."""
+    """Return a journal without line positions."""
     return [
         msgspec.structs.replace(event, position=0) if isinstance(event, ProposalRequested | TrialProposed) else event
         for event in events
@@ -70,7 +70,7 @@ def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 
 def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
-    """A journal in the old form as it would be written today; an epoch that has its interval keeps it."""
+    """Return a journal of the old form in the current form. An epoch that has its interval keeps it."""
     told: list[AnyEvent] = []
     for event in events:
         last = told[-1] if told else None
@@ -88,7 +88,7 @@ def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 
 def of_interval(**changes: Callable[[Any], Any]) -> Change:
-    """Changes in fields of the interval."""
+    """Return a change of fields of the interval."""
 
     def changed(event: EpochFinished, interval: Interval) -> EpochFinished:
         fields = {name: change(getattr(interval, name)) for name, change in changes.items()}
@@ -110,7 +110,7 @@ DEFECTS: dict[str, tuple[Change, set[str]]] = {
 
 
 def without_lines(run: Run) -> Run:
-    """The old form has more lines for the same events: they, and their numbers in the trials' stories, are left out."""
+    """Remove line counts and the line numbers of the trial history: the old form has more lines for the same events."""
     return dataclasses.replace(run, lines=0, stories=dataclasses.replace(run.stories, lines=array("q")))
 
 
@@ -123,9 +123,9 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
 
     assert work_log(old) == work_log(today)
     assert as_json(score(work_log(old))) == as_json(score(work_log(today)))
-    assert profile(old) == profile(today)
     assert verdict(old, ground_truth, task) is None and verdict(today, ground_truth, task) is None
     old, today = without_positions(old), without_positions(today)
+    assert profile(old) == profile(today)
     assert without_lines(state_after(old)) == without_lines(state_after(today))
     assert dataclasses.replace(collect(old), events=0, lines={}) == dataclasses.replace(
         collect(today), events=0, lines={}
@@ -135,7 +135,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
 @pytest.mark.parametrize("defect", DEFECTS)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
-def test_a_defect_at_the_end_of_an_epoch_breaks_the_same_law_in_both_forms(defect: str, data: st.DataObject) -> None:
+def test_defect_at_an_epochs_end_breaks_one_law_in_both_forms(defect: str, data: st.DataObject) -> None:
     change, broken = DEFECTS[defect]
     today, ground_truth, task = simulated(3)
     ends = [index for index, event in enumerate(today) if isinstance(event, EpochFinished) and event.interval]
@@ -151,14 +151,14 @@ def test_a_defect_at_the_end_of_an_epoch_breaks_the_same_law_in_both_forms(defec
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_a_recorded_journal_scores_the_same_when_each_end_of_an_epoch_is_one_line(journal: Path) -> None:
+def test_recorded_journal_scores_the_same_in_the_new_form(journal: Path) -> None:
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
     events = in_one_line(read(journal))
     assert any(isinstance(event, EpochFinished) and event.interval is not None for event in events)
 
     scored = json.loads(json.dumps(as_json(score(work_log(events)))))
 
-    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is younger
+    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is newer
     assert {name: scored[name] for name in recorded if name not in beside} == {
         name: figure for name, figure in recorded.items() if name not in beside
     }

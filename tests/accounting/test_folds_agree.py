@@ -1,4 +1,4 @@
-"""The state of a run and its work log follow the same events by themselves: of workers and trials they say the same."""
+"""The state of a run and its work log follow the same events independently and agree on workers and trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.replay import replay
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
-from aiperf.simulate.audit.random_runs import play, random_case
+from tests.audit.random_runs import play, random_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -24,11 +24,11 @@ OUTCOMES = {
     "lost": (TrialState.LOST,),
     "failed": (TrialState.FAILED,),
 }
-"""Of the work log; any other is why a trial finished."""
+"""Outcomes in the work log. Any other value is the reason of a finished trial."""
 
 
 def agree(run: Run, work_log: WorkLog) -> None:
-    """Who is there, since when, with what and at which trial; and of each trial what became of it, where and how often."""
+    """Compare present workers with their times and trials, and the outcome, places and attempts of each trial."""
     there = {one.worker: one for one in work_log.presences if one.left is None}
     assert {number: (one.host, one.device, one.ranks, one.joined, one.trial) for number, one in there.items()} == {
         number: (one.host, one.device, one.ranks, one.joined, one.trial) for number, one in run.workers.items()
@@ -47,7 +47,7 @@ def agree(run: Run, work_log: WorkLog) -> None:
 
 
 def followed(events: Iterable[AnyEvent], every: int, seen: Counter[str]) -> None:
-    """Both are compared before every so many events, and after the last."""
+    """Compare both before every `every`-th event and after the last."""
     work_log = WorkLog()
     before = None
     for line, (run, event) in enumerate(replay(events)):
@@ -62,7 +62,7 @@ def followed(events: Iterable[AnyEvent], every: int, seen: Counter[str]) -> None
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_state_and_work_log_say_the_same_of_a_recorded_journal_after_each_event(journal: Path) -> None:
+def test_state_and_work_log_agree_on_a_recorded_journal(journal: Path) -> None:
     followed(read(journal), 1, Counter())
 
 

@@ -1,6 +1,6 @@
-"""Each part of the loss waterfall against a truth that was drawn, not derived; and over runs full of faults, that they add up.
+"""Each part of the loss waterfall against a generated truth, and the sum of the parts over runs with many faults.
 
-One part is a remainder, so that parts "add up" whatever they hold: here each has to be right by itself.
+One part is a remainder, so that a correct sum alone proves nothing: here each part is checked by itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
-from aiperf.simulate.audit.random_runs import play, random_case
 from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, lives, together
+from tests.audit.random_runs import play, random_case
 from tests.journals import ended, finished, interval, one_trial, prepared
 
 PEAK = 1e4
-"""FLOPS of one accelerator; training is of 10 images of 300 operations an interval, validation of 5 of 90."""
+"""FLOPS of one accelerator. An interval has 10 training images of 300 operations and 5 validation images of 90."""
 UNKNOWN = Top(None, None)
 OF_BREAKDOWN = {
     "start": "start-up",
@@ -38,11 +38,11 @@ OF_BREAKDOWN = {
     "checkpoint": "checkpoints",
     "validation": "evaluation",
 }
-"""Lines of the time breakdown that have another name here."""
+"""Lines of the time breakdown with another name in the waterfall."""
 
 
 def fallen(kept: WorkLog, top: Top, planned: int | None = None) -> Waterfall | None:
-    """The waterfall of a work log's valid window."""
+    """Return the waterfall of a work log's valid window."""
     inside = window(kept)
     found = score(kept).flops_per_second
     there = availability(kept, inside, inside.end, found).planned if planned is None else planned
@@ -50,14 +50,14 @@ def fallen(kept: WorkLog, top: Top, planned: int | None = None) -> Waterfall | N
 
 
 def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
-    """The work log of a run whose window is the whole of it."""
+    """Return the work log of a run whose window is the whole run."""
     first, *rest = events
     assert isinstance(first, RunStarted)
     return work_log([msgspec.structs.replace(first, warmup_seconds=0.0), *rest])
 
 
 def adds_up(found: Waterfall, result: float) -> None:
-    """The bars tile the way from the top to the score, and their amounts and seconds are what lies between."""
+    """Check that the bars are contiguous from the top to the score and that their amounts and seconds sum to the difference."""
     assert found.losses[-1].after_flops_per_second == result == found.score_flops_per_second, "to the last digit"
     edges = [found.top_flops_per_second, *(loss.after_flops_per_second for loss in found.losses)]
     assert [loss.before_flops_per_second for loss in found.losses] == edges[:-1]
@@ -100,7 +100,7 @@ def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second:
 
 @settings(max_examples=25, deadline=None)
 @given(lives(0, done_again=True), lives(1, done_again=True))
-def test_the_spans_of_a_worker_are_what_it_was_at_and_never_overlap(first: Life, second: Life) -> None:
+def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, second: Life) -> None:
     kept = from_the_beginning(together(first, second))
 
     found = spans(kept, window(kept))
@@ -129,9 +129,7 @@ def test_the_spans_of_a_worker_are_what_it_was_at_and_never_overlap(first: Life,
 
 @settings(max_examples=15, deadline=None)
 @given(lives(0, done_again=True), lives(1, done_again=True), st.floats(0.5, 1.2))
-def test_a_known_clock_parts_the_steps_into_clocks_and_kernels_and_moves_nothing_else(
-    first: Life, second: Life, clock: float
-) -> None:
+def test_known_clock_only_splits_steps_into_clocks_and_kernels(first: Life, second: Life, clock: float) -> None:
     kept = from_the_beginning(together(first, second))
 
     whole, parted = fallen(kept, Top(PEAK, "a peak")), fallen(kept, Top(PEAK, "a peak", clock))
@@ -151,7 +149,7 @@ def test_a_known_clock_parts_the_steps_into_clocks_and_kernels_and_moves_nothing
 
 @pytest.mark.parametrize("seed", range(24))
 def test_the_parts_of_a_run_full_of_faults_add_up_to_its_score(seed: int, tmp_path: Path) -> None:
-    """Workers that die, come late, hang; drivers that die and are resumed; journals taken up again: all from a chance."""
+    """Random faults: workers that die, join late or hang, drivers that die and are resumed."""
     (tmp_path / NAME).write_bytes(play(random_case(seed)).journal)
     kept = work_log(read(tmp_path))
     result = score(kept).flops_per_second
@@ -169,8 +167,8 @@ def test_the_parts_of_a_run_full_of_faults_add_up_to_its_score(seed: int, tmp_pa
         assert {loss.name for loss in found.losses if loss.flops_per_second < 0} <= may_be_more
 
 
-def test_without_a_peak_the_top_is_what_the_training_steps_did_and_kernels_have_no_part() -> None:
-    # two ranks, 90 s of window: 40 s of steps make 10 images of 300 operations, the rest is no part of any attempt
+def test_without_a_peak_the_top_is_the_rate_of_training_steps() -> None:
+    # two ranks, 90 s of window: 40 s of steps make 10 images of 300 operations, the rest is in no attempt
     steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
     kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
 
@@ -183,7 +181,7 @@ def test_without_a_peak_the_top_is_what_the_training_steps_did_and_kernels_have_
     assert [(loss.name, loss.accelerator_seconds) for loss in found.largest] == [("search", 100.0)]
 
 
-def test_where_nothing_was_trained_and_no_peak_is_known_there_is_nothing_to_begin_at() -> None:
+def test_no_waterfall_without_training_and_without_a_peak() -> None:
     assert fallen(work_log(one_trial(ended())), UNKNOWN) is None
     with_peak = fallen(work_log(one_trial(ended())), Top(PEAK, "a peak"))
     assert with_peak is not None and with_peak.score_flops_per_second == 0.0
@@ -202,7 +200,7 @@ def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
     assert kernels.why_negative is not None and "did more than the peak" in kernels.why_negative
 
 
-def test_an_attempt_that_runs_when_the_run_ends_loses_its_end_to_the_end_and_not_to_a_failure() -> None:
+def test_attempt_running_at_the_end_is_not_counted_as_a_failure() -> None:
     steps = msgspec.structs.replace(interval(0, 10.0, 96.0, 10), busy_seconds=86.0)
     kept = work_log([*one_trial(prepared(0, 10.0), steps), ended()])
 

@@ -1,4 +1,4 @@
-"""Whoever gets no score is told why, and what to do next: for every way that a run can end without one."""
+"""A missing score has a reason and a remedy, for every possible end of a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.journals import begun, ended, joined, one_trial, positioned, prepared
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed", "converged")
-"""As RunEnded has them."""
+"""Reasons of RunEnded."""
 
 
 def told(events: Iterable[AnyEvent]) -> NoScore | None:
@@ -27,7 +27,7 @@ def told(events: Iterable[AnyEvent]) -> NoScore | None:
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_wherever_a_real_run_is_cut_it_has_a_score_or_words_for_why_it_has_none(journal: Path) -> None:
+def test_run_cut_anywhere_has_a_score_or_a_reason(journal: Path) -> None:
     work_log, seen = WorkLog(), set()
     for line, event in enumerate(read(journal)):
         work_log.take(event)
@@ -49,7 +49,7 @@ def test_wherever_a_real_run_is_cut_it_has_a_score_or_words_for_why_it_has_none(
     assert len(seen) > len(REASONS)
 
 
-def test_a_run_without_a_worker_names_the_place_and_what_was_said_there() -> None:
+def test_run_without_a_worker_names_the_host_and_its_reason() -> None:
     failed = WorkerNotStarted(at=5.0, host="10.0.0.7", failures=3, reason="rank 0 ended with status 1: no such device")
 
     none = told([started(), failed])
@@ -59,7 +59,7 @@ def test_a_run_without_a_worker_names_the_place_and_what_was_said_there() -> Non
     assert "logs/" in none.remedy and "resume=" in none.remedy
 
 
-def test_trials_that_failed_are_counted_and_the_first_says_of_what() -> None:
+def test_failed_trials_are_counted_with_the_first_reason() -> None:
     failed = TrialFailed(at=20.0, trial=0, reason="the loss is no number", cause="divergence")
 
     none = told(one_trial(failed, ended()))
@@ -94,4 +94,4 @@ def test_each_other_end_than_the_declared_time_is_named_in_words(reason: str) ->
     none = told([started(), joined(), ended(5.0, reason)])
 
     assert none is not None
-    assert f"({reason})" not in none.why  # that form is for a reason that this release does not know
+    assert f"({reason})" not in none.why  # that form is for a reason unknown to this release

@@ -1,4 +1,4 @@
-"""The score equals a sum worked by hand. One training image of trial 0 costs 300 operations, a validation image 90."""
+"""The score equals a sum computed by hand. One training image of trial 0 costs 300 operations, a validation image 90."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.journals import begun, ended, evaluated, finished, interval, joined, 
 
 
 def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:
-    return RunResumed(at=at, down_seconds=down, clock_stepped_back_seconds=stepped, versions={}, machine={})
+    return RunResumed(schema=1, at=at, down_seconds=down, clock_stepped_back_seconds=stepped, versions={}, machine={})
 
 
 def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
@@ -32,7 +32,7 @@ def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
 
 
 def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
-    # 6..16 s: six of its ten seconds lie after the warm-up; 96..104 s: four of its eight before the end.
+    # 6..16 s: six of its ten seconds are after the warm-up; 96..104 s: four of its eight before the end.
     run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
 
     assert score(work_log(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
@@ -54,7 +54,7 @@ def test_a_window_without_length_has_no_score_and_says_so() -> None:
     assert any("warm-up" in warning.text for warning in found.warnings)
 
 
-def test_an_epoch_done_again_after_a_loss_counts_once_and_its_first_part_is_wasted() -> None:
+def test_epoch_repeated_after_a_loss_counts_once() -> None:
     run = one_trial(
         interval(0, 20, 30, 60),
         TrialLost(at=31, trial=0, attempt=1, reason="killed"),
@@ -85,7 +85,7 @@ def test_an_epoch_finished_before_a_loss_is_not_wasted() -> None:
     assert found.wasted_flops == 0
 
 
-def test_an_epoch_that_was_cut_and_never_done_again_counts_as_far_as_it_went() -> None:
+def test_unfinished_epoch_that_is_not_repeated_counts() -> None:
     run = one_trial(interval(0, 20, 30, 60), TrialLost(at=31, trial=0, attempt=1, reason="killed"), ended())
 
     assert score(work_log(run)).flops_per_second == 60 * 300 / 90
@@ -105,7 +105,7 @@ def test_an_epoch_begun_again_with_a_smaller_batch_counts_once() -> None:
     assert found.wasted_flops == 60 * 300
 
 
-def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
+def test_down_time_of_a_killed_driver_is_in_the_denominator() -> None:
     run = one_trial(
         interval(0, 20, 30, 100, 50),
         resumed(70, 40.0),
@@ -121,8 +121,8 @@ def test_the_time_a_killed_driver_was_down_stays_in_the_denominator() -> None:
     assert any("down for 40 s" in warning.text for warning in found.warnings)
 
 
-def test_proposals_that_never_came_are_a_warning_and_those_that_were_refused_are_none() -> None:
-    lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="nobody") for number in (1, 2)]
+def test_only_unanswered_requests_are_a_warning() -> None:
+    lost = [TrialRejected(at=3.0, number=number, reason="its generator died", by="generator") for number in (1, 2)]
     refused = TrialRejected(at=3.0, number=3, reason="over the budget", by="check")
 
     found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
@@ -131,22 +131,22 @@ def test_proposals_that_never_came_are_a_warning_and_those_that_were_refused_are
     assert not any("never came" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
 
 
-def test_a_wall_clock_that_stepped_back_is_a_warning_and_shortens_nothing() -> None:
+def test_wall_clock_step_back_is_a_warning_and_shortens_nothing() -> None:
     found = score(work_log(one_trial(interval(0, 20, 30, 100), resumed(30, 0.0, stepped=12.5), ended())))
 
     assert found.window_seconds == 90
     assert any("12.5 s" in warning.text for warning in found.warnings)
 
 
-def test_the_error_is_never_below_half_an_image_and_undefined_before_an_evaluation() -> None:
+def test_error_is_at_least_half_an_image_or_undefined() -> None:
     perfect = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 1.0), ended())
 
     assert score(work_log(perfect)).error == 1 / 100
     assert score(work_log(one_trial(interval(0, 20, 30, 100), ended()))).error is None
 
 
-def test_an_evaluation_that_ended_after_the_declared_end_counts_for_nothing() -> None:
-    # heard while the driver lingered, or after a late resume
+def test_evaluation_after_the_declared_end_does_not_count() -> None:
+    # received while the driver was ending, or after a late resume
     run = one_trial(
         interval(0, 20, 30, 100, 50), evaluated(0, 100.0, 0.5), evaluated(0, 100.5, 0.9, epoch=2), ended(101)
     )
@@ -200,7 +200,7 @@ def test_a_live_score_ends_at_the_time_it_is_asked_for() -> None:
     assert score(work_log(one_trial(interval(0, 20, 30, 90))), at=40.0).flops_per_second == 90 * 300 / 30
 
 
-def test_busy_share_and_the_time_breakdown_count_a_lost_worker_as_absent() -> None:
+def test_lost_worker_is_absent_in_busy_share_and_breakdown() -> None:
     run = [
         *one_trial(interval(0, 10, 55, 100, busy=45.0)),
         WorkerLost(at=55, worker=0, reason="power"),
@@ -215,7 +215,7 @@ def test_busy_share_and_the_time_breakdown_count_a_lost_worker_as_absent() -> No
     assert lines["absent"] == pytest.approx(90)
 
 
-def test_every_line_of_the_time_breakdown_comes_from_a_clock_of_its_own() -> None:
+def test_each_line_of_the_time_breakdown_has_its_own_clock() -> None:
     run = one_trial(
         prepared(0, 6.0, compile_seconds=1.0),
         interval(0, 6, 40, 100, busy=34.0),
@@ -240,7 +240,7 @@ def test_every_line_of_the_time_breakdown_comes_from_a_clock_of_its_own() -> Non
     assert lines["unexplained"] == pytest.approx(0, abs=1e-9)
 
 
-def test_time_inside_an_interval_that_no_clock_covers_is_called_unexplained() -> None:
+def test_time_not_covered_by_a_clock_is_unexplained() -> None:
     kept = work_log(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
 
     lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
@@ -277,7 +277,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     assert curve(kept)[-1].cumulative_flops_per_second == pytest.approx(total / (at + 1), rel=1e-9)
 
 
-def test_a_run_in_which_no_trial_of_the_starting_network_came_to_its_end_says_so() -> None:
+def test_run_without_a_finished_starting_network_has_a_warning() -> None:
     untrained = "no trial of the starting network came to its end"
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())

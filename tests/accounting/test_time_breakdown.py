@@ -1,6 +1,6 @@
-"""Each line of the time breakdown against a truth that was drawn, not derived: every worker's time is known beforehand.
+"""Each line of the time breakdown against a generated truth: every worker's time is known in advance.
 
-The last line is a remainder, so that lines "add up" whatever they hold; here each has to be right by itself.
+The last line is a remainder, so that a correct sum alone proves nothing: here each line is checked by itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LENGTH = 1000.0
 
 @dataclass
 class Life:
-    """A worker's time, told as events while the truth is kept beside them."""
+    """Time of a worker as events, recorded together with the truth."""
 
     worker: int
     at: float
@@ -32,7 +32,7 @@ class Life:
     truth: dict[str, float] = field(default_factory=dict)
 
     def spend(self, line: str, seconds: float) -> None:
-        """Time goes by, and belongs to this line."""
+        """Advance the time and count it in this line."""
         self.truth[line] = self.truth.get(line, 0.0) + seconds
         self.at += seconds
 
@@ -44,7 +44,7 @@ class Life:
         self.events.append(prepared(trial, self.at, attempt=attempt, compile_seconds=compiling))
 
     def work(self, trial: int, attempt: int, epoch: int, parts: dict[str, float]) -> None:
-        """An interval whose seconds are parted by line; 'training' is what of the busy time is nothing else."""
+        """Add an interval whose seconds are divided by line. 'training' is the remainder of the busy time."""
         begin = self.at
         for line, seconds in parts.items():
             self.spend(line, seconds)
@@ -84,9 +84,9 @@ parts = st.fixed_dictionaries(
 
 @st.composite
 def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
-    """A worker that comes, trains some trials, is or is not lost at one of them, and may go before the end.
+    """Return a worker that joins, trains some trials, may be lost during one of them, and may leave before the end.
 
-    A lost trial goes on with its second epoch; `done_again`: with its first, and all of that so far made nothing that counts.
+    A lost trial resumes with its second epoch. `done_again`: with its first, and no work before counts.
     """
     life = Life(worker, 0.0)
     life.spend("absent", draw(st.floats(0.0, 5.0)))
@@ -113,7 +113,7 @@ def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
         life.events.append(finished(trial, life.at, 0.5))
     life.spend("gap", draw(seconds))
     if draw(st.booleans()):
-        life.spend("gap", max(0.0, 6.0 - life.at))  # by then the other one has come
+        life.spend("gap", max(0.0, 6.0 - life.at))  # by then the other one has joined
         life.events.append(WorkerLost(at=life.at, worker=worker, reason="power"))
         life.spend("absent", LENGTH - life.at)
     else:
@@ -122,7 +122,7 @@ def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
 
 
 def together(*told: Life) -> list[AnyEvent]:
-    """The journal of several workers."""
+    """Return the journal of several workers."""
     events = sorted((event for life in told for event in life.events), key=lambda event: event.at)
     return [started(duration=LENGTH, warmup=1.0), *events, ended(LENGTH)]
 
@@ -141,9 +141,7 @@ def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second:
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0), lives(1))
-def test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_for_the_whole_window(
-    first: Life, second: Life
-) -> None:
+def test_busy_share_is_busy_time_over_all_accelerator_time(first: Life, second: Life) -> None:
     kept = work_log(together(first, second))
     lines = ("training", "communication", "validation")
     busy = sum(life.truth.get(line, 0.0) for life in (first, second) for line in lines)
@@ -156,7 +154,7 @@ def test_the_busy_share_is_busy_time_over_all_the_accelerators_there_ever_were_f
 @settings(max_examples=40, deadline=None)
 @given(lives(0), st.floats(5.0, 60.0))
 def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> None:
-    """The lines of two windows that meet are those of the window over both."""
+    """The lines of two adjacent windows sum to those of the combined window."""
     kept = work_log(together(life))
 
     before, after, whole = (

@@ -39,8 +39,9 @@ def _import_what_refusals_need() -> None:
     from aiperf.cli.help import main as help_of_all  # noqa: F401
     from aiperf.config import configure
 
-    for verb in (*VERBS, "run"):
-        __import__(f"aiperf.cli.{verb}")
+    for verb in VERBS:
+        __import__(f"aiperf.cli.verbs.{verb}")
+    import aiperf.cli.run
     import aiperf.report.write
     import aiperf.simulate.session  # noqa: F401
 

@@ -1,4 +1,4 @@
-"""What searchers are compared on: landscapes that are what they say, and trainings that find out slowly."""
+"""Landscapes for comparing searchers have their documented properties, and trainings approach them slowly."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import Curve
-from benchmarks.landscape_run import Course, Told
+from benchmarks.landscape_run import Course, FinishedTrial
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
 from benchmarks.search_landscape import depth_of_best, tried
 from morphism import Budget, Graph, Map, choices, start
@@ -29,9 +29,7 @@ def grown(seed: int, morphs: int) -> Graph:
 
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 200), st.integers(1, 6))
-def test_where_growth_is_punished_no_child_is_better_and_where_nothing_helps_all_are_equal(
-    seed: int, morphs: int
-) -> None:
+def test_punished_growth_never_helps_and_saturated_is_flat(seed: int, morphs: int) -> None:
     child = grown(seed, morphs)
 
     punished, saturated = (Landscape(SMALL, seed, name) for name in ("punished", "saturated"))
@@ -40,7 +38,7 @@ def test_where_growth_is_punished_no_child_is_better_and_where_nothing_helps_all
     assert saturated.true_error(child) == saturated.true_error(SMALL)
 
 
-def test_on_one_stage_the_stage_that_pays_is_drawn_by_the_seed_and_no_other_changes_anything() -> None:
+def test_only_the_drawn_stage_changes_the_error() -> None:
     children = [grown(seed, 1) for seed in range(40)]
     paying: set[tuple[bool, ...]] = set()
 
@@ -56,7 +54,7 @@ def test_on_one_stage_the_stage_that_pays_is_drawn_by_the_seed_and_no_other_chan
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
-def test_a_short_training_on_a_landscape_is_hotter_and_noisier_than_a_long_one(name: str) -> None:
+def test_a_short_training_is_noisier_than_a_long_one(name: str) -> None:
     learning = OnLandscape(Landscape(SMALL, 3, name))
     floor = learning.floor(SMALL)
 
@@ -74,25 +72,25 @@ def test_a_short_training_on_a_landscape_is_hotter_and_noisier_than_a_long_one(n
     assert all(curve.heat[0] > curve.heat[59] > 0 for curve in curves)
 
 
-def told(number: int, parent: int | None, accuracy: float, true_error: float) -> Told:
-    return Told(number, 1, parent, None, accuracy, accuracy, accuracy, true_error, 1.0)
+def finished(number: int, parent: int | None, accuracy: float, true_error: float) -> FinishedTrial:
+    return FinishedTrial(number, 1, parent, None, accuracy, accuracy, accuracy, true_error, 1.0)
 
 
-def test_what_was_tried_is_the_mean_of_the_last_quarter_whichever_trial_is_named() -> None:
+def test_tried_is_the_mean_of_the_last_quarter() -> None:
     errors = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2, 0.4]
 
-    course = Course([told(n, None, 1 - error, error) for n, error in enumerate(errors)], errors, errors, 1.0)
+    course = Course([finished(n, None, 1 - error, error) for n, error in enumerate(errors)], errors, errors, 1.0)
 
     assert tried(course) == pytest.approx(0.3)
 
 
-def test_the_depth_is_that_of_the_trial_measured_best_and_of_equals_that_of_the_first() -> None:
+def test_the_depth_is_that_of_the_first_best_trial() -> None:
     trials = [
-        told(0, None, 0.5, 0.2),
-        told(3, 0, 0.7, 0.3),
-        told(2, 3, 0.8, 0.4),
-        told(5, 2, 0.8, 0.1),
-        told(4, 0, 0.6, 0.1),
+        finished(0, None, 0.5, 0.2),
+        finished(3, 0, 0.7, 0.3),
+        finished(2, 3, 0.8, 0.4),
+        finished(5, 2, 0.8, 0.1),
+        finished(4, 0, 0.6, 0.1),
     ]
 
     assert depth_of_best(Course(trials, [], [], 1.0)) == 3

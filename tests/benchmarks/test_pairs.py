@@ -12,7 +12,7 @@ from benchmarks.pairs import Asleep, describe_machine, interleaved, interval_of_
 SPEEDS = st.lists(st.floats(0.1, 10), min_size=6, max_size=60)
 
 
-def test_pairs_are_interleaved_in_alternating_order_after_one_unmeasured_call_of_each() -> None:
+def test_pairs_alternate_after_one_unmeasured_call_of_each() -> None:
     calls: list[str] = []
 
     def a() -> float:
@@ -40,7 +40,7 @@ def test_a_callable_that_returns_nothing_is_timed_by_the_clock() -> None:
 
 
 @given(SPEEDS)
-def test_the_interval_holds_the_sample_median_and_lies_within_the_sample(values: list[float]) -> None:
+def test_the_interval_contains_the_median_within_the_sample(values: list[float]) -> None:
     low, high = interval_of_median(values)
 
     assert min(values) <= low <= statistics.median(values) <= high <= max(values)
@@ -51,14 +51,14 @@ def test_the_interval_holds_the_sample_median_and_lies_within_the_sample(values:
     # from a table of the binomial distribution at ½: the greatest k with P(X < k) ≤ 2.5 %
     [(6, 1), (8, 1), (9, 2), (10, 2), (11, 2), (12, 3), (15, 4), (20, 6), (25, 8), (50, 18)],
 )
-def test_the_interval_is_the_narrowest_pair_of_order_statistics_that_holds_95_percent(n: int, k: int) -> None:
+def test_the_interval_is_the_narrowest_with_95_percent(n: int, k: int) -> None:
     low, high = interval_of_median(range(1, n + 1))
 
     assert (low, high) == (k, n + 1 - k)
 
 
 def test_too_few_pairs_for_an_interval_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 6 pairs; 5 asked for"):
+    with pytest.raises(ValueError, match="at least 6 pairs; found 5"):
         interleaved(lambda: 1.0, lambda: 1.0, pairs=5)
 
 
@@ -67,7 +67,7 @@ def test_a_measurement_of_zero_is_refused() -> None:
         interleaved(lambda: 0.0, lambda: 1.0, pairs=6)
 
 
-def test_the_machine_is_described_by_cores_processor_and_accelerator() -> None:
+def test_a_machine_has_cores_processor_and_accelerator() -> None:
     words = describe_machine()
 
     assert "-core " in words
@@ -75,7 +75,7 @@ def test_the_machine_is_described_by_cores_processor_and_accelerator() -> None:
 
 
 class Counter:
-    """A side of a comparison that says what it was asked."""
+    """One side of a comparison that returns its arguments."""
 
     def __init__(self, begin: float) -> None:
         self._value = begin
@@ -87,7 +87,7 @@ class Counter:
         return self._value
 
 
-def test_a_side_in_its_own_process_keeps_what_it_was_made_with_and_answers_what_it_is_asked() -> None:
+def test_a_side_in_its_own_process_keeps_its_arguments() -> None:
     with Asleep(Counter, 1.0) as one, Asleep(Counter, 10.0) as other:
         answers = one.ask("add", 2.0), other.ask("add", 2.0), one.ask("add", 4.0)
 
@@ -95,5 +95,5 @@ def test_a_side_in_its_own_process_keeps_what_it_was_made_with_and_answers_what_
 
 
 def test_a_side_whose_process_dies_is_said_to_have_died() -> None:
-    with Asleep(Counter, 1.0) as one, pytest.raises(RuntimeError, match="asked for 'add' ended"):
+    with Asleep(Counter, 1.0) as one, pytest.raises(RuntimeError, match="ended during 'add'"):
         one.ask("add", -1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -48,3 +50,29 @@ def test_what_only_a_gpu_has_is_not_tried_on_a_processor() -> None:
 
     assert {way.launched for way in side._ways} == {"eager", "compiled"}
     assert {way.launched for way in WAYS} == {"eager", "compiled", *ON_CUDA_ALONE}
+
+
+def test_a_plain_way_that_fails_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no loop but the kept one is alive when the next way is prepared."""
+    alive, seen = weakref.WeakSet[PlainLoop](), list[int]()
+    real = PlainLoop._launch
+
+    def launch(self: PlainLoop, way: Way, module: torch.nn.Module) -> None:
+        gc.collect()
+        seen.append(len(alive))
+        alive.add(self)
+        if way.launched == "graphed":
+            raise RuntimeError("capture refused")
+        real(self, Way(), module)
+
+    monkeypatch.setattr(PlainLoop, "_launch", launch)
+    monkeypatch.setattr("benchmarks.trainer_speed.TRIED_SECONDS", 0.0)
+    side = PlainSide(Task("resnet20", "fp32", 10, 1, CPU), True, False, "wall", torch.get_num_threads())
+    side._ways = [Way(launched="graphed"), Way(), Way(fused=False), Way(launched="graphed")]
+
+    side.choose()
+
+    assert seen[:2] == [0, 0] and max(seen) == 1
+    assert capsys.readouterr().out.count("failed: RuntimeError: capture refused") == 2

@@ -1,4 +1,4 @@
-"""`python -m aiperf check`: what people, programs and CI systems are told, and the exit status."""
+"""`python -m aiperf check`: output for people, programs and CI systems, and the exit status."""
 
 from __future__ import annotations
 
@@ -51,22 +51,25 @@ def ours(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_a_run_that_keeps_all_rules_is_valid_by_words_json_and_status(aiperf: User, run: str, ours: str) -> None:
+def test_a_run_that_meets_all_rules_is_valid_in_all_outputs(aiperf: User, run: str, ours: str) -> None:
     told, as_json = aiperf("check", run, "--division", ours), aiperf("check", run, "--division", ours, "--json")
 
     assert (told.status, as_json.status) == (0, 0)
     assert told.out.startswith("quick by the rules of 'ours' (runs that ended): valid, of 1 rules")
+    assert "attempts lost: 0 of 0 (0.0 %); trials given up: 0 of 0 (0.0 %)" in told.out.splitlines()[1]
     assert json.loads(as_json.out) == {
         "run": "quick",
         "division": "ours",
         "is_valid": True,
         "rules": {"length": "kept"},
         "breaches": [],
+        "attempts_lost_share": 0.0,
+        "trials_given_up_share": 0.0,
         "warnings": [],
     }
 
 
-def test_every_breach_is_told_at_once_with_source_line_and_remedy_and_the_status_is_1(aiperf: User, run: str) -> None:
+def test_every_breach_is_printed_with_source_line_and_fix(aiperf: User, run: str) -> None:
     told = aiperf("check", run)
 
     assert told.status == 1
@@ -91,9 +94,7 @@ def test_json_holds_each_breach_with_all_that_people_are_told(aiperf: User, run:
     assert set(told["rules"].values()) == {"kept", "broken", "unknown"}
 
 
-def test_junit_has_a_case_for_each_rule_a_failure_for_a_broken_one_and_an_error_for_an_unknown_one(
-    aiperf: User, run: str, tmp_path: Path
-) -> None:
+def test_junit_has_a_case_for_each_rule_with_failures_and_errors(aiperf: User, run: str, tmp_path: Path) -> None:
     file = tmp_path / "check.xml"
 
     aiperf("check", run, "--division", "quick", "--junit", str(file))
@@ -115,7 +116,7 @@ def test_junit_has_a_case_for_each_rule_a_failure_for_a_broken_one_and_an_error_
     )
 
 
-def test_of_a_simulated_run_what_was_invented_is_skipped_and_not_passed(aiperf: User, run: str, tmp_path: Path) -> None:
+def test_invented_results_of_a_simulated_run_are_skipped(aiperf: User, run: str, tmp_path: Path) -> None:
     line = first_event(make_plan(configure(["+cluster=simulated", "dataset=digits"]), SHAPE), "simulated", 0.0)
     line = msgspec.structs.replace(line, simulated=True)
     simulated = write_run(tmp_path / "simulated", [line, RunEnded(at=180.0, reason="duration")])

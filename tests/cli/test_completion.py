@@ -1,4 +1,4 @@
-"""What Tab offers: in the program's own words, and in real shells."""
+"""Candidates of completion, from the program and in real shells."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.cli.arguments import VERBS
-from aiperf.cli.candidates import candidates
-from aiperf.cli.shell_scripts import SHELLS
+from aiperf.cli.verbs.completion import SHELLS, candidates
 from aiperf.config import option_names
 from tests.cli.user import User
 
@@ -44,12 +43,12 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("cluster.part", []),
         ("dataset=digits dry", ["dry_run="]),
         ("dry_run=", ["dry_run=false ", "dry_run=true "]),
-        ("trainer.fused=", []),
         ("--cfg ", ["job "]),
         ("score --j", ["--json "]),
         ("flops resnet18", ["resnet18 "]),
         ("completion z", ["zsh "]),
         ("help sco", ["score "]),
+        ("help trainer.mom", ["trainer.momentum "]),
         ("score runs/", ["runs/20261122-120000-digits "]),
         ("score 2026", []),
         ("resume=runs/", ["resume=runs/20261122-120000-digits "]),
@@ -79,7 +78,7 @@ def test_runs_are_offered_by_their_paths_as_a_shell_takes_them(runs: Path) -> No
 
 
 def _shell(name: str, lines: str, folder: Path) -> str:
-    """What a shell prints that has aiperf-cluster on its path."""
+    """Return the output of a shell with aiperf-cluster on its path."""
     program = folder / "bin" / "aiperf-cluster"
     program.parent.mkdir()
     program.write_text(

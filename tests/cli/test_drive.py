@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.join_node import Tie, _awaited
+from aiperf.drive.ray.cluster.join_node import Tie, _awaited
 from aiperf.errors import NoSuchRun
 from aiperf.journal.journal import NAME
 
@@ -29,7 +29,7 @@ def test_a_run_that_is_over_is_no_reason_to_start_its_pod_again(over: Path, caps
     assert main(["drive", str(over)]) == 2, "whoever types it is told"
     assert main(["drive", "--supervised", str(over)]) == 0
 
-    assert "a run is over when its declared time is" in capsys.readouterr().out
+    assert "is finished: its declared" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("held", [None, "", "seed=1", '{"seed": 1}', "[1]"])
@@ -56,7 +56,7 @@ def test_options_of_the_environment_are_those_of_the_command_line(
     assert (tmp_path / "a" / "run").is_dir(), "made in the pod, since whoever submitted it does not share its volume"
 
 
-def test_a_worker_waits_for_the_next_head_only_as_long_as_the_run_is_not_over(over: Path) -> None:
+def test_a_worker_waits_for_the_next_head_until_the_run_is_over(over: Path) -> None:
     assert _awaited(over, 0.0, Tie(None), may_be_over=True) is None
     with pytest.raises(NoSuchRun):
         _awaited(over, 0.0, Tie(None), may_be_over=False)  # before the first head: it may be about to go on

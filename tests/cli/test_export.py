@@ -1,4 +1,4 @@
-"""`python -m aiperf export`: what it says and refuses; nothing is left of an export that failed."""
+"""`python -m aiperf export`: its output and its errors. A failed export leaves no files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.cli.user import User
 from tests.export.runs import recorded
 
 
-def test_the_command_writes_a_folder_that_was_not_there_and_says_how_it_is_opened(aiperf: User, tmp_path: Path) -> None:
+def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_path: Path) -> None:
     recorded(tmp_path / "runs" / "one", "resumed-v5")
 
     answer = aiperf("export", "one", "--to", "optuna")
@@ -47,7 +47,7 @@ def test_the_command_writes_a_folder_that_was_not_there_and_says_how_it_is_opene
 def test_what_cannot_be_exported_is_refused_with_the_remedy(
     aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:
-    recorded(tmp_path / "runs" / "one", "resumed-v1")
+    recorded(tmp_path / "runs" / "one", "resumed-v4")
     (tmp_path / "file").touch()
 
     answer = aiperf("export", *words)
@@ -60,7 +60,7 @@ def test_what_cannot_be_exported_is_refused_with_the_remedy(
 def test_without_tensorboard_the_remedy_is_said_and_nothing_is_left(
     aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorded(tmp_path / "runs" / "one", "resumed-v1")
+    recorded(tmp_path / "runs" / "one", "resumed-v4")
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
 
     answer = aiperf("export", "one", "--to", "tensorboard", "--out", "out")
@@ -71,7 +71,7 @@ def test_without_tensorboard_the_remedy_is_said_and_nothing_is_left(
 
 
 def test_a_damaged_journal_leaves_no_half_export(aiperf: User, tmp_path: Path) -> None:
-    run = recorded(tmp_path / "runs" / "one", "resumed-v1")
+    run = recorded(tmp_path / "runs" / "one", "resumed-v4")
     lines = (run / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (run / "journal.jsonl").unlink()
     (run / "journal.jsonl").write_bytes(b"".join([*lines[:20], lines[20].replace(b"1", b"2", 1), *lines[21:]]))

@@ -36,7 +36,7 @@ ANNOUNCED = f"{SIMULATED} schedule.duration_seconds=600"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is typed, and what of it may be left unfinished."""
+    """A command, and the files that may be left unfinished."""
 
     words: str
     """After `python -m aiperf`. RUN, OTHER and SET lie in the folder above; what is written goes into the working folder."""
@@ -82,7 +82,7 @@ ELSEWHERE = {
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }
-"""Verbs whose interruption is tried where they are."""
+"""Verbs that are interrupted in their own folder."""
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def named(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """An execution that nobody interrupted."""
+    """A complete execution."""
 
     seconds: float
     files: Mapping[str, bytes]

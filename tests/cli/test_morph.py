@@ -70,7 +70,7 @@ def test_the_drawing_is_an_svg_that_names_what_is_new(aiperf: User, tmp_path: Pa
     assert "resnet20 + 4 morphs" in text
 
 
-def test_a_place_that_cannot_be_written_is_told_without_a_traceback(aiperf: User) -> None:
+def test_an_unwritable_path_gives_no_traceback(aiperf: User) -> None:
     answer = aiperf("morph", "resnet20", "--steps", "1", "--json", "nowhere/grown.json")
 
     assert answer.status == 2

@@ -1,4 +1,4 @@
-"""Every number that a verb takes has limits: its help shows them, and what lies outside is refused before the verb begins."""
+"""Limits of the numbers of verbs: shown in help, checked before the verb begins."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aiperf.option_limits import WIDEST
 from aiperf.verify.sample import DEFAULT
 
 WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST + 1), "-1", "1:2")
-"""What no number of a verb is: none is negative."""
+"""Numbers that no verb accepts."""
 
 
 def parser(verb: str) -> argparse.ArgumentParser:
-    return parser_of(verb, cast(VerbModule, importlib.import_module(f"aiperf.cli.{verb}")))
+    return parser_of(verb, cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}")))
 
 
 NUMBERS = [
@@ -37,9 +37,7 @@ def test_there_are_some_and_none_is_read_without_limits() -> None:
 
 
 @pytest.mark.parametrize(("verb", "option"), NUMBERS)
-def test_what_lies_outside_is_refused_with_law_offence_and_remedy_and_help_shows_the_law(
-    verb: str, option: str
-) -> None:
+def test_a_number_out_of_range_is_refused_as_help_shows(verb: str, option: str) -> None:
     (action,) = [each for each in parser(verb)._actions if option in each.option_strings]
     for word in WRONG:
         with pytest.raises(BadConfiguration) as refused:

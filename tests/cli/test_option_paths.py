@@ -1,21 +1,24 @@
-"""A path is a path, whatever characters it has: as it is typed, as it is made, and as it is printed for typing again."""
+"""Paths with any characters: typed, created, and printed for the next command."""
 
 from __future__ import annotations
 
+import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from aiperf.config import configure, option_names
+from aiperf.config import _options, configure, option_names
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.option_paths import PATHS, path_of
+from aiperf.option_words import PATHS, read
 from aiperf.planning.plan import new_folder
-from aiperf.typed import command, option, resuming
+from aiperf.shell_command import command, option, resuming
+from tests.cli.user import User
 
 # no part of a path holds a slash or a zero; a terminal shows no control characters
 PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]), min_size=1, max_size=20).filter(
@@ -30,7 +33,7 @@ NAMES = st.one_of(NASTY, PARTS, st.builds("{}{}{}".format, NASTY, PARTS, NASTY))
 
 @given(name=NAMES, folder=NAMES)
 @settings(max_examples=4, deadline=None)
-def test_a_run_is_made_in_the_folder_that_is_named_and_found_there_again(
+def test_a_run_is_created_and_found_in_the_named_folder(
     tmp_path_factory: pytest.TempPathFactory, name: str, folder: str
 ) -> None:
     runs = tmp_path_factory.mktemp("place") / folder / name
@@ -51,10 +54,10 @@ def test_a_run_is_made_in_the_folder_that_is_named_and_found_there_again(
 def test_a_relative_path_is_typed_so_that_it_is_read_as_it_is(name: str, of: str) -> None:
     (word,) = shlex.split(shlex.join([option(of, name)]))
 
-    path = path_of(word)
+    (read_back,) = read([word], replace(_options(), absent=frozenset()))
 
-    assert path is not None and (path.option, Path(path.value)) == (of, Path(name))
-    assert path.for_hydra in (f"{of}=/path", f"{of}=shared"), "nothing of the path is grammar"
+    assert not read_back.is_choice
+    assert {option: Path(value) for option, value in read_back.values.items()} == {of: Path(name)}
 
 
 def test_every_sign_that_means_something_to_hydra_is_part_of_a_path() -> None:
@@ -79,12 +82,31 @@ def test_quotes_of_hydra_and_the_word_for_none_keep_their_meaning(word: str, val
     assert getattr(configure([word]), word.partition("=")[0]) == value
 
 
+@given(text=st.one_of(PARTS, NASTY, st.just("InfiniBand NDR, 8 × 400 Gb/s"), st.just("Universität Zürich (1), b=c")))
+@settings(max_examples=30, deadline=None)
+def test_a_free_text_is_taken_whole(text: str) -> None:
+    assume(text != "null" and not (len(text) > 1 and text[0] == text[-1] and text[0] in "'\""))
+
+    (word,) = read([f"system.interconnect={text}"], _options())
+
+    assert word.values == {"system.interconnect": text}
+
+
+def test_an_example_in_help_and_signs_are_accepted(aiperf: User) -> None:
+    shown = aiperf("help", "system.interconnect").out
+    (example,) = re.findall("'(.*)'", shown)
+
+    words = [f"system.interconnect={example}", "system.site=Universität Zürich (1), b=c"]
+    form = configure(words).system
+    assert (form.interconnect, form.site) == (example, "Universität Zürich (1), b=c")
+
+
 def test_an_empty_path_is_refused() -> None:
     with pytest.raises(BadConfiguration, match="runs is a path; found nothing"):
         configure(["runs="])
 
 
-def test_every_path_is_an_option_and_every_option_that_reads_like_one_is_a_path() -> None:
+def test_path_options_are_complete() -> None:
     names = set(option_names())
 
     assert names >= PATHS

@@ -1,4 +1,4 @@
-"""Words that name no option are refused, whatever form they have; and what can be chosen is what the classes and files say."""
+"""Refusal of words that name no option, and the choices of the classes and files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from aiperf.errors import BadConfiguration
         (("hydra.run.dir=elsewhere",), "there is no option 'hydra.run.dir'"),
         (("budget={fctor: 3}",), "did you mean 'budget.factor'?"),
         (("~seed",), "nothing is taken out of a configuration; leave '~seed' out"),
-        (("+seed=3",), "seed is said with no plus; found '+seed=3': write seed=3"),
+        (("+seed=3",), "seed is written with no plus; found '+seed=3': write seed=3"),
         (
             ("++cluster=simulated",),
-            "cluster is said with one plus; found '++cluster=simulated': write +cluster=simulated",
+            "cluster is written with one plus; found '++cluster=simulated': write +cluster=simulated",
         ),
         (
             ("searcher.name=random",),
@@ -30,22 +30,23 @@ from aiperf.errors import BadConfiguration
         (("dataset=null",), "dataset is one of cifar10, digits, imagenet, images, synthetic"),
         (("seed=1,2",), "an option has one value; found 'seed=1,2'"),
         (("=1",), "there is no option ''"),
-        (("name='x",), "a value with spaces, quotes or brackets within quotes"),
+        (("seed='x",), "a value with spaces, quotes or brackets is written within quotes"),
         (("seed=x",), "seed is a whole number; found seed=x"),
         (("seed=null",), "seed is a whole number; found seed=null"),
         (("trainer.ranks=1.5",), "trainer.ranks is a whole number or null; found trainer.ranks=1.5"),
-        (("trainer.precision=[1]",), "trainer.precision is text; found"),
+        (("trainer.precision=[1]",), "trainer.precision is one of auto, fp32, tf32, bf16, fp16; found '[1]'"),
         (("schedule.epochs=[a]",), "schedule.epochs"),
         (("+cluster=simulated", "cluster.links=3"), "cluster.links is a list of records {width: …"),
         (
             ("+cluster=simulated", "cluster.links=[{wdth: 3}]"),
             "a record of cluster.links has no field 'wdth' (did you mean 'width'?)",
         ),
-        (("name=${nothing}",), "name cannot be made of name=${nothing}"),
+        (("name=${nothing}",), "name is part of a folder's name"),
+        (("seed=${nothing}",), "seed is a whole number; found seed=${nothing}"),
         (("searcher.parents=9", "searcher=random"), "searcher.parents goes with searcher=morphism"),
     ],
 )
-def test_what_names_no_option_or_fits_none_is_refused_and_never_ignored(words: tuple[str, ...], said: str) -> None:
+def test_a_word_that_fits_no_option_is_refused(words: tuple[str, ...], said: str) -> None:
     with pytest.raises(BadConfiguration) as refused:
         configure(words)
 
@@ -64,7 +65,7 @@ def test_what_a_journal_holds_of_a_configuration_makes_it_again(words: tuple[str
 
 
 @pytest.mark.parametrize("group", [group for group in GROUPS if name_of_choice(schemas_of_parts()[group][0])])
-def test_what_can_be_chosen_are_the_classes_of_the_one_list_each_with_its_file(group: str) -> None:
+def test_choices_are_the_listed_classes_each_with_its_file(group: str) -> None:
     listed = [str(name_of_choice(schema)) for schema in schemas_of_parts()[group]]
 
     assert sorted(listed) == choices(group)

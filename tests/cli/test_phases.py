@@ -1,4 +1,4 @@
-"""What a run does before its table stands, where that takes its time: in one line of a terminal, elsewhere in whole lines."""
+"""Progress lines of the phases before the live table, on a terminal and elsewhere."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Screen(StringIO):
         return True
 
 
-def test_where_there_is_no_terminal_a_phase_is_told_of_when_it_begins_and_when_it_ends_in_whole_lines() -> None:
+def test_without_a_terminal_a_phase_has_a_first_and_a_last_line() -> None:
     output = StringIO()
     shown = Phases(output)
 
@@ -33,7 +33,7 @@ def test_where_there_is_no_terminal_a_phase_is_told_of_when_it_begins_and_when_i
     assert "\x1b" not in output.getvalue() and "\r" not in output.getvalue()
 
 
-def test_on_a_terminal_one_line_counts_the_seconds_and_keeps_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_terminal_one_line_counts_the_seconds_of_a_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(phases, "TICK_SECONDS", 0.01)
     output = Screen()
@@ -61,7 +61,7 @@ def test_a_terminal_that_can_do_nothing_gets_whole_lines(monkeypatch: pytest.Mon
     assert "\x1b" not in output.getvalue()
 
 
-def test_what_takes_no_time_is_not_told_of_and_neither_is_its_failure() -> None:
+def test_a_short_phase_is_not_printed_even_if_it_fails() -> None:
     output = StringIO()
     shown = Phases(output)
 

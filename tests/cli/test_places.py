@@ -15,7 +15,7 @@ import pytest
 
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.report.figure import Picture
+from aiperf.report.section import Picture, Section
 from tests.cli.user import User
 from tests.small_disk import small_file_system
 
@@ -32,8 +32,8 @@ def a_run(folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures and a page that take no time: it is about where they are written."""
-    pictures = (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000),)
-    monkeypatch.setattr("aiperf.report.plots.all_pictures", lambda report: pictures)
+    score = Section("score", "score", (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000, b"pdf"),))
+    monkeypatch.setattr("aiperf.report.sections.sections", lambda report: (score,))
     monkeypatch.setattr("aiperf.report.html.page", lambda *of: "a page")
 
 
@@ -53,9 +53,7 @@ def last_command(said: str) -> list[str]:
     return shlex.split(said.rpartition("python -m aiperf ")[2])
 
 
-def test_a_report_that_finds_no_room_is_answered_with_the_command_that_makes_it_elsewhere(
-    aiperf: User, small_disk: Path
-) -> None:
+def test_a_report_without_disk_space_names_another_command(aiperf: User, small_disk: Path) -> None:
     run = a_run(small_disk / "a run")
 
     answer = aiperf("report", str(run))
@@ -66,9 +64,7 @@ def test_a_report_that_finds_no_room_is_answered_with_the_command_that_makes_it_
     assert words == ["report", str(run), "--out", "DIR"]
 
 
-def test_the_report_of_a_read_only_archive_is_written_elsewhere_and_every_reader_works(
-    aiperf: User, small_disk: Path
-) -> None:
+def test_verbs_that_read_work_on_a_read_only_archive(aiperf: User, small_disk: Path) -> None:
     run = a_run(small_disk / "run")
     read_only(small_disk)
 
@@ -83,9 +79,7 @@ def test_the_report_of_a_read_only_archive_is_written_elsewhere_and_every_reader
     assert aiperf("submit", str(run), "--out", f"{run}/one.tar.gz").status == 2
 
 
-def test_an_error_that_nobody_expected_is_named_with_its_path_and_its_place_in_our_code(
-    aiperf: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unexpected_system_error_names_path_and_line(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(word: str) -> Path:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), f"/far/{word}")
 
@@ -94,7 +88,7 @@ def test_an_error_that_nobody_expected_is_named_with_its_path_and_its_place_in_o
     answer = aiperf("score", "run")
 
     assert answer.status == 2
-    assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/score.py:" in answer.err
+    assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/verbs/score.py:" in answer.err
 
 
 def test_a_fault_of_ours_is_not_taken_for_one_of_the_system(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,9 +178,7 @@ SHORT = (
 @pytest.mark.parametrize(
     "kilobytes", [8, 120, *(pytest.param(size, marks=pytest.mark.slow) for size in (4, 24, 48, 400, 520, 2000))]
 )
-def test_wherever_a_disk_fills_a_run_is_answered_in_words_and_what_has_ended_stays_ended(
-    aiperf: User, tmp_path: Path, kilobytes: int
-) -> None:
+def test_a_full_disk_gives_a_message_at_every_stage_of_a_run(aiperf: User, tmp_path: Path, kilobytes: int) -> None:
     runs = tmp_path / "runs it's"
     runs.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(runs)]

@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from aiperf.cli.rank import METRIC_NAMES
+from aiperf.cli.verbs.rank import METRIC_NAMES
 from aiperf.leaderboard.metric import METRICS
 from tests.cli.user import User
 from tests.leaderboard.runs import damaged, golden
@@ -17,18 +17,18 @@ def test_the_metrics_of_the_help_are_those_that_there_are() -> None:
 
 
 def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: Path) -> None:
-    for release in ("resumed-v1", "resumed-v3"):
+    for release in ("resumed-v4", "resumed-v5"):
         golden(tmp_path / "runs" / release, release)
 
     answer = aiperf("rank", "runs", "--out", "list", "--by", "regulated")
 
     assert (answer.status, answer.err) == (0, "")
-    assert "20261121-142548-golden" in answer.out and "written: list/rank.html" in answer.out
+    assert "20261122-083105-golden" in answer.out and "written: list/rank.html" in answer.out
     assert sorted(path.name for path in (tmp_path / "list").iterdir()) == [
         "rank.csv", "rank.html", "rank.json", "rank.md"
     ]  # fmt: skip
     told = json.loads((tmp_path / "list" / "rank.json").read_text())
-    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 1, "regulated")
+    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 2, "regulated")
     with (tmp_path / "list" / "rank.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     scores = {row["entry"]["run"]: row["entry"]["flops_per_second"] for each in told["lists"] for row in each["rows"]}
@@ -39,8 +39,8 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
         assert run in (tmp_path / "list" / "rank.md").read_text()
 
 
-def test_a_run_that_cannot_be_read_is_named_and_the_exit_status_says_so(aiperf: User, tmp_path: Path) -> None:
-    good = golden(tmp_path / "runs" / "good", "resumed-v3")
+def test_an_unreadable_run_is_named_and_gives_status_1(aiperf: User, tmp_path: Path) -> None:
+    good = golden(tmp_path / "runs" / "good", "resumed-v4")
     damaged(good, tmp_path / "runs" / "bad")
 
     answer = aiperf("rank", "runs", "--json")
@@ -51,16 +51,14 @@ def test_a_run_that_cannot_be_read_is_named_and_the_exit_status_says_so(aiperf: 
     assert [each["folder"] for each in told["unread"]] == ["runs/bad"]
 
 
-def test_where_there_is_nothing_to_list_or_nowhere_to_write_or_no_such_metric_the_status_is_two(
-    aiperf: User, tmp_path: Path
-) -> None:
-    good = golden(tmp_path / "good", "resumed-v3")
+def test_nothing_to_rank_or_a_wrong_argument_gives_status_2(aiperf: User, tmp_path: Path) -> None:
+    good = golden(tmp_path / "good", "resumed-v4")
     damaged(good, tmp_path / "bad")
     (tmp_path / "file").touch()
 
     for words, said in (
         (("nowhere",), "found none: 'nowhere'"),
-        (("bad",), "there is none: 'bad': journal damaged"),
+        (("bad",), "found none: 'bad': journal damaged"),
         (("good", "--by", "regluated"), "did you mean 'regulated'?"),
         (("good", "--out", "file"), "--out is a folder that can be written; 'file'"),
     ):

@@ -1,4 +1,4 @@
-"""What people type who know other tools: each slip is answered with our word for it, and none with a wrong one."""
+"""Common mistakes of users of other tools. Each message names the right word, and none a wrong one."""
 
 from __future__ import annotations
 
@@ -8,93 +8,39 @@ from pathlib import Path
 import pytest
 import yaml
 
-from aiperf.cli.arguments import VERBS
-from aiperf.cli.slips import FLAGS, NO_VERB
-from aiperf.config import GROUPS, as_plain, choices, configure, option_names
-from aiperf.nearest import SAID_ELSEWHERE, nearest_option
+from aiperf.config import as_plain, configure, option_names
+from aiperf.nearest import nearest_option
 from tests.cli.user import User
 
 HINTS = """
-duration schedule.duration_seconds
-durationn schedule.duration_seconds
 duration_seconds schedule.duration_seconds
 schedule.duraton schedule.duration_seconds
 schedule.duration schedule.duration_seconds
-time schedule.duration_seconds
-walltime schedule.duration_seconds
-warmup schedule.warmup_seconds
-epochs schedule.epochs
-num_epochs schedule.epochs
-gpus accelerators_per_worker
-num_gpus accelerators_per_worker
-n_gpus accelerators_per_worker
-devices accelerators_per_worker
 gpus_per_node cluster.gpus_per_node
-workers accelerators_per_worker
-workers cluster.workers
-num_workers cluster.workers
-nodes cluster.nodes
-batch_size batch.default
-batchsize batch.default
-bs batch.default
-batch batch.default
-lr trainer.learning_rate
 learning_rate trainer.learning_rate
 learnig_rate trainer.learning_rate
-trainer.lr trainer.learning_rate
 weight_decay trainer.weight_decay
-wd trainer.weight_decay
 momentum trainer.momentum
-optimizer trainer.momentum
 precision trainer.precision
-amp trainer.precision
-dtype trainer.precision
-fp16 trainer.precision
 compile trainer.compile
 threads trainer.threads
-cpus trainer.threads
 ranks trainer.ranks
-world_size trainer.ranks
-backend trainer.collective
 seeds seed
 sead seed
-random_seed seed
 names name
-experiment name
-output runs
-outdir runs
-output_dir runs
-log_dir runs
-model start
-network start
-arch start
-data dataset.root
-data_dir dataset.root
 root dataset.root
 datset dataset
-image_size dataset.image
-num_classes dataset.classes
-algorithm searcher
 seracher searcher
-tuner hpo
 trials limits.trials
-max_trials limits.trials
-checkpoint resume
-resume_from resume
 dryrun dry_run
 dry-run dry_run
 patience schedule.patience
-partition cluster.partition
-account cluster.account
 hostfile cluster.hostfile
-slurm +cluster=slurm
-simulated +cluster=simulated
 spares limits.spares
-port metrics_port
 """
 """A slip, and what its hint must name."""
 NO_HINT = ("foo", "x", "verbose", "wandb", "zzz", "hello_world", "fish", "aaaa.bbbb")
-"""To which nothing of ours is near: a hint would mislead."""
+"""Words without a near option. A hint would mislead."""
 
 
 @pytest.mark.parametrize("line", HINTS.split("\n")[1:-1])
@@ -109,51 +55,22 @@ def test_what_is_near_to_nothing_is_given_no_hint(slip: str) -> None:
     assert nearest_option(slip, option_names()) == ""
 
 
-def test_every_hint_names_options_groups_and_choices_that_there_are() -> None:
-    known = {*option_names(), *GROUPS}
-    for hint, those in SAID_ELSEWHERE.items():
-        named = re.findall(r"\+?([a-z_]+(?:\.[a-z_]+)*)=(\w*)", hint)
-        assert named, hint
-        for key, value in named:
-            assert key in known, hint
-            if key in GROUPS and value.islower():
-                assert value in choices(key), hint
-        assert [word for word in those if word in option_names()] == [], "an option needs no hint"
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--multirun", "seed=1,2"), "cluster.repeat"),
-        (("seed=1,2", "-m"), "rehearse"),
-        (("--dry-run",), "dry_run=true"),
-        (("--dryrun",), "dry_run=true"),
+        (("--multirun", "seed=1,2"), "an option is written key=value; found '--multirun'"),
+        (("seed=1,2", "-m"), "an option is written key=value; found '-m'"),
+        (("--dry-run",), "write dry_run=…"),
         (("--resume", "runs/a"), "write resume=runs/a"),
         (("--resume=runs/a",), "write resume=runs/a"),
-        (("--workers", "4"), "cluster.workers=N"),
-        (("--gpus", "4"), "accelerators_per_worker"),
         (("--seed", "3"), "write seed=3"),
         (("--name=a",), "write name=a"),
         (("--learning-rate", "0.1"), "trainer.learning_rate"),
-        (("--info",), "--version"),
-        (("--hydra-help",), "--help"),
-        (("--config-name", "mine"), "groups and options on the command line"),
-        (("-cn", "mine"), "groups and options on the command line"),
-        (("--config-dir", "mine"), "groups and options on the command line"),
-        (("-cd", "mine"), "groups and options on the command line"),
-        (("--shell-completion", "install=bash"), "completion bash"),
-        (("--package", "schedule"), "goes with --cfg job"),
-        (("--resolve",), "goes with --cfg job"),
+        (("--resolve",), "an option is written key=value"),
         (("--fast",), "an option is written key=value; found '--fast'"),
-        (("run",), "a run needs no verb"),
-        (("train", "dataset=digits"), "a run needs no verb"),
-        (("version",), "--version"),
-        (("dry_run",), "dry_run=true"),
+        (("train", "dataset=digits"), "a run needs none"),
+        (("lr=0.1",), "`python -m aiperf help options` lists them"),
         (("seed",), "did you mean 'seed=…'?"),
-        (("resume", "runs/a"), "resume=RUN"),
-        (("simulate",), "+cluster=simulated"),
-        (("list",), "rank runs"),
-        (("start=resnet50",), "did you mean 'resnet50_v1' or 'resnet50_v1_5'?"),
         (("flops", "resnet50"), "did you mean 'resnet50_v1' or 'resnet50_v1_5'?"),
         (("--cfg", "hydra"), "--cfg job"),
         (("--cfg",), "[OPTION=VALUE …] --cfg job"),
@@ -172,13 +89,6 @@ def test_what_other_tools_take_is_answered_with_our_word(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_slip_hides_a_verb_or_an_option() -> None:
-    assert not NO_VERB.keys() & VERBS.keys()
-    assert not {flag.lstrip("-").replace("-", "_") for flag in FLAGS if len(flag) > 3} & (
-        set(option_names()) - {"dry_run"}
-    )
-
-
 def test_cfg_job_shows_what_the_journal_would_hold(aiperf: User, tmp_path: Path) -> None:
     words = ("+cluster=simulated", "cluster.workers=7", "schedule=ranking", "seed=3")
 
@@ -187,17 +97,16 @@ def test_cfg_job_shows_what_the_journal_would_hold(aiperf: User, tmp_path: Path)
     assert (answer.status, answer.err) == (0, "")
     assert yaml.safe_load(answer.out) == as_plain(configure(words))
     assert list(tmp_path.iterdir()) == []
-    assert answer == aiperf("-c", "job", *words) == aiperf("--cfg=job", "--resolve", *words)
+    assert answer == aiperf("--cfg", "job", *words) == aiperf("--cfg=job", *words)
 
 
-def test_cfg_job_shows_one_part_as_hydra_does(aiperf: User) -> None:
+def test_cfg_job_shows_one_part(aiperf: User) -> None:
     answer = aiperf("--cfg", "job", "--package", "schedule")
 
-    assert answer.out.startswith("# @package schedule\n")
     assert yaml.safe_load(answer.out) == as_plain(configure([]))["schedule"]
 
 
-def test_version_names_the_program_its_sources_the_schema_and_what_it_stands_on(aiperf: User) -> None:
+def test_version_names_program_sources_schema_and_libraries(aiperf: User) -> None:
     answer = aiperf("--version")
 
     assert answer.status == 0

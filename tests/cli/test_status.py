@@ -1,4 +1,4 @@
-"""`python -m aiperf status`: how a run stands, from a journal that another process writes."""
+"""`python -m aiperf status`: state of a run from a journal that another process writes."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.cli.status import JOB, lines
+from aiperf.cli.run_status import JOB, lines
 from aiperf.errors import NoSuchRun
 from aiperf.units import flops_per_second
 
@@ -30,7 +30,7 @@ def test_a_run_that_is_over_is_told_with_its_score(tmp_path: Path) -> None:
     assert f"score {flops_per_second(score['flops_per_second'])} · " in figures
 
 
-def test_a_run_that_goes_on_is_told_with_when_it_was_last_heard_of(tmp_path: Path) -> None:
+def test_status_prints_the_age_of_the_last_journal_line(tmp_path: Path) -> None:
     whole = (GOLDEN / "resumed-v4.jsonl").read_bytes().splitlines(keepends=True)
     folder, written = journal(tmp_path, b"".join(whole[:12]) + whole[12][:20])  # the driver is just writing a line
 
@@ -40,9 +40,7 @@ def test_a_run_that_goes_on_is_told_with_when_it_was_last_heard_of(tmp_path: Pat
     assert "workers up" in workers
 
 
-def test_a_run_tells_its_job_its_driver_its_pauses_and_whom_it_lost_for_people_and_for_programs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
     (folder / JOB).write_text('{"kind": "slurm", "job": "17"}')
     kept = [json.loads(line) for line in (GOLDEN / "resumed-v4.jsonl").read_text().splitlines()]

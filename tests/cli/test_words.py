@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from aiperf.cli.arguments import VERBS
-from aiperf.cli.program import program
+from aiperf.cli.help import COMMON
+from aiperf.cli.output import program
 from aiperf.config import GROUPS, choices, configure, name_of_choice, option_names, schemas_of_parts
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe, versions
 from cluster.place import Submission
@@ -36,12 +37,64 @@ TINY = (
 SET_BY_THE_CHOICE = {"dataset.name", "searcher.name", "hpo.name", "cluster.kind"}
 
 
-def test_help_names_every_verb_group_choice_and_option(aiperf: User) -> None:
+def test_help_is_one_screen_with_every_verb(aiperf: User) -> None:
     answer = aiperf("--help")
 
     assert answer.status == 0
+    assert len(answer.out.splitlines()) <= 60
+    assert max(map(len, answer.out.splitlines())) <= 110
+    assert [verb for verb in VERBS if f"\n    {verb} " not in answer.out] == []
+    assert len(COMMON) == 12 and "help options" in answer.out
+    assert [
+        choice for group in ("dataset", "schedule", "cluster") for choice in choices(group) if choice not in answer.out
+    ] == []
+
+
+def test_help_shows_the_defaults_of_the_default_run(aiperf: User) -> None:
+    """The file of a default choice changes the defaults of classes."""
+    for shown, conf in (("--help",), configure([])), (("help", "options"), configure([])):
+        said = aiperf(*shown).out
+        assert f"schedule.duration_seconds={conf.schedule.duration_seconds:g} " in said
+    assert f"budget.factor={conf.budget.factor:g} " in said
+    assert f"batch.smallest={conf.batch.smallest} " in said
+    assert "schedule=quick: 180; schedule=ranking: 43200; else " in aiperf("help", "schedule.duration_seconds").out
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("seed", "seed=0  (whole number; at least 0)"),
+        ("trainer.momentum", "lies between 0 and 0.9999"),
+        ("schedule", "schedule.patience=3"),
+        ("trainer", "trainer.precision=auto"),
+        ("+cluster=slurm", "cluster.partition=null"),
+        ("cluster", "cluster (ray): "),
+        ("dataset.root", "with dataset=images, dataset=cifar10, dataset=imagenet:"),
+    ],
+)
+def test_help_of_an_option_or_group_shows_its_limits(aiperf: User, name: str, shown: str) -> None:
+    answer = aiperf("help", name)
+
+    assert answer.status == 0 and shown in answer.out
+    assert "limits.trials" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("scor", "'score'"), ("trainer.momentun", "'trainer.momentum'"), ("schedul", "'schedule'"), ("xyzzy", "")],
+)
+def test_help_of_an_unknown_name_names_the_nearest(aiperf: User, name: str, near: str) -> None:
+    answer = aiperf("help", name)
+
+    assert answer.status == 2 and answer.out == ""
+    assert answer.err.count("\n") == 1 and ("did you mean" in answer.err) == bool(near) and near in answer.err
+
+
+def test_help_options_names_every_group_choice_and_option(aiperf: User) -> None:
+    answer = aiperf("help", "options")
+
+    assert answer.status == 0
     said = answer.out.split()
-    assert [verb for verb in VERBS if verb not in said] == []
     assert [choice for group in GROUPS for choice in choices(group) if choice not in answer.out] == []
     shown = {word.split("=")[0] for word in said if "=" in word}
     assert "trainer.channels_last=true" in said and "limits.trials=null" in said
@@ -61,7 +114,7 @@ def test_every_verb_has_a_help_of_its_own_of_the_same_form(aiperf: User, verb: s
 
 
 def test_help_shows_each_choice_with_every_option_that_is_its_own(aiperf: User) -> None:
-    said = aiperf("--help").out
+    said = aiperf("help", "options").out
 
     for part, schemas in schemas_of_parts().items():
         for schema in schemas if len(schemas) > 1 else ():
@@ -87,7 +140,7 @@ def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
             ("flops", "resnet20", "--batch", "many"),
             "--batch takes a whole number that lies between 1 and 1000000000; found",
         ),
-        (("score",), "RUN; `python -m aiperf score --help` says what it takes"),
+        (("score",), "RUN; `python -m aiperf score --help` lists the arguments"),
         (("report", "nowhere", "seed=1"), "report has no argument 'seed=1'"),
         (("prepare",), "prepare takes a data set: dataset=NAME"),
         (("prepare", "dataset=digits", "--pck", "x"), "prepare has no argument '--pck' (did you mean '--pack'?)"),
@@ -204,7 +257,7 @@ def test_a_dry_run_reckons_with_as_many_checkpoints_as_a_run_keeps(aiperf: User,
     disk = aiperf("dry_run=true").out.partition("disk ")[2]
 
     assert f"({max(kept)} kept)" in disk
-    assert disk.rstrip().endswith("as networks grow; besides, those of trials in training")
+    assert disk.rstrip().endswith("as networks grow; checkpoints of trials in training are additional")
 
 
 def test_a_dry_run_of_another_schedule_and_start_shows_theirs(aiperf: User) -> None:
@@ -233,7 +286,7 @@ def test_a_dry_run_of_a_simulated_cluster_creates_nothing_either(aiperf: User, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_simulated_run_says_what_it_will_be_where_it_stands_and_what_came_of_it(aiperf: User, tmp_path: Path) -> None:
+def test_a_simulated_run_prints_plan_progress_and_result(aiperf: User, tmp_path: Path) -> None:
     hour = ("schedule.duration_seconds=3600", "schedule.warmup_seconds=600")
     answer = aiperf("+cluster=simulated", "cluster.workers=2", "searcher=random", "hpo=off", *hour)
 
@@ -268,7 +321,7 @@ def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: P
     answer = aiperf("resume=invented")
 
     assert answer.status == 2
-    assert "a simulated run is begun anew, not resumed" in answer.err
+    assert "is a simulated run, which cannot be resumed" in answer.err
 
 
 def test_a_run_whose_proposals_were_made_by_other_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
@@ -295,7 +348,7 @@ def test_a_run_whose_time_is_over_cannot_be_resumed(aiperf: User, tmp_path: Path
     answer = aiperf("resume=over")
 
     assert answer.status == 2
-    assert "ended after its 180 s" in answer.err
+    assert "its declared 180 s are over" in answer.err
     assert journal.read_bytes() == before
 
 

@@ -1,4 +1,4 @@
-"""What a user has: a command line, in a folder of their own."""
+"""Command line of a user, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiperf.journal.journal import NAME, Journal
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command answered."""
+    """Result of a command."""
 
     status: int
     out: str

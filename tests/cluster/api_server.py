@@ -1,6 +1,6 @@
-"""A stand-in for a Kubernetes API server: it keeps what it is given, by path, and answers as a real one where it must refuse.
+"""Stand-in for a Kubernetes API server. It stores objects by path and refuses what a real one refuses.
 
-It schedules nothing. Tests say how an object stands by writing its status.
+It schedules nothing. Tests set the state of an object by writing its status.
 """
 
 from __future__ import annotations
@@ -23,14 +23,18 @@ class ApiServer:
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
         self.refused: dict[str, tuple[int, str]] = {}
         """Collections in which nothing may be made, by the last part of their path: status and message."""
+        self.missing: set[str] = set()
+        """Collections that the server does not know at all, as without a CRD."""
+        self.logs: dict[str, str] = {}
+        """Logs by pod name."""
         self.queries: list[dict[str, list[str]]] = []
 
     def of(self, collection: str) -> dict[str, dict[str, Any]]:
-        """All objects of a kind, by name: 'rayjobs'."""
+        """Return all objects of a kind by name: 'rayjobs'."""
         return {name: each for (path, name), each in self.objects.items() if path.rsplit("/", 1)[1] == collection}
 
     def put(self, path: str, manifest: dict[str, Any]) -> None:
-        """What another than the client has made."""
+        """Store an object that another client has made."""
         self.objects[path, manifest["metadata"]["name"]] = manifest
 
 
@@ -41,6 +45,8 @@ class _Handler(BaseHTTPRequestHandler):
         path, manifest = self._path(), self._body()
         self.there.queries.append(parse_qs(urlsplit(self.path).query))
         name, kind = manifest["metadata"]["name"], path.rsplit("/", 1)[1]
+        if kind in self.there.missing:
+            return self._text(404, "404 page not found\n")
         if kind in self.there.refused:
             status, message = self.there.refused[kind]
             return self._answer(status, {"kind": "Status", "reason": "Forbidden", "message": message})
@@ -54,6 +60,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self._path()
         folder, _, name = path.rpartition("/")
+        if name == "log" and (pod := folder.rpartition("/")[2]) in self.there.logs:
+            return self._text(200, self.there.logs[pod])
         if (folder, name) in self.there.objects:
             return self._answer(200, self.there.objects[folder, name])
         if name in ("pods", "events"):
@@ -88,9 +96,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(404, {"kind": "Status", "reason": "NotFound", "message": f'"{name}" not found'})
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
-        text = json.dumps(body).encode()
+        self._text(status, json.dumps(body), "application/json")
+
+    def _text(self, status: int, body: str, kind: str = "text/plain") -> None:
+        text = body.encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
@@ -98,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def api_server(folder: Path) -> Iterator[tuple[ApiServer, Path]]:
-    """It, and a kubeconfig that leads there."""
+    """Start the server and write a kubeconfig for it."""
     there = ApiServer()
     handler = type("Handler", (_Handler,), {"there": there})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)

@@ -1,9 +1,10 @@
-"""A Ray whose nodes its own autoscaler brings and ends, on this machine: for runs whose workers come and go.
+"""Ray with an autoscaler that starts and ends nodes on this machine, for runs whose workers join and leave.
 
-`python -m tests.cluster.elastic_rig FOLDER WORD…` carries a whole story out, and is to be started in a process namespace of its
-own (`told` does it): the nodes are processes of the autoscaler's, and are to end with it. The story: Ray's head
-without a processor, no other node; a run that asks for two; once both train, one of them is told that it will be drained, and
-dies; the autoscaler brings another. Ray's provider of such nodes gives all of them this host's address.
+`python -m tests.cluster.elastic_rig FOLDER WORD…` runs a complete story. Start it in its own process namespace (`told` does),
+since the nodes are processes of the autoscaler and must end with it. Ray's head has no processor, and is the only node. A
+run requests two nodes. Once both train, one of them is drained and dies, and the autoscaler starts another. Ray's provider
+gives
+all nodes this host's address.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from aiperf.drive.ray.head import own_address
+from aiperf.drive.ray.cluster.head import own_address
 from aiperf.drive.session import END_REQUEST
 from aiperf.journal.events import AnyEvent, EpochFinished, TrialStarted, WorkerJoined
 from aiperf.journal.journal import NAME, read
@@ -26,14 +27,14 @@ from tests.cluster.hosts_rig import REPOSITORY
 
 NODES = 2
 HEAD_ID = "f" * 51 + "0" * 5
-"""As Ray calls a head with such nodes, whatever it is told."""
+"""Type of node as Ray calls a head with such nodes, whatever its arguments."""
 NOTICE_SECONDS = 5
 LIMIT_SECONDS = 400.0
-"""For each thing that the story waits for: a loaded machine starts a node in a minute."""
+"""Limit of each wait of the story. A loaded machine starts a node in a minute."""
 
 
 def told(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The story, to its end. Needs root, for a process namespace of its own."""
+    """Run the story to its end. Needs root, for its own process namespace."""
     apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     return subprocess.run(
         [*apart, sys.executable, "-m", "tests.cluster.elastic_rig", str(folder), *words],
@@ -47,7 +48,7 @@ def told(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def story(folder: Path, words: Sequence[str]) -> int:
-    """Gives the run's exit status; says on standard output what it did, a line each."""
+    """Return the run's exit status. Print one line per step of the story."""
     host, port = own_address() or "127.0.0.1", 26379
     environment = os.environ | {
         "RAY_AUTH_MODE": "token",
@@ -170,7 +171,7 @@ def _nodes() -> list[str]:
 
 
 def _kill(node: str) -> int:
-    """As a host whose power goes: all its processes at once."""
+    """End all processes of a host at once, like a power loss."""
     of_node = [
         int(entry.name)
         for entry in Path("/proc").iterdir()

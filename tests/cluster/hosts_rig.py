@@ -1,7 +1,7 @@
-"""Hosts on this machine: each has a network, a host name, processes and temporary folders of its own, in namespaces(7).
+"""Hosts on this machine, each with its own network, host name, processes and temporary folders, in namespaces(7).
 
-A host can be switched off whole, and is reached through a bridge alone, so it can be cut off as well. All hosts see one folder
-(what a parallel file system would be) and the repository; /tmp and /dev/shm are each host's own. Needs root and iproute2.
+A host can be switched off. It is connected by a bridge only, so it can also be cut off. All hosts share one folder (instead of
+a parallel file system) and the repository. Each has its own /tmp and /dev/shm. Needs root and iproute2.
 
     with hosts(folder, 3) as rig:
         head = rig.start(rig.names[0], "python", "-m", "aiperf", …)   # a process on that host
@@ -24,7 +24,7 @@ from pathlib import Path
 PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 REPOSITORY = Path(__file__).parent.parent.parent
 
-# The host's first process is its init: whatever runs on it is started by entering its namespaces, and ends with it.
+# The host's first process is its init. Other processes enter its namespaces, and end with it
 HOST = """
 set -e
 hostname {name}
@@ -44,7 +44,7 @@ exec {init}
 
 
 def missing(*programs: str) -> str | None:
-    """Why no hosts can be made here, with these programs too; None where they can."""
+    """Return the reason why hosts cannot be made here, also for `programs`. None if they can."""
     absent = [program for program in (*PROGRAMS, *programs) if shutil.which(program) is None]
     if sys.platform != "linux" or absent:
         return f"hosts of their own need Linux and {', '.join(absent)}"
@@ -57,7 +57,8 @@ class HostsRig:
     """Use `hosts(folder, count)`."""
 
     def __init__(self, folder: Path, count: int, *, init: str = "sleep infinity") -> None:
-        """`folder`: what all hosts share. `init`: the shell command that is each host's first process; `{name}` is its name."""
+        """`folder`: shared by all hosts. `init`: shell command of each host's first process, with `{name}` for its
+        name."""
         self.folder = folder
         # of this rig alone: what another of the same process had may take the kernel a moment to remove
         mark = f"{secrets.randbelow(100_000):05}"
@@ -89,13 +90,13 @@ class HostsRig:
         subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL)
 
     def on(self, name: str, environment: Mapping[str, str] | None = None) -> None:
-        """The host boots; returns when processes can be started on it."""
+        """Boot the host. Return when processes can be started on it."""
         up = self.folder / f"{name}.up"
         up.unlink(missing_ok=True)
         # ip netns exec would mount another /sys, in which no control groups are found
         inside = [
             "setpriv",
-            "--pdeathsig=KILL",  # no host outlives the tests, whatever ends them
+            "--pdeathsig=KILL",  # hosts end with the tests, however those end
             "nsenter",
             f"--net=/run/netns/{name}",
             "unshare",
@@ -126,7 +127,7 @@ class HostsRig:
         host.wait()
 
     def cut(self, name: str) -> None:
-        """The host's link goes down; its processes go on."""
+        """Take the host's link down. Its processes continue."""
         subprocess.run(["ip", "link", "set", self._link(name), "down"], check=True)
 
     def join(self, name: str) -> None:
@@ -136,7 +137,7 @@ class HostsRig:
     def start(
         self, name: str, *words: str, output: Path, directory: Path, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """A process on that host; it can be signalled by the pid that this machine sees."""
+        """Start a process on that host. It can be signalled by its pid on this machine."""
         with output.open("ab") as out:
             return subprocess.Popen(
                 [*self.entering(name), f"--wd={directory}", "--", *words],
@@ -178,7 +179,7 @@ class HostsRig:
 
 @contextmanager
 def hosts(folder: Path, count: int, *, init: str = "sleep infinity") -> Iterator[HostsRig]:
-    """So many hosts, which share `folder`."""
+    """Create `count` hosts that share `folder`."""
     rig = HostsRig(folder, count, init=init)
     try:
         rig.up()

@@ -15,11 +15,11 @@ import yaml
 VARIABLE = "AIPERF_KUBERAY_CRDS"
 """Names the folder that KubeRay's CRDs lie in, as its releases publish them: ray.io_rayjobs.yaml, …"""
 KUBERNETES = "1.31"
-"""The oldest version whose API the manifests are held to: every later one keeps these fields."""
+"""Oldest Kubernetes version for the manifests. Later versions keep these fields."""
 
 
 def complaints(manifest: dict[str, Any]) -> list[str]:
-    """What an API server with strict field validation would refuse. Skips the test where the CRDs are not at hand."""
+    """Return the fields that an API server with strict validation would refuse. Skips the test without the CRDs."""
     if manifest["apiVersion"].startswith("ray.io/"):
         schema = _of_custom_kinds()[manifest["apiVersion"], manifest["kind"]]
         found = schema.iter_errors(manifest)
@@ -32,7 +32,7 @@ def complaints(manifest: dict[str, Any]) -> list[str]:
 
 
 def crds() -> Path:
-    """The folder; skips where none is named."""
+    """Return the folder of the CRDs. Skips without one."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         pytest.skip(f"{VARIABLE} names no folder of KubeRay's CRDs")
@@ -54,7 +54,7 @@ def _of_custom_kinds() -> dict[tuple[str, str], jsonschema.Draft202012Validator]
 
 
 def _strict(schema: dict[str, Any]) -> dict[str, Any]:
-    """OpenAPI as a CRD has it, as JSON Schema; a field that it does not name is an error, as it is to the server."""
+    """Convert a CRD's OpenAPI schema to JSON Schema. An unknown field is an error, as for the server."""
     kept = {name: value for name, value in schema.items() if not name.startswith("x-kubernetes")}
     keeps_unknown = schema.get("x-kubernetes-preserve-unknown-fields", False)
     for name in ("format", "default", "nullable"):

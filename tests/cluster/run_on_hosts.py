@@ -1,4 +1,4 @@
-"""A run's processes on the hosts of a rig: begun, waited for by what the journal says, and found."""
+"""Processes of a run on the hosts of a rig: start, wait by the journal, and lookup."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster.hosts_rig import REPOSITORY, HostsRig
 
 
 def begin(rig: HostsRig, folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
-    """`python -m aiperf WORDS` on a host, in the run's folder, with its output in NAME.log there."""
+    """Start `python -m aiperf WORDS` on a host in the run's folder, with output in NAME.log there."""
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AIPERF_"))},
         "PYTHONPATH": str(REPOSITORY),
@@ -40,7 +40,8 @@ def until(
     meanwhile: Callable[[], None],
     logs: Callable[[], str],
 ) -> list[AnyEvent]:
-    """The journal's events once they are such; `meanwhile` is called before each look. Fails after `seconds`, with `logs`."""
+    """Wait until the journal's events fulfil the condition, and return them. `meanwhile` is called before each poll.
+    Fails after `seconds`, with `logs`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         meanwhile()
@@ -51,7 +52,7 @@ def until(
 
 
 def processes_on(rig: HostsRig, name: str) -> list[int]:
-    """Processes of a host, but for its first and those that have ended."""
+    """Return the processes of a host, without its first one and ended ones."""
     init = rig.init_of(name)
     space = Path(f"/proc/{init}/ns/pid").readlink()
     found = []

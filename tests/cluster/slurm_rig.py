@@ -1,15 +1,16 @@
-"""A real Slurm on this machine: its nodes are hosts of their own (`hosts_rig.py`), each with a slurmd as its first process.
+"""Real Slurm on this machine. Its nodes are separate hosts (`hosts_rig.py`), each with a slurmd as its first process.
 
-Slurm's controller and munge run beside the tests. Needs root, Debian's slurm-wlm, munge and iproute2.
+Slurm's controller and munge run next to the tests. Needs root, Debian's slurm-wlm, munge and iproute2.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -45,6 +46,7 @@ JobAcctGatherType=jobacct_gather/none
 ReturnToService=2
 SlurmdTimeout=10
 KillWait=20
+GresTypes=gpu
 NodeName=DEFAULT CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN
 {nodes}
 PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP
@@ -52,7 +54,7 @@ PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> str | None:
-    """Why no Slurm can be had here; None where it can."""
+    """Return the reason why Slurm cannot run here. None if it can."""
     if (why := hosts_rig.missing(*PROGRAMS)) is not None:
         return f"a real Slurm needs slurm-wlm, munge and iproute2: {why}"
     return None
@@ -61,8 +63,9 @@ def missing() -> str | None:
 class SlurmRig:
     """Use `slurm(folder, nodes)`."""
 
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, gpus: Sequence[int] = ()) -> None:
         self.folder = folder
+        self._gpus = gpus
         self._number = secrets.randbelow(200)
         self.hosts = HostsRig(folder, nodes, init=f"slurmd -D -N {{name}} -f {folder}/slurm.conf")
         self.names = self.hosts.names
@@ -70,7 +73,7 @@ class SlurmRig:
         self._daemons: list[subprocess.Popen[bytes]] = []
 
     def ask(self, *words: str) -> str:
-        """What one of Slurm's programs answers."""
+        """Return the output of one of Slurm's programs."""
         done = subprocess.run(words, env=self.environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{words}: {done.stderr}"
         return done.stdout.strip()
@@ -88,7 +91,21 @@ class SlurmRig:
         folder = self.folder
         (folder / "state").mkdir(parents=True)
         controller = os.uname().nodename
-        nodes = "\n".join(f"NodeName={name} NodeAddr={where}" for name, where in self.hosts.address.items())
+        gpus = dict(zip(self.names, self._gpus, strict=False))
+        nodes = "\n".join(
+            f"NodeName={name} NodeAddr={where}" + (f" Gres=gpu:fake:{gpus[name]}" if gpus.get(name) else "")
+            for name, where in self.hosts.address.items()
+        )
+        (folder / "dev").mkdir()
+        for number in range(max(gpus.values(), default=0)):
+            os.mknod(folder / "dev" / f"nvidia{number}", 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # each a /dev/null
+        (folder / "gres.conf").write_text(
+            "".join(
+                f"NodeName={name} AutoDetect=off Name=gpu Type=fake File={folder}/dev/nvidia[0-{count - 1}]\n"
+                for name, count in gpus.items()
+                if count
+            )
+        )
         (folder / "slurm.conf").write_text(
             CONFIGURATION.format(
                 folder=folder,
@@ -136,9 +153,9 @@ class SlurmRig:
 
 
 @contextmanager
-def slurm(folder: Path, nodes: int) -> Iterator[SlurmRig]:
-    """A Slurm of so many nodes, which share `folder`."""
-    rig = SlurmRig(folder, nodes)
+def slurm(folder: Path, nodes: int, gpus: Sequence[int] = ()) -> Iterator[SlurmRig]:
+    """Start a Slurm of `count` nodes that share `folder`. `gpus`: fake GPUs of each node, in order."""
+    rig = SlurmRig(folder, nodes, gpus)
     try:
         rig.up()
         yield rig

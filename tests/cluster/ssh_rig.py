@@ -1,4 +1,4 @@
-"""Hosts that are reached by ssh, real, on this machine: an sshd in namespaces of its own for each, with keys made for the test.
+"""Real hosts reached by ssh on this machine. Each has an sshd in its own namespaces, with keys made for the test.
 
 The hosts are those of hosts_rig.py, each with an sshd as its first process. Needs root.
 """
@@ -40,12 +40,12 @@ Host *
 
 
 def sshd() -> str:
-    """Where it lies: mostly on nobody's path."""
+    """Return its path, which is usually not in PATH."""
     return shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin") or ""
 
 
 def missing() -> str | None:
-    """Why no hosts can be had here; None where they can."""
+    """Return the reason why hosts cannot be made here. None if they can."""
     if (why := hosts_rig.missing(*PROGRAMS)) is not None or not sshd():
         return f"hosts with ssh need openssh-server, openssh-client and iproute2: {why or 'there is no sshd'}"
     return None
@@ -58,7 +58,7 @@ class SshRig(HostsRig):
         super().__init__(folder, count, init=f"{sshd()} -D -e -f {folder}/sshd_config")
 
     def on(self, name: str, environment: Mapping[str, str] | None = None) -> None:
-        """The host boots; returns when its sshd answers."""
+        """Boot the host. Return when its sshd answers."""
         super().on(name, environment)
         deadline = time.monotonic() + 60.0
         while (answer := self.at(name, "true")).returncode:
@@ -103,7 +103,7 @@ class SshRig(HostsRig):
 
 @contextmanager
 def ssh_hosts(folder: Path, number: int) -> Iterator[SshRig]:
-    """So many hosts, which share `folder`."""
+    """Create `count` hosts that share `folder`."""
     rig = SshRig(folder, number)
     try:
         rig.up()

@@ -1,4 +1,4 @@
-"""What a user of a login node meets before a job runs; Slurm's programs are stand-ins here."""
+"""Messages for a user of a login node before a job runs. Slurm's programs are stand-ins here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def offers(here: Path, program: str, script: str) -> None:
-    """Puts a stand-in where the command looks for programs."""
+    """Put a stand-in into the command's PATH."""
     path = here / "bin" / program
     path.write_text(f"#!{shutil.which('sh', path=os.defpath)}\n{script}\n")
     path.chmod(0o700)
@@ -59,9 +59,7 @@ def test_a_job_that_would_wait_for_ever_is_taken_back(here: Path, capsys: pytest
     assert not list((here / "runs").iterdir())
 
 
-def test_a_job_that_ended_before_its_run_began_names_where_its_last_words_stand(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_ended_before_its_run_names_its_log(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offers(here, "sbatch", "echo 7")
     offers(here, "squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1")
 
@@ -71,9 +69,7 @@ def test_a_job_that_ended_before_its_run_began_names_where_its_last_words_stand(
     assert f"job 7 ended before its run began; its last words: {run / 'slurm.log'}" in capsys.readouterr().err
 
 
-def test_options_that_no_run_can_have_are_refused_before_anything_is_submitted(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_options_are_refused_before_submission(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     offers(here, "sbatch", "echo submitted > submitted")
 
     assert main(["+cluster=slurm", "cluster.nodes=0"]) == 2

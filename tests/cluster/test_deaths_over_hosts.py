@@ -1,9 +1,10 @@
-"""Real runs over several hosts, struck at random: driver, head, worker, trainer and node, five times each run.
+"""Real runs over several hosts with random losses of driver, head, worker, trainer and node, five in each run.
 
-A run of two workers on two hosts, with Ray's head and the driver on a third. What is killed is brought back as a scheduler does
-it: a driver begins again (`python -m aiperf drive` goes on with a folder's run), a node boots and joins. After each strike
-the run goes on; in the end the auditor finds its books balanced, and none of its processes, ports, shared memory and
-temporary folders is left on any host. AIPERF_DEATHS_SEED repeats one.
+A run has two workers on two hosts, with Ray's head and the driver on a third. Each loss is repaired as a scheduler does it: a
+driver starts again (`python -m aiperf drive` resumes a folder's run), a node boots and joins. After each loss the run
+continues. At the end the auditor confirms the totals, and no process, port, shared memory or temporary folder remains on any
+host.
+AIPERF_DEATHS_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, TrialPrepared, WorkerJoined, WorkerLost
 from aiperf.journal.journal import read
-from aiperf.simulate.audit.journal_audit import audit
+from tests.audit.journal_audit import audit
 from tests.cluster.hosts_rig import REPOSITORY, HostsRig, hosts, missing
 from tests.cluster.run_on_hosts import begin, processes_on, until
 from tests.drive.processes import command_line
@@ -42,7 +43,7 @@ TARGETS = {
     "trainer": b"aiperf.train.ranks.rank",
     "node": b"",
 }
-"""A part of the command line of each; a node is switched off."""
+"""Part of the command line of each process. A node is switched off."""
 RUNS, STRIKES = 4, 5
 """Twenty strikes in all, each target four times, in a random order."""
 
@@ -99,7 +100,7 @@ class ClusterRun:
         return status
 
     def left(self) -> list[str]:
-        """What is still there, on any host."""
+        """Return what remains on any host."""
         found: list[str] = []
         for name in self.rig.names:
             found += [f"{name}: {command_line(pid).decode(errors='replace')}" for pid in processes_on(self.rig, name)]
@@ -136,15 +137,13 @@ def trained_since(events: list[AnyEvent], line: int) -> set[int]:
 
 
 def two_train(events: list[AnyEvent], line: int) -> bool:
-    """Whether workers of two hosts have ended epochs after that line."""
+    """Return whether workers of two hosts have ended epochs after that line."""
     host_of = {event.worker: event.host for event in events if isinstance(event, WorkerJoined)}
     return len({host_of[worker] for worker in trained_since(events, line)}) == 2
 
 
 @pytest.mark.parametrize("number", range(RUNS))
-def test_a_run_over_hosts_goes_on_whatever_dies_and_its_books_balance(
-    number: int, rig: HostsRig, tmp_path: Path
-) -> None:
+def test_a_run_over_hosts_survives_any_loss_with_exact_totals(number: int, rig: HostsRig, tmp_path: Path) -> None:
     seed = int(os.environ.get("AIPERF_DEATHS_SEED") or random.SystemRandom().randrange(1 << 32))
     print(f"AIPERF_DEATHS_SEED={seed}")
     draw = random.Random(f"{seed} {number}")

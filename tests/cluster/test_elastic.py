@@ -1,4 +1,4 @@
-"""A run whose nodes Ray's own autoscaler brings, one of which is drained and dies: real Ray, real training."""
+"""Run whose nodes Ray's own autoscaler starts. One is drained and dies. Real Ray, real training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of
-from aiperf.simulate.audit.journal_audit import audit
+from tests.audit.journal_audit import audit
 from tests.cluster.elastic_rig import NODES, told
 from tools.verify_standalone import verified
 
@@ -30,7 +30,7 @@ from tools.verify_standalone import verified
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs root, for a process namespace of its own"
 )
-def test_nodes_that_the_autoscaler_brings_train_and_one_that_is_drained_and_dies_costs_an_epoch_at_most(
+def test_autoscaled_nodes_train_and_a_drained_one_costs_an_epoch(
     tmp_path: Path,
 ) -> None:
     done = told(tmp_path, "schedule.duration_seconds=1500", "schedule.warmup_seconds=5")

@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,16 +18,17 @@ import pytest
 
 from aiperf.__main__ import main
 from aiperf.cli import run as cli_run
-from aiperf.drive.ray.head import own_address
+from aiperf.drive.ray.cluster.head import own_address
 from aiperf.journal.events import RunEnded, WorkerJoined
 from aiperf.journal.journal import read
+from tests.cluster import hosts_rig
 from tests.cluster.hosts_rig import REPOSITORY
 
 SHORT = ("schedule.duration_seconds=45", "schedule.warmup_seconds=5")
 
 
 @contextmanager
-def somebodys_ray() -> Iterator[tuple[str, dict[str, str]]]:
+def somebodys_ray(host: str | None = None) -> Iterator[tuple[str, dict[str, str]]]:
     """Its head's address, and the environment in which one may speak to it."""
     folder = tempfile.mkdtemp(prefix="r-", dir="/tmp")
     with socket.socket() as free:
@@ -34,7 +36,7 @@ def somebodys_ray() -> Iterator[tuple[str, dict[str, str]]]:
         port = free.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-    host = own_address() or "127.0.0.1"
+    host = host or own_address() or "127.0.0.1"
     start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--port={port}"]
     options = [f"--node-ip-address={host}", f"--temp-dir={folder}", "--num-cpus=2", "--include-dashboard=false"]
     process = subprocess.Popen([*start, *options], env=environment, stdout=subprocess.DEVNULL)
@@ -70,7 +72,7 @@ def test_what_cannot_be_set_there_is_said_or_refused(
     assert "cluster.nodes=4 says how many are waited for; none is started" in said
 
     assert main(["+cluster=ray", "metrics_port=9090"]) == 2
-    assert "found it with +cluster=ray: that Ray's own endpoint has the run's figures" in capsys.readouterr().err
+    assert "found it with +cluster=ray: Ray's own endpoint exports the run's metrics" in capsys.readouterr().err
     for of_others in ("cluster.partition=gpu", "cluster.hosts=[n1]", "cluster.fewest_nodes=1", "cluster.setup=[x]"):
         assert main(["+cluster=ray", of_others]) == 2
         assert of_others.partition("=")[0] in capsys.readouterr().err
@@ -92,6 +94,58 @@ def test_a_run_joins_it_and_leaves_it_as_it_was(tmp_path: Path) -> None:
     assert isinstance(events[-1], RunEnded)
     assert events[-1].reason == "duration"
     assert stranger.returncode == 2, stranger.stdout + stranger.stderr
-    assert "with its token in RAY_AUTH_TOKEN" in stranger.stderr
+    assert "the token given is not its token" in stranger.stderr
     assert again.returncode == 2
-    assert "found 1 of 2 after 0 s" in again.stderr, "it still stands, and lacks a node"
+    assert "1 of 2 have joined after 0 s" in again.stderr, "it still stands, and lacks a node"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(hosts_rig.missing() is not None, reason=f"no hosts: {hosts_rig.missing()}")
+def test_why_a_ray_cannot_be_joined_is_named_within_ten_seconds(
+    tmp_path: Path,
+) -> None:
+    with (
+        hosts_rig.hosts(tmp_path, 1) as rig,
+        somebodys_ray(rig.here) as (address, environment),
+        socket.socket() as other,
+    ):
+        other.bind(("127.0.0.1", 0))
+        nobody = f"127.0.0.1:{other.getsockname()[1]}"
+        other.listen()
+        wrong = environment | {"RAY_AUTH_TOKEN": "0" * 64}
+        none = {name: value for name, value in environment.items() if not name.startswith("RAY_")}
+        elsewhere = rig.entering(rig.names[0])
+        deadline = time.monotonic() + 120.0
+        while causes(environment, address):
+            assert time.monotonic() < deadline, "it comes up"
+
+        assert causes(none, address) == "requires a token, and no token was given (RAY_AUTH_MODE=disabled)"
+        assert causes(wrong, address) == "requires a token, and the token given is not its token"
+        assert causes(environment, address, elsewhere) == f"this host ({rig.names[0]}) is none of them: {rig.here}"
+        assert causes(environment, nobody) == "does not answer as Ray's gcs within 4 s"
+        assert causes(environment, "127.0.0.1:1") == "nothing answers at 127.0.0.1:1: Connection refused"
+
+
+JOINING = """
+import re, sys, time
+from aiperf.drive.ray.cluster.existing import existing_ray
+from aiperf.errors import RuntimeNotStarted
+from cluster.place import Existing
+began = time.monotonic()
+try:
+    with existing_ray(Existing(sys.argv[1], 1, 1, 60.0)):
+        print()
+except RuntimeNotStarted as error:
+    assert time.monotonic() - began < 10.0, time.monotonic() - began
+    laws = "requires a token, and [^.]*", r"this host .*: [\\d.]+\\d", "does not [^.]*", "nothing answers .*refused"
+    found = re.search("|".join(laws), str(error))
+    print(found[0] if found else error)
+"""
+
+
+def causes(environment: dict[str, str], address: str, inside: Sequence[str] = ()) -> str:
+    """Return a part of the error of a join in its own process. Empty if it succeeds."""
+    words = [*inside, sys.executable, "-c", JOINING, address]
+    done = subprocess.run(words, env=environment | {"PYTHONPATH": str(REPOSITORY)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.invited_hosts import Reaching, is_this_host
-from aiperf.drive.ray.join_node import Tie
+from aiperf.drive.ray.cluster.invited_hosts import Reaching, is_this_host
+from aiperf.drive.ray.cluster.join_node import Tie
 from cluster.hosts import FAULTS, REACHED, HostsConf, RemoteHost, fault_of, of_hostfile
 from cluster.place import Head, Invited
 
@@ -23,7 +23,7 @@ FOLDER, PYTHON, HERE = Path("/shared/my runs/1"), "/opt/aiperf/bin/python", Path
 TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
 
 
-def test_a_hostfile_of_mpirun_is_read_and_its_slots_are_said_not_to_be_honoured(tmp_path: Path) -> None:
+def test_a_hostfile_of_mpirun_is_read_with_a_note_on_slots(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn3:2\nn4\n")
 
@@ -68,7 +68,7 @@ def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
 
 @given(TEXT, TEXT, TEXT)
 def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: str, directory: str) -> None:
-    """Two shells read it: the user's own there, and the sh that it begins."""
+    """Two shells read it: the user's own there, and the sh that it starts."""
     conf = HostsConf(hosts=["n1"])
     script = conf.joining(Path("/runs") / folder, python, Path("/") / directory)
 
@@ -82,7 +82,7 @@ def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: s
     assert "--tied" in read
 
 
-def test_a_users_own_arguments_come_before_ours_so_that_ssh_keeps_them() -> None:
+def test_a_users_ssh_arguments_precede_and_override_ours() -> None:
     words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).words("n1", "true")
 
     assert words.index("ConnectTimeout=99") < words.index("ConnectTimeout=10")
@@ -125,7 +125,7 @@ def test_a_host_that_does_not_see_the_runs_folder_is_told_apart(tmp_path: Path) 
 
 
 def offers_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
-    """A stand-in at the border of this process: what ssh would answer."""
+    """Stand-in for ssh at the border of this process."""
     (folder / "bin").mkdir()
     (folder / "bin" / "ssh").write_text(f"#!{shutil.which('sh', path=os.defpath)}\n{script}\n")
     (folder / "bin" / "ssh").chmod(0o700)
@@ -133,7 +133,7 @@ def offers_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> No
     monkeypatch.chdir(folder)
 
 
-def test_hosts_that_cannot_be_reached_are_all_named_in_sshs_words_and_nothing_is_left(
+def test_unreachable_hosts_are_all_named_with_sshs_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     offers_ssh(
@@ -178,7 +178,7 @@ def test_what_would_be_run_is_shown_and_nothing_is_made(
     assert not (tmp_path / "reached").exists()
 
 
-def test_a_lost_host_is_reached_for_at_growing_intervals_and_given_up_at_the_limit() -> None:
+def test_a_lost_host_is_retried_at_growing_intervals_to_a_limit() -> None:
     reaching, now, pauses = Reaching(again_seconds=600.0), 1000.0, []
 
     while (due := reaching.ended(began=now, now=now)) is not None:
@@ -191,7 +191,7 @@ def test_a_lost_host_is_reached_for_at_growing_intervals_and_given_up_at_the_lim
     assert Reaching(again_seconds=0.0).ended(began=0.0, now=100.0) is None
 
 
-def test_a_host_that_was_there_for_a_while_begins_anew_with_the_shortest_interval() -> None:
+def test_a_steady_host_restarts_with_the_shortest_interval() -> None:
     reaching = Reaching(again_seconds=600.0)
     for _ in range(3):
         reaching.ended(began=10.0, now=10.0)

@@ -1,6 +1,6 @@
-"""Whole runs over ssh, real, on hosts with networks, processes and an sshd of their own.
+"""Whole runs over real ssh, on hosts with their own networks, processes and sshd.
 
-With AIPERF_SSH=required they fail where no such hosts can be had, instead of being skipped.
+With AIPERF_SSH=required they fail instead of being skipped if such hosts cannot be made.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def wait_for(what: Callable[[], bool], process: subprocess.Popen[str] | None = N
 
 
 def trains(rig: SshRig, name: str, hosts: set[str], since: int = 0) -> Callable[[], bool]:
-    """Whether trials of a run are in training on all of these hosts, by the lines of its journal from there on."""
+    """Return whether trials of a run train on all of these hosts, by the lines of its journal from there on."""
 
     def asked() -> bool:
         journals = list((rig.folder / "runs").glob(f"*-{name}/journal.jsonl"))
@@ -88,7 +88,7 @@ def trains(rig: SshRig, name: str, hosts: set[str], since: int = 0) -> Callable[
 
 
 def all_left(rig: SshRig) -> bool:
-    """Whether the hosts are as they were: a host that does much else may take its time to end Ray."""
+    """Return whether the hosts are as before. A loaded host may take time to end Ray."""
     deadline = time.monotonic() + 120.0
     while (still := left(rig)) and time.monotonic() < deadline:
         time.sleep(0.5)
@@ -97,7 +97,7 @@ def all_left(rig: SshRig) -> bool:
 
 
 def left(rig: SshRig) -> list[str]:
-    """Processes on the hosts beside their sshd."""
+    """Return the processes on the hosts other than sshd."""
     said = []
     for name in rig.names:
         for pid in rig.pids(name):
@@ -110,7 +110,7 @@ def left(rig: SshRig) -> list[str]:
     return said
 
 
-def test_one_command_runs_the_benchmark_over_two_hosts_and_takes_one_back_that_was_switched_off(rig: SshRig) -> None:
+def test_one_command_runs_over_two_hosts_and_readmits_one(rig: SshRig) -> None:
     first, *others = rig.names
     process = command(rig, first, *on_hosts(rig, *others), "schedule.duration_seconds=150", "name=whole")
     wait_for(trains(rig, "whole", set(others)), process)
@@ -138,7 +138,7 @@ def test_one_command_runs_the_benchmark_over_two_hosts_and_takes_one_back_that_w
     assert all_left(rig)
 
 
-def test_the_hosts_of_a_driver_that_is_killed_leave_and_the_run_goes_on_from_another_machine(rig: SshRig) -> None:
+def test_a_killed_drivers_hosts_leave_and_the_run_is_resumed(rig: SshRig) -> None:
     first, second, third = rig.names
     words = on_hosts(rig, second, third)
     process = command(rig, first, *words, "schedule.duration_seconds=200", "name=killed")
@@ -164,7 +164,7 @@ def test_the_hosts_of_a_driver_that_is_killed_leave_and_the_run_goes_on_from_ano
     assert all_left(rig)
 
 
-def test_hosts_that_cannot_take_part_are_refused_by_name_before_anything_begins(rig: SshRig) -> None:
+def test_hosts_that_cannot_join_are_named_before_the_start(rig: SshRig) -> None:
     first, second, third = rig.names
     nobody = ".".join([*rig.address[third].split(".")[:3], "77"])
     typed = command(rig, first, *on_hosts(rig, second, nobody), "name=nobody")

@@ -1,4 +1,4 @@
-"""The hosts that other tests build on are what they say: alone with their processes, reached by the bridge alone."""
+"""The hosts of other tests are isolated: separate processes, reached by the bridge alone."""
 
 import subprocess
 from pathlib import Path
@@ -21,7 +21,7 @@ def reaches(rig: HostsRig, name: str, other: str) -> bool:
     return "refused" in said(rig, name, script)
 
 
-def test_each_host_has_a_name_processes_and_folders_of_its_own_and_a_link_that_can_be_cut(tmp_path: Path) -> None:
+def test_each_host_is_isolated_and_its_link_can_be_cut(tmp_path: Path) -> None:
     with hosts(tmp_path, 2) as rig:
         one, two = rig.names
         said(rig, one, f"touch /tmp/mine {tmp_path}/shared")

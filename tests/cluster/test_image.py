@@ -1,8 +1,7 @@
-"""The image that Dockerfile builds, and pods of the manifests, under podman: no rights, and a run that ends with a score.
+"""Image of the Dockerfile, and pods of the manifests under podman: no rights, and a run that ends with a score.
 
-AIPERF_IMAGE names an image that is built already. Else AIPERF_IMAGE_BASE names the base: an image, or a folder that holds the
-root of a Debian (debootstrap makes one); AIPERF_IMAGE_WHEELS, where no index is reached from within a build, a folder with all
-wheels.
+AIPERF_IMAGE names an existing image. Without it, AIPERF_IMAGE_BASE names the base: an image, or a folder with the root of a
+Debian (debootstrap makes one). AIPERF_IMAGE_WHEELS names a folder with all wheels, for builds without an index.
 """
 
 from __future__ import annotations
@@ -103,8 +102,8 @@ def test_a_short_run_in_the_image_ends_with_a_valid_score(image: str, tmp_path: 
     assert folder.stat().st_uid == 1000
 
 
-def test_the_pods_of_plain_jobs_find_each_other_and_end_with_a_run(image: str, tmp_path: Path) -> None:
-    """As `podman kube play` takes pods: a claim is a volume of podman's; policies and the rest are for a real cluster."""
+def test_the_pods_of_plain_jobs_connect_and_end_with_a_run(image: str, tmp_path: Path) -> None:
+    """Convert the pods for `podman kube play`: a claim is a volume of podman. Policies need a real cluster."""
     claim = f"aiperf-test-{os.getpid()}"
     conf = KubernetesConf(
         image=image, operator="none", runs_claim=claim, cpus=1, head_cpus=1, memory="4Gi", head_memory="4Gi"

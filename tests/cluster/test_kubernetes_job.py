@@ -1,9 +1,10 @@
-"""A run handed to a Kubernetes cluster and followed there: the real client, against a stand-in of the API server."""
+"""Run on a Kubernetes cluster, submitted and followed by the real client, against a stand-in of the API server."""
 
 from __future__ import annotations
 
 import base64
 import io
+import json
 import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
@@ -11,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.stream.ws_client import WSClient
 
 from aiperf.__main__ import main
 from aiperf.cli import batch
 from cluster import kubernetes_api
+from cluster.kubernetes import KubernetesConf
 from cluster.kubernetes_api import Api
 from cluster.kubernetes_state import job_state
 from cluster.place import ClusterError
 from tests.cluster.api_server import ApiServer, api_server
+from tests.cluster.test_manifests import job_of
 
 COMMAND = ["+cluster=kubernetes", "cluster.image=aiperf:1", "name=mine"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"
@@ -26,13 +30,13 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
-    """What the user's kubeconfig leads to; the working directory is empty but for that file."""
+    """Server of the user's kubeconfig. The working directory contains only that file."""
     monkeypatch.chdir(tmp_path)
     for module in (batch, kubernetes_api):
         monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
     with api_server(tmp_path) as (there, config):
         monkeypatch.setenv("KUBECONFIG", str(config))
-        # read from the environment when the library is first imported, in whichever test that was
+        # the library reads the environment at its first import, in any earlier test
         for place in ("kubernetes.config", "kubernetes.config.kube_config"):
             monkeypatch.setattr(f"{place}.KUBE_CONFIG_DEFAULT_LOCATION", str(config))
         yield there
@@ -51,7 +55,7 @@ def ray_job(status: str, **more: str) -> dict[str, Any]:
     return {"kind": "RayJob", "status": {"jobDeploymentStatus": status, **more}}
 
 
-def test_a_run_is_applied_in_order_and_what_stands_around_it_goes_with_its_job(
+def test_objects_are_applied_in_order_and_owned_by_the_job(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([*COMMAND, "cluster.follow=false", "cluster.runs_size=1Gi"]) == 0
@@ -69,7 +73,7 @@ def test_a_run_is_applied_in_order_and_what_stands_around_it_goes_with_its_job(
     assert all(query["fieldValidation"] == ["Strict"] for query in server.queries)
 
 
-def test_what_the_server_refuses_is_said_in_its_words_and_nothing_is_left_here(
+def test_a_servers_refusal_is_reported_and_leaves_no_object(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.refused["rayjobs"] = 403, 'rayjobs.ray.io is forbidden: User "me" cannot create'
@@ -102,7 +106,7 @@ def test_without_the_client_the_command_says_how_to_install_it(
     assert "pip install 'aiperf-cluster[kubernetes]'" in capsys.readouterr().err
 
 
-def test_a_run_is_followed_to_its_end_and_its_journal_and_report_are_fetched(
+def test_a_run_is_followed_and_its_journal_and_report_fetched(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     remote = tmp_path / "remote"
@@ -120,7 +124,8 @@ def test_a_run_is_followed_to_its_end_and_its_journal_and_report_are_fetched(
         return found
 
     def packed(api: Api, name: str, container: str, command: Sequence[str]) -> str:
-        assert "--exclude=./checkpoints" in command
+        if "--exclude=./checkpoints" not in command:
+            return "yes\n"  # the journal exists
         file = io.BytesIO()
         with tarfile.open(fileobj=file, mode="w:gz") as archive:
             archive.add(remote / "journal.jsonl", "./journal.jsonl")
@@ -140,7 +145,7 @@ def test_a_run_is_followed_to_its_end_and_its_journal_and_report_are_fetched(
     assert not server.of("pods"), "the reader is gone"
 
 
-def test_an_image_that_cannot_be_pulled_ends_the_wait_and_the_job_is_deleted(
+def test_an_image_that_cannot_be_pulled_ends_the_job(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     head = pod("head", "Pending", **waiting("ImagePullBackOff", "Back-off pulling image aiperf:1"))
@@ -155,12 +160,104 @@ def test_an_image_that_cannot_be_pulled_ends_the_wait_and_the_job_is_deleted(
     assert not list((tmp_path / "runs").iterdir())
 
 
-def test_a_job_of_an_earlier_start_is_replaced_when_it_is_over_and_never_before(
-    server: ApiServer, tmp_path: Path
-) -> None:
-    from cluster.kubernetes import KubernetesConf
-    from tests.cluster.test_manifests import job_of
+class Call:
+    """A command's stream after its end, as the client has it."""
 
+    def __init__(self, end: dict[str, Any]) -> None:
+        self._end = end
+
+    def run_forever(self, timeout: float) -> None:
+        """Finish the job."""
+
+    def read_stdout(self, timeout: float) -> str:
+        return ""
+
+    read_stderr = read_stdout
+    _returncode = None
+    is_open = lambda self: False  # noqa: E731
+    read_channel = lambda self, channel: json.dumps(self._end)  # noqa: E731
+    returncode = WSClient.returncode  # the client's own reading of the server's last word
+
+
+def test_a_container_that_restarts_is_not_there_yet(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The follower tries again with its next look."""
+    message = "unable to upgrade connection: container not found"
+    end = {"status": "Failure", "details": {"causes": [{"message": message}]}}
+    monkeypatch.setattr("kubernetes.stream.stream", lambda *_, **__: Call(end))
+    server.put("/api/v1/namespaces/default/pods", {**pod("head"), "spec": {"containers": [{"name": "ray-head"}]}})
+
+    with pytest.raises(ClusterError, match="pod pod-head has no container that runs now"):
+        Api("default").carried_out("pod-head", "ray-head", ["python"])
+    assert list(job_of(KubernetesConf(image="a"), []).lines("aiperf-a")) == []
+
+
+def test_a_run_that_never_began_ends_with_its_reasons(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = pod("head", "Failed", containerStatuses=[{"name": "head", "state": {"terminated": {"exitCode": 1}}}])
+    server.logs["pod-head"] = "loading\nImportError: libcudart.so.12\n"
+    event = {"involvedObject": {"name": "pod-head"}, "reason": "BackOff", "message": "restarting failed container"}
+    over = {"conditions": [{"type": "Failed", "status": "True", "message": "reached the backoff limit"}]}
+    read = Api.read
+
+    def ended(api: Api, kind: str, name: str) -> dict[str, Any] | None:
+        found = read(api, kind, name)
+        return found and {**found, "status": {"phase": "Running"} if kind == "Pod" else over}
+
+    monkeypatch.setattr(Api, "read", ended)
+    monkeypatch.setattr(Api, "pods", lambda api, run: [head])
+    monkeypatch.setattr(Api, "warnings", lambda api, run: [event])
+    monkeypatch.setattr(Api, "carried_out", lambda *_: "no\n")
+
+    assert main([*COMMAND, "cluster.operator=none"]) == 2
+
+    said = capsys.readouterr().err
+    assert "ended before its run began, and there is no report" in said
+    assert "pod-head: BackOff: restarting failed container" in said
+    assert "ImportError: libcudart.so.12" in said
+    assert "cd:" not in said
+
+
+def test_a_cluster_without_kuberay_is_named_with_the_fix(
+    server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.missing.add("rayjobs")
+
+    assert main([*COMMAND, "cluster.runs_size=1Gi"]) == 2
+
+    assert "Install KubeRay, or run without it: cluster.operator=none" in capsys.readouterr().err
+    assert not server.objects, "nothing half finished is left"
+    assert not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "[]", "a: b", "clusters: 3", "contexts: [1]\ncurrent-context: a", "\x00", "{"])
+def test_a_kubeconfig_that_is_none_is_refused(
+    server: ApiServer, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "kubeconfig").write_text(content)
+
+    assert main(COMMAND) == 2
+
+    assert "+cluster=kubernetes needs a kubeconfig" in capsys.readouterr().err
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_an_unbound_claim_is_waited_for_with_the_way_to_end_it(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unbound = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "unbound claims"}
+    monkeypatch.setattr(Api, "pods", lambda api, run: [pod("head", "Pending", conditions=[unbound])])
+    job = job_of(KubernetesConf(image="a", operator="none"), [])
+    number = job.submit(tmp_path)
+
+    state = job.state(number)
+
+    assert not state.is_over and not state.is_hopeless
+    assert state.reason.startswith("pod-head: Unschedulable: unbound claims; it waits without a limit, and `kubectl")
+    assert f"delete job {number}-head` ends it" in state.reason
+
+
+def test_an_earlier_job_is_replaced_only_when_it_is_over(server: ApiServer, tmp_path: Path) -> None:
     job = job_of(KubernetesConf(image="a"), [])
     job.submit(tmp_path)
     ((_, first),) = server.of("rayjobs").items()
@@ -174,7 +271,7 @@ def test_a_job_of_an_earlier_start_is_replaced_when_it_is_over_and_never_before(
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
 
-def test_why_nothing_runs_is_said_with_the_pod_or_the_event_that_tells() -> None:
+def test_a_waiting_run_names_the_pod_or_event_with_the_reason() -> None:
     unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes: cpu"}
     quota = {
         "reason": "FailedCreate",
@@ -197,7 +294,7 @@ def test_why_nothing_runs_is_said_with_the_pod_or_the_event_that_tells() -> None
     assert (all_up.reason, all_up.nodes) == ("", "the head and 2 workers"), "what is past is not reported"
 
 
-def test_a_workers_image_that_is_not_there_is_told_and_the_others_go_on() -> None:
+def test_a_missing_worker_image_is_reported() -> None:
     state = job_state(ray_job("Running"), [pod("head"), pod("worker", "Pending", **waiting("ImagePullBackOff"))], [])
 
     assert state.reason == "pod-worker: ImagePullBackOff: said"

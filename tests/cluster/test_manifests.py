@@ -1,4 +1,4 @@
-"""Manifests of runs on Kubernetes: what every one of them holds, whatever the options, and that an API server would take it."""
+"""Manifests of runs on Kubernetes: properties for all options, and validity for an API server."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from hypothesis import strategies as st
 from aiperf.__main__ import main
 from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf
 from cluster.kubernetes_job import KubernetesJob
-from cluster.manifests.asked import LONGEST_NAME, named
+from cluster.manifests.manifest_input import LONGEST_NAME, named
 from cluster.place import Demand, Existing, Head, Submission
 from tests.cluster.manifest_schemas import complaints, crds
 
 NAMES = st.from_regex(r"\A[a-z]([-a-z0-9]{0,20}[a-z0-9])?\Z")
 VALUES = st.from_regex(r"\A[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?\Z")
 QUANTITIES = st.from_regex(r"\A[1-9][0-9]{0,3}(Mi|Gi|Ti|M|G)\Z")
-LABELS = st.lists(st.builds("{}/{}={}".format, NAMES, VALUES, VALUES), max_size=3)
+LABELS = st.lists(
+    st.builds("{}/{}={}".format, NAMES, VALUES, VALUES), max_size=3, unique_by=lambda word: word.partition("=")[0]
+)
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20), max_size=4)
 
 
@@ -55,6 +57,13 @@ def confs(draw: st.DrawFn) -> KubernetesConf:
         data_claim=draw(st.none() | NAMES),
         node_selector=draw(LABELS),
         head_node_selector=draw(LABELS),
+        node_affinity=draw(st.lists(st.sampled_from(["a/b", "!spot", "pool=x,y", "zone!=far"]), max_size=3)),
+        apart=draw(st.booleans()),
+        priority_class=draw(st.none() | NAMES),
+        host_network=draw(st.booleans()),
+        extra_resources=draw(st.sampled_from([[], ["rdma/hca_shared_devices=1", "vpc.amazonaws.com/efa=4"]])),
+        labels=draw(st.sampled_from([[], ["kueue.x-k8s.io/queue-name=bench"]])),
+        annotations=draw(st.sampled_from([[], ["k8s.v1.cni.cncf.io/networks=rdma", "who=é: 'x'"]])),
         tolerations=draw(
             st.lists(st.sampled_from(["a/b", "spot=true", "nvidia.com/gpu:NoSchedule", "k=v:NoExecute"]), max_size=3)
         ),
@@ -83,12 +92,12 @@ def job_of(conf: KubernetesConf, words: list[str], run: str = "20261122-140000-d
 
 
 def objects(job: KubernetesJob) -> list[dict[str, Any]]:
-    """As whoever reads the YAML finds them."""
+    """Return the manifests as a reader of the YAML gets them."""
     return list(yaml.safe_load_all(job.script))
 
 
 def pods(manifests: list[Any]) -> Iterator[dict[str, Any]]:
-    """Every pod's template, wherever it stands in a manifest."""
+    """Yield every pod's template in the manifests."""
     for value in manifests:
         if isinstance(value, dict):
             if "containers" in value.get("spec", {}):
@@ -100,7 +109,7 @@ def pods(manifests: list[Any]) -> Iterator[dict[str, Any]]:
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(confs(), WORDS)
-def test_an_api_server_takes_every_object_of_every_choice_of_options(conf: KubernetesConf, words: list[str]) -> None:
+def test_an_api_server_accepts_every_object_for_any_options(conf: KubernetesConf, words: list[str]) -> None:
     manifests = objects(job_of(conf, words))
 
     core = [each for each in manifests if not each["apiVersion"].startswith("ray.io/")]
@@ -110,7 +119,7 @@ def test_an_api_server_takes_every_object_of_every_choice_of_options(conf: Kuber
         assert complaints(whole) == []
 
 
-def test_kuberays_published_schema_takes_every_job_of_every_choice_of_options() -> None:
+def test_kuberays_schema_accepts_every_job_for_any_options() -> None:
     crds()
 
     @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
@@ -139,9 +148,7 @@ def test_a_field_that_kuberay_does_not_name_is_a_complaint() -> None:
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(confs(), WORDS)
-def test_no_pod_is_root_or_can_become_it_and_each_asks_for_what_it_may_use(
-    conf: KubernetesConf, words: list[str]
-) -> None:
+def test_no_pod_is_root_and_each_requests_its_limits(conf: KubernetesConf, words: list[str]) -> None:
     found = list(pods(objects(job_of(conf, words))))
 
     assert len(found) == (3 if conf.operator == "kuberay" else 2)
@@ -165,9 +172,7 @@ def test_no_pod_is_root_or_can_become_it_and_each_asks_for_what_it_may_use(
 
 @settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(confs(), WORDS)
-def test_the_driver_reads_the_options_as_they_were_typed_whatever_letters_they_hold(
-    conf: KubernetesConf, words: list[str]
-) -> None:
+def test_the_driver_reads_options_with_any_characters_as_typed(conf: KubernetesConf, words: list[str]) -> None:
     job = job_of(conf, words)
     manifests = objects(job)
     head = next(pod for pod in pods(manifests) if pod["metadata"]["labels"]["aiperf-role"] == "head")["spec"]
@@ -187,7 +192,7 @@ def test_the_driver_reads_the_options_as_they_were_typed_whatever_letters_they_h
 
 
 def expanded(text: str) -> str:
-    """As the kubelet reads a container's arguments and environment, where no variable of these names is set."""
+    """Return a container's arguments or environment as the kubelet reads them, without variables of these names."""
     return text.replace("$$", "$")
 
 
@@ -211,7 +216,7 @@ def test_nobody_but_the_runs_own_pods_reaches_rays_ports(conf: KubernetesConf) -
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies), "names and the API stay reachable"
 
 
-def test_rays_own_autoscaler_for_kuberay_finds_nodes_that_the_demand_of_a_run_fits_one_each() -> None:
+def test_rays_kuberay_autoscaler_fits_one_bundle_per_node() -> None:
     from ray.autoscaler._private.kuberay.autoscaling_config import _derive_autoscaling_config_from_ray_cr
 
     conf = KubernetesConf(image="a", max_workers=5, min_workers=1, cpus=12, accelerators=8)
@@ -232,7 +237,44 @@ def test_rays_own_autoscaler_for_kuberay_finds_nodes_that_the_demand_of_a_run_fi
     assert place.demand == Demand(5, there), "a node is what one worker takes, no more"
 
 
-def test_without_an_operator_the_workers_join_a_head_of_the_runs_own() -> None:
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_scheduling_options_are_in_the_pods_they_are_for(operator: str) -> None:
+    conf = KubernetesConf(
+        image="a",
+        operator=operator,
+        node_affinity=["pool=x,y", "!spot"],
+        apart=True,
+        priority_class="high",
+        host_network=True,
+        extra_resources=["rdma/hca=1"],
+        labels=["kueue.x-k8s.io/queue-name=bench"],
+        annotations=["who=me"],
+    )
+
+    manifests = objects(job_of(conf, []))
+    found = {pod["metadata"]["labels"]["aiperf-role"]: pod for pod in pods(manifests)}
+    worker, head = found["worker"], found["head"]
+
+    expressions = worker["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert expressions["nodeSelectorTerms"][0]["matchExpressions"] == [
+        {"key": "pool", "operator": "In", "values": ["x", "y"]},
+        {"key": "spot", "operator": "DoesNotExist"},
+    ]
+    assert worker["spec"]["affinity"]["podAntiAffinity"] and "affinity" not in head["spec"]
+    assert worker["spec"]["containers"][0]["resources"]["limits"]["rdma/hca"] == "1"
+    assert all(pod["spec"]["priorityClassName"] == "high" for pod in found.values())
+    job = next(each for each in manifests if each["kind"] in ("RayJob", "Job"))
+    for each in (worker, head, job):
+        assert each["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "bench"
+        assert each["metadata"]["annotations"] == {"who": "me"}
+    for pod in (worker, head):
+        assert (pod["spec"]["hostNetwork"], pod["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    for role in found.keys() - {"worker", "head"}:
+        assert "kueue.x-k8s.io/queue-name" not in found[role]["metadata"]["labels"]
+        assert "hostNetwork" not in found[role]["spec"]
+
+
+def test_without_an_operator_workers_join_the_runs_own_head() -> None:
     conf = KubernetesConf(image="a", operator="none", max_workers=8, start_workers=2)
 
     manifests = objects(job_of(conf, ["seed=1"]))
@@ -244,7 +286,7 @@ def test_without_an_operator_the_workers_join_a_head_of_the_runs_own() -> None:
     assert manifests[-1]["spec"]["completions"] == 8
 
 
-def test_what_goes_on_is_told_no_options_since_its_journal_holds_them() -> None:
+def test_a_resumed_run_gets_its_options_from_the_journal() -> None:
     job = objects(job_of(KubernetesConf(image="a", operator="none"), []))[-2]
 
     assert job["spec"]["template"]["spec"]["containers"][0]["command"][-1] == "/runs/20261122-140000-digits"
@@ -274,10 +316,17 @@ def test_two_runs_have_objects_of_two_names_that_the_api_takes(one: str, other: 
             "cluster.tolerations each is KEY[=VALUE][:EFFECT], nvidia.com/gpu:NoSchedule; found ['gpu:Never']",
         ),
         ("cluster.env=['RAY_AUTH_TOKEN=1']", "cluster.env leaves out what the run or KubeRay sets"),
+        ("cluster.node_affinity=['pool=']", "cluster.node_affinity each is a requirement as kubectl writes it"),
+        ("cluster.priority_class=High", "cluster.priority_class is a name of lower case letters"),
+        ("cluster.extra_resources=['hca=1']", "cluster.extra_resources each is DOMAIN/NAME=AMOUNT"),
+        ("cluster.extra_resources=['nvidia.com/gpu=8']", "which cluster.accelerators asks for"),
+        ("cluster.labels=['aiperf-run=x']", "cluster.labels leaves out what the run or KubeRay sets"),
+        ("cluster.labels=['a=x', 'a=y']", "cluster.labels gives each key once; found 'a' more than once"),
+        ("cluster.annotations=['=x']", "cluster.annotations each is an annotation, KEY=VALUE"),
         ("cluster.namespace=Bench", "cluster.namespace is a name of lower case letters"),
     ],
 )
-def test_a_value_that_kubernetes_would_refuse_is_refused_here_with_the_remedy(
+def test_a_value_that_kubernetes_refuses_is_refused_with_a_fix(
     word: str, told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -290,7 +339,7 @@ def test_a_value_that_kubernetes_would_refuse_is_refused_here_with_the_remedy(
     assert not said.out
 
 
-def test_manifests_that_are_only_shown_stand_alone_on_standard_output(
+def test_shown_manifests_are_the_only_standard_output(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

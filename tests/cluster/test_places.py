@@ -1,4 +1,4 @@
-"""Where a run takes place is told by the protocol of `cluster/place.py` alone: nothing else knows one kind from another."""
+"""`cluster/place.py` is the only interface to the kinds of cluster. No other code depends on a kind."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from cluster.kinds import CLUSTERS
 
 PROJECT = Path(__file__).parents[2]
 OF_ALL = {"cluster.place", "cluster.kinds", "cluster.faults"}
-"""What the rest of the benchmark may import of cluster/: the protocol, the list, and the configuration of faults."""
-CARRIES_OUT = {("aiperf/drive/ray/invited_hosts.py", "cluster.hosts")}
-"""What carries one place out by another program, and knows that program's answers."""
+"""Modules of cluster/ that other packages may import: the protocol, the list, and the configuration of faults."""
+CARRIES_OUT = {("aiperf/drive/ray/cluster/invited_hosts.py", "cluster.hosts")}
+"""Module that carries out one place by another program, and interprets its answers."""
 READS_JOURNALS = {"aiperf/accounting/availability.py"}
-"""What reads the plain configuration of a journal, where no class stands any more that could be asked."""
+"""Modules that read a journal's plain configuration, which has no class any more."""
 KINDS = {str(kind.kind) for kind in CLUSTERS}
 PLAIN = {"ray"}
-"""Kinds whose name is a word for something else too: executor=ray."""
+"""Kinds whose name also means something else: executor=ray."""
 
 
 def sources() -> Iterator[tuple[str, ast.Module]]:
-    """All of aiperf/ but the simulation, which is a place of its own."""
+    """All files of aiperf/ except the simulation, which is a place itself."""
     for path in sorted((PROJECT / "aiperf").rglob("*.py")):
         name = path.relative_to(PROJECT).as_posix()
         if not name.startswith("aiperf/simulate/"):
             yield name, ast.parse(path.read_text())
 
 
-def test_no_kind_of_cluster_is_imported_outside_of_the_list_of_all() -> None:
+def test_no_kind_of_cluster_is_imported_outside_of_the_list() -> None:
     imported = {
         (name, node.module)
         for name, tree in sources()

@@ -1,6 +1,7 @@
-"""Preflight on hosts of their own, under a real Slurm: one of them is broken on purpose, named and excluded; the run goes on.
+"""Preflight on separate hosts under a real Slurm. One is broken on purpose. It is named and excluded, and the run
+continues.
 
-With AIPERF_SLURM=required these fail where there is no Slurm, instead of being skipped.
+With AIPERF_SLURM=required these fail without Slurm, instead of being skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ FULL = 200 * 2**20
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
-    """Three nodes; the last one's temporary folder is nearly full."""
+    """Three nodes. The last one's temporary folder is nearly full."""
     with slurm(tmp_path_factory.mktemp("flight"), nodes=3) as rig:
         asked = ["srun", "--nodelist", rig.names[-1], "mount", "-o", f"remount,size={FULL}", "/tmp"]
         subprocess.run(asked, env=rig.environment, check=True)
@@ -55,7 +56,7 @@ def aiperf(rig: SlurmRig, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_broken_node_is_named_and_excluded_and_the_run_goes_on_without_it(rig: SlurmRig) -> None:
+def test_a_broken_node_is_excluded_and_the_run_continues(rig: SlurmRig) -> None:
     done = aiperf(rig, "+cluster=slurm", *WORDS, "name=broken")
 
     (run,) = (rig.folder / "runs").glob("*-broken")
@@ -80,7 +81,7 @@ def test_a_broken_node_is_named_and_excluded_and_the_run_goes_on_without_it(rig:
     assert all(check.readings["all nodes"]["facts"]["interface"] == "eth0" for check in told.values())
 
 
-def test_preflight_by_itself_within_an_allocation_prints_all_nodes(rig: SlurmRig) -> None:
+def test_preflight_alone_in_an_allocation_prints_all_nodes(rig: SlurmRig) -> None:
     done = aiperf(rig, "preflight", "--json", "+cluster=slurm", *WORDS, f"runs={rig.folder / 'none'}")
 
     assert done.returncode == 1, done.stdout + done.stderr

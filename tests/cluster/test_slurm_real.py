@@ -1,7 +1,7 @@
-"""Whole runs on a real Slurm of several nodes, from one command: their ends, good and bad.
+"""Whole runs on a real Slurm of several nodes, each from one command, with good and bad ends.
 
-Each trains for real, for a minute or two: `make test-long ARGS=tests/cluster`. With AIPERF_SLURM=required they fail where there
-is no Slurm, instead of being skipped.
+Each trains for a minute or two: `make test-long ARGS=tests/cluster`. With AIPERF_SLURM=required they fail without
+Slurm, instead of being skipped.
 """
 
 import os
@@ -28,7 +28,9 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
-from aiperf.simulate.audit.journal_audit import audit
+from aiperf.system.processes import family
+from aiperf.system.processes import name as process_name
+from tests.audit.journal_audit import audit
 from tests.cluster.hosts_rig import REPOSITORY
 from tests.cluster.slurm_rig import SlurmRig, missing, slurm
 
@@ -79,7 +81,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 300.0) -> None:
 
 
 def trains(rig: SlurmRig, name: str) -> Callable[[], bool]:
-    """Whether a trial of the run is being trained."""
+    """Return whether a trial of the run is training."""
 
     def asked() -> bool:
         journals = list((rig.folder / "runs").glob(f"*-{name}/journal.jsonl"))
@@ -96,7 +98,7 @@ def job_of(process: subprocess.Popen[str]) -> str:
     raise AssertionError("no job was submitted")
 
 
-def test_one_command_runs_the_benchmark_on_two_nodes_to_its_report(rig: SlurmRig) -> None:
+def test_one_command_runs_the_benchmark_on_two_nodes(rig: SlurmRig) -> None:
     status, said = ended(command(rig, *SHORT, "name=whole"))
 
     assert status == 0, said
@@ -112,7 +114,7 @@ def test_one_command_runs_the_benchmark_on_two_nodes_to_its_report(rig: SlurmRig
     assert not (run / "ray-head.json").exists(), "the token goes with the run"
 
 
-def test_the_time_limit_closes_the_journal_and_the_job_queued_again_goes_on_with_it(rig: SlurmRig) -> None:
+def test_a_requeued_job_resumes_after_the_time_limit(rig: SlurmRig) -> None:
     words = ("schedule.duration_seconds=210", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
     # Slurm looks at its limits each half minute: the signal comes a minute or so before the end of the third minute
     status, said = ended(command(rig, *words, "cluster.time=3", "cluster.signal_seconds=60", "name=limit"))
@@ -159,10 +161,10 @@ def test_the_loss_of_a_node_is_survived(rig: SlurmRig) -> None:
     rig.on(workers[0].host)
 
 
-def test_the_loss_of_the_first_node_with_head_and_driver_is_a_pause_where_the_job_may_be_queued_again(
+def test_the_loss_of_the_first_node_is_a_pause_with_requeue(
     rig: SlurmRig,
 ) -> None:
-    words = ("schedule.duration_seconds=240", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
+    words = ("schedule.duration_seconds=360", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
     process = command(rig, *words, "name=head")
     wait_for(trains(rig, "head"))
     run = folder(rig, "head")
@@ -187,6 +189,46 @@ def test_the_loss_of_the_first_node_with_head_and_driver_is_a_pause_where_the_jo
     assert resumed.down_seconds > 0.0
     assert f"the driver was down for {resumed.down_seconds:.0f} s" in said, said
     wait_for(lambda: rig.ask("sinfo", "--noheader", "--states=idle", "--format=%D") == "3")
+
+
+def test_a_first_node_that_is_cut_off_and_lives_is_a_pause(rig: SlurmRig) -> None:
+    """Its driver still holds the journal when the job begins again elsewhere."""
+    words = ("schedule.duration_seconds=600", "schedule.warmup_seconds=10", "cluster.nodes=2", "cluster.requeue=true")
+    process = command(rig, *words, "name=alive")
+    job = job_of(process)
+    wait_for(trains(rig, "alive"))
+    run = folder(rig, "alive")
+
+    rig.hosts.cut(rig.names[0])
+    try:
+        wait_for(lambda: "Restarts=1" in rig.ask("scontrol", "show", "job", job), seconds=250.0)  # Ray alone: longer
+        wait_for(lambda: any(isinstance(event, RunResumed) for event in read(run)), seconds=600.0)
+    finally:
+        rig.hosts.join(rig.names[0])
+    status, said = ended(process)
+
+    assert status == 0, said
+    events = list(read(run))
+    assert [event.reason for event in events if isinstance(event, RunEnded)] == ["interrupted", "duration"]
+    (resumed,) = [event for event in events if isinstance(event, RunResumed)]
+    assert resumed.machine["host"] in rig.names[1:]
+    wait_for(lambda: rig.ask("sinfo", "--noheader", "--states=idle", "--format=%D") == "3")
+
+
+def test_a_node_whose_raylet_dies_comes_back(rig: SlurmRig) -> None:
+    process = command(rig, "schedule.duration_seconds=1800", "cluster.nodes=3", "name=raylet")
+    wait_for(trains(rig, "raylet"))
+    run = folder(rig, "raylet")
+    worker, *_ = (event for event in read(run) if isinstance(event, WorkerJoined))
+
+    raylet = next(pid for pid in family(rig.hosts.init_of(worker.host)) if process_name(pid) == "raylet")
+    os.kill(raylet, signal.SIGKILL)
+    wait_for(lambda: [event.host for event in read(run) if isinstance(event, WorkerJoined)].count(worker.host) == 2)
+    (run / "end-requested").touch()
+    ended(process)
+
+    assert [event.worker for event in read(run) if isinstance(event, WorkerLost)] == [worker.worker]
+    assert "it is started again" in (run / "slurm.log").read_text()
 
 
 def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
@@ -238,7 +280,7 @@ def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
     assert last.reason == "duration"
 
 
-def test_worker_jobs_that_come_and_go_take_part_while_they_are_there(rig: SlurmRig) -> None:
+def test_worker_jobs_join_and_leave_a_running_run(rig: SlurmRig) -> None:
     words = ("schedule.duration_seconds=150", "schedule.warmup_seconds=10", "cluster.nodes=2", "name=elastic")
     process = command(rig, *words)
     wait_for(trains(rig, "elastic"))
@@ -261,7 +303,7 @@ def test_worker_jobs_that_come_and_go_take_part_while_they_are_there(rig: SlurmR
 
 
 def trained(run: Path) -> list[TrialStarted]:
-    """Of the trials, those of which an epoch has ended."""
+    """Return the trials of which an epoch has ended."""
     events = list(read(run))
     ended = {event.trial for event in events if isinstance(event, EpochFinished)}
     return [event for event in events if isinstance(event, TrialStarted) and event.trial in ended]

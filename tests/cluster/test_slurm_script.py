@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.__main__ import main
 from cluster.place import Head, Submission
 from cluster.slurm import SlurmConf, batch_script, folders, time_limit
 
@@ -28,7 +30,7 @@ def directives(script: str) -> list[str]:
     return re.findall(r"^#SBATCH --(.*)$", script, flags=re.MULTILINE)
 
 
-def test_a_run_asks_for_whole_nodes_its_time_and_a_signal_before_the_end() -> None:
+def test_a_run_requests_whole_nodes_time_and_a_signal() -> None:
     asked = directives(batch_script(SlurmConf(nodes=8, partition="gpu", gpus_per_node="a100:8"), SUBMISSION))
 
     assert {"nodes=8", "partition=gpu", "gpus-per-node=a100:8", "exclusive", "mem=0", "no-kill"} <= set(asked)
@@ -47,14 +49,14 @@ def test_options_of_the_sites_own_are_handed_on() -> None:
     )
 
 
-def test_nodes_that_are_shared_are_asked_for_by_processors_and_memory() -> None:
+def test_shared_nodes_are_requested_by_processors_and_memory() -> None:
     asked = directives(batch_script(SlurmConf(exclusive=False, cpus_per_node=16, memory_per_node="64G"), SUBMISSION))
 
     assert {"cpus-per-task=16", "mem=64G"} <= set(asked)
     assert "exclusive" not in asked
 
 
-def test_a_run_that_is_repeated_is_an_array_of_one_at_a_time_with_a_folder_for_each() -> None:
+def test_a_repeated_run_is_an_array_with_a_folder_for_each() -> None:
     conf = SlurmConf(repeat=3)
     script = batch_script(conf, SUBMISSION)
 
@@ -94,7 +96,7 @@ def test_in_a_container_run_and_data_are_there(runtime: str, wanted: str) -> Non
     assert wanted in script
 
 
-def test_what_is_queued_again_after_the_time_limit_is_what_asked_for_it() -> None:
+def test_only_a_job_with_requeue_is_queued_again() -> None:
     assert "scontrol requeue" not in batch_script(SlurmConf(), SUBMISSION)
     assert "no-requeue" in directives(batch_script(SlurmConf(), SUBMISSION))
     again = batch_script(SlurmConf(requeue=True), SUBMISSION)
@@ -104,7 +106,7 @@ def test_what_is_queued_again_after_the_time_limit_is_what_asked_for_it() -> Non
 
 @given(folder=TEXT, word=TEXT, directory=TEXT)
 def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, directory: str) -> None:
-    """Run with srun and scontrol that only say what they were given."""
+    """Run with an srun and scontrol that only record their arguments."""
     submission = replace(
         SUBMISSION,
         folder=Path("/shared") / folder.replace("/", "_").strip(". ") / "run",
@@ -112,11 +114,13 @@ def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, direct
         directory=Path("/"),
     )
     script = batch_script(SlurmConf(nodes=2), submission)
-    stand_ins = (
-        'srun() { printf "%s\\0" "$@"; }; scontrol() { echo n1; }; SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1\n'
-    )
-
-    said = subprocess.run(["bash", "-c", stand_ins + script], capture_output=True, check=True).stdout.decode()
+    with tempfile.TemporaryDirectory() as programs:
+        for program, does in (("srun", 'printf "%s\\0" "$@"'), ("scontrol", "echo n1")):
+            (Path(programs) / program).write_text(f"#!/bin/sh\n{does}\n")
+            (Path(programs) / program).chmod(0o700)
+        environment = {"PATH": f"{programs}:/usr/bin:/bin", "SLURM_JOB_NUM_NODES": "1", "SLURM_JOB_NODELIST": "n1"}
+        done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env=environment)
+    said = done.stdout.decode()
 
     given_words = said.split("\0")
     assert given_words[given_words.index("drive") + 1 : -1] == [str(submission.folder), "+cluster=slurm", word]
@@ -142,6 +146,17 @@ def test_all_nodes_that_were_granted_are_waited_for() -> None:
     assert SlurmConf().place({"SLURM_JOB_NUM_NODES": "2"}) == Head(2, 2, 300.0)
 
 
+def test_an_allocation_of_another_size_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+
+    assert main(["+cluster=slurm", "cluster.nodes=4"]) == 2
+
+    assert "SLURM_JOB_NUM_NODES is 2; found cluster.nodes=4. Leave cluster.nodes out" in capsys.readouterr().err
+
+
 @given(st.floats(min_value=1.0, max_value=30 * 86400.0))
 def test_a_time_limit_is_never_shorter_than_what_it_is_for(seconds: float) -> None:
     days, _, rest = time_limit(seconds).partition("-")
@@ -153,26 +168,44 @@ def test_a_time_limit_is_never_shorter_than_what_it_is_for(seconds: float) -> No
 
 
 @pytest.mark.parametrize(
-    ("requeue", "status", "asked"),
-    [(True, 3, "scontrol requeue 7"), (False, 3, "scancel 7"), (True, 0, ""), (True, 2, ""), (False, 2, "")],
+    ("requeue", "status", "first", "asked"),
+    [
+        (True, 3, "alloc*", "scontrol requeue 7"),
+        (False, 3, "down*", "scancel 7"),
+        (False, 3, "alloc", ""),
+        (False, 3, "", ""),
+        (True, 0, "down*", "scontrol requeue 7"),
+        (False, 0, "down*", "scancel 7"),
+        (False, 0, "alloc*", ""),
+        (True, 2, "down*", ""),
+        (False, 2, "down*", ""),
+    ],
 )
-def test_a_node_that_has_lost_the_runs_head_ends_the_job_or_has_it_queued_again_and_no_other_does(
-    tmp_path: Path, requeue: bool, status: int, asked: str
+def test_nodes_end_the_job_of_a_lost_first_node(
+    tmp_path: Path, requeue: bool, status: int, first: str, asked: str
 ) -> None:
-    """Slurm would keep the job without its first node, on which its script was. Status 3 is that of `join` then."""
-    for program in ("scontrol", "scancel"):
-        (tmp_path / program).write_text(f'#!/bin/sh\necho {program} "$@" > asked\n')
+    """`status` is that of `join`: 3 after the loss of the head. Slurm would keep the job without its script. A node
+    that is cut off itself gets no answer from Slurm, and must not end the job."""
+    programs = {
+        "scontrol": 'echo scontrol "$@" > asked',
+        "scancel": 'echo scancel "$@" > asked',
+        "sinfo": f"echo '{first}'",
+        "sleep": "[ ! -e slept ] && : > slept",  # one interval, then the script ends the step
+    }
+    for program, does in programs.items():
+        (tmp_path / program).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / program).chmod(0o700)
     script = batch_script(SlurmConf(nodes=2, requeue=requeue), SUBMISSION)
-    joined = next(line for line in script.splitlines() if line.startswith("joined="))
+    joined = re.search(r"^joined='[^']*'$", script, flags=re.MULTILINE)
+    assert joined is not None
 
     done = subprocess.run(
-        ["bash", "-c", f'{joined}\nbash -c "$joined" join sh -c "exit {status}"'],
+        ["bash", "-c", f'{joined[0]}\nbash -c "$joined" join sh -c "exit {status}"'],
         cwd=tmp_path,
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"},
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "first": "n1"},
         check=False,
     )
 
-    assert done.returncode == status
+    assert done.returncode == (3 if asked else status)
     assert ((tmp_path / "asked").read_text().strip() if (tmp_path / "asked").exists() else "") == asked
     assert 'bash -c "$joined" join' in script

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from aiperf.drive.ray.head import HEAD
+from cluster.place import HEAD_FILE
 from tests.cluster.hosts_rig import REPOSITORY
 from tests.cluster.ssh_rig import SshRig, missing, ssh_hosts
 from tests.cluster.test_hosts_real import command, folder, on_hosts, trains, wait_for
@@ -37,19 +37,19 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshRig]:
 
 
 def answers(rig: SshRig, name: str, addresses: list[str]) -> dict[str, dict[str, Any]]:
-    """What a stranger on that host is answered."""
+    """Return the answers to a stranger on that host."""
     knocking = [*rig.entering(name), "--", sys.executable, str(REPOSITORY / "tests/drive/stranger.py"), *addresses]
     done = subprocess.run(knocking, capture_output=True, text=True, check=True)
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
-def test_a_stranger_without_the_token_gets_nothing_done_at_any_port_of_any_host(rig: SshRig) -> None:
+def test_a_stranger_is_refused_at_any_port_of_any_host(rig: SshRig) -> None:
     first, second, stranger = rig.names
     process = command(rig, first, *on_hosts(rig, second), "schedule.duration_seconds=1800", "name=open")
     try:
         wait_for(trains(rig, "open", {second}), process)
-        token = json.loads((folder(rig, "open") / HEAD).read_text())["token"].encode()
+        token = json.loads((folder(rig, "open") / HEAD_FILE).read_text())["token"].encode()
         sockets = {name: listening_sockets(rig.pids(name)) for name in (first, second)}
         wide = {
             f"{rig.address[name]}:{one.port}": one.program
@@ -85,11 +85,11 @@ def test_a_stranger_without_the_token_gets_nothing_done_at_any_port_of_any_host(
     for file in folder(rig, "open").rglob("*"):
         if file.is_file():
             assert token not in file.read_bytes(), file
-    assert not (folder(rig, "open") / HEAD).exists()
+    assert not (folder(rig, "open") / HEAD_FILE).exists()
 
 
 def test_the_stranger_knows_a_service_that_lets_everybody_in(rig: SshRig) -> None:
-    """That the test above can fail: a page for everybody, on one of the hosts."""
+    """The test above can fail: a page for all on one of the hosts."""
     open_to_all = rig.folder / "open-to-all"  # a folder that the hosts see
     open_to_all.mkdir()
     (open_to_all / "metrics").write_text("score 1")

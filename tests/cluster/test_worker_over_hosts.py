@@ -1,7 +1,7 @@
-"""A worker over two hosts, real: hosts in namespaces, Ray's head and the driver on a third. A whole run for each collective.
+"""One real worker over two hosts in namespaces, with Ray's head and the driver on a third. One whole run for each collective.
 
-A rank of the host that does not lead is killed, one is stopped, the host is cut off in the middle of an epoch: each is named,
-the trial goes on after its last saved epoch, and the run ends with a valid score. `make test-long ARGS=tests/cluster`.
+A rank of the second host is killed, one is stopped, and the host is cut off in the middle of an epoch. Each loss is named, the
+trial continues after its last saved epoch, and the run ends with a valid score. `make test-long ARGS=tests/cluster`.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
-from aiperf.simulate.audit.journal_audit import audit
 from aiperf.system.log import Session
 from aiperf.system.log import read as read_telemetry
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
+from tests.audit.journal_audit import audit
 from tests.cluster.hosts_rig import HostsRig, hosts, missing
 from tests.cluster.run_on_hosts import begin, processes_on, until
 from tests.drive.processes import command_line
@@ -50,7 +50,7 @@ pytestmark = [
 PATIENCE_SECONDS = 900.0
 RANK = b"aiperf.train.ranks.rank"
 GIVEN_UP_SECONDS = 120.0
-"""Twenty are stated (`distant_host.SILENCE_SECONDS`); the rest is for a machine that does much else."""
+"""`distant_host.SILENCE_SECONDS` is twenty seconds. The rest is for a loaded machine."""
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ class SpanningRun:
         )
 
     def close(self) -> None:
-        """All hosts lose their power; nothing is left."""
+        """All hosts lose their power."""
         for name in self.rig.names:
             self.rig.off(name)
         for process in (self.driver, *self.nodes.values()):
@@ -114,7 +114,7 @@ class SpanningRun:
 
 
 def trains_after(line: int) -> Callable[[list[AnyEvent]], bool]:
-    """Whether an attempt that was prepared after this line has finished an epoch just now, and has many to come."""
+    """Return whether an attempt that was prepared after this line has just finished an epoch, and has many left."""
 
     def asked(events: list[AnyEvent]) -> bool:
         prepared = {(event.trial, event.attempt) for event in events[line:] if isinstance(event, TrialPrepared)}
@@ -137,9 +137,7 @@ def lost_after(line: int) -> Callable[[list[AnyEvent]], bool]:
         "torch",
     ],
 )
-def test_a_worker_over_two_hosts_survives_the_loss_of_ranks_and_of_a_host_and_the_run_has_a_valid_score(
-    collective: str, rig: HostsRig
-) -> None:
+def test_a_worker_over_two_hosts_survives_losses(collective: str, rig: HostsRig) -> None:
     with closing(SpanningRun(rig, f"trainer.collective={collective}")) as run:
         survives(run, collective)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.cli.compare import share
+from aiperf.cli.verbs.compare import share
 from aiperf.errors import CannotCompare
 from tests.cli.user import User
 
@@ -29,7 +29,7 @@ def test_a_slower_machine_is_a_regression_that_the_machine_makes(aiperf: User, r
     assert found["figures"][0]["change"]["p_value"] < 0.05
 
 
-def test_without_a_margin_a_regression_is_shown_and_is_no_failure(aiperf: User, runs: Path) -> None:
+def test_a_regression_without_a_margin_is_no_failure(aiperf: User, runs: Path) -> None:
     answer = aiperf("compare", *_words(runs, "fast", "a0 a1"), "--with", *_words(runs, "slow", "s0 s1"))
 
     assert answer.status == 0 and "regression" not in answer.out
@@ -43,11 +43,44 @@ def test_a_folder_of_runs_stands_for_all_of_them(aiperf: User, runs: Path) -> No
     assert json.loads(folders.out)["first"] == ["a0", "a1", "a2"]
 
 
-def test_two_single_runs_are_compared_by_their_own_intervals_and_that_is_said(aiperf: User, runs: Path) -> None:
+def test_two_single_short_runs_are_not_told_apart(aiperf: User, runs: Path) -> None:
+    """A window of a few hours has no interval: disturbances of hours would not show in it."""
     answer = aiperf("compare", *_words(runs, "fast", "a0"), *_words(runs, "slow", "s0"), "--max-regression", "2%")
 
-    assert answer.status in (1, 2)
-    assert "how evenly it ran, not what another run would give" in " ".join(answer.out.split())
+    assert answer.status == 2
+    said = " ".join(answer.out.split())
+    assert "cannot be determined: score" in said and "has neither for score: repeat the runs" in said
+
+
+def test_copies_of_one_run_are_no_repeats(aiperf: User, runs: Path, tmp_path: Path) -> None:
+    journal = (runs / "fast" / "a0" / "journal.jsonl").read_bytes()
+    for name, content in (("whole", journal), ("cut", b"".join(journal.splitlines(keepends=True)[:-1]))):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "journal.jsonl").write_bytes(content)
+    first, *slow = *_words(runs, "fast", "a0"), *_words(runs, "slow", "s0 s1")
+
+    for copy in ("whole", "cut"):
+        sides = aiperf("compare", first, str(tmp_path / copy), "--with", *slow, "--max-regression", "2%")
+        assert sides.status == 2 and "are journals of one run" in sides.err
+    for words in (("--repeats", first, "whole"), (first, "whole"), (first, slow[0], "--with", "whole", slow[1])):
+        answer = aiperf("compare", *words)
+        assert answer.status == 2 and ("each run is given once" in answer.err or "have one configuration" in answer.err)
+
+
+def test_two_repeats_get_an_interval_that_two_runs_can_support(aiperf: User, runs: Path) -> None:
+    answer = aiperf("compare", "--repeats", *_words(runs, "fast", "a0 a1"))
+
+    lines = {line[:16].strip(): line for line in answer.out.splitlines()}
+    assert "needs 3 runs" in lines["regulated"] and "needs 3 runs" not in lines["score"]
+    assert "assumed spread" in " ".join(answer.out.split())
+    (of_score,) = [
+        figure["estimate"]
+        for name, figure in json.loads(aiperf("compare", "--repeats", *_words(runs, "fast", "a0 a1"), "--json").out)[
+            "figures"
+        ]
+        if name == "score"
+    ]
+    assert 0.01 < of_score["standard_error"] / of_score["value"] < 0.06
 
 
 def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Path) -> None:
@@ -63,7 +96,7 @@ def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Pat
 def test_equal_runs_show_how_far_they_lie_apart_and_what_from(aiperf: User, runs: Path) -> None:
     answer = aiperf("compare", "--repeats", str(runs / "fast"))
 
-    assert answer.status == 0 and "more runs that would know the mean score" in answer.out
+    assert answer.status == 0 and "further runs needed for a 95 % interval of the" in answer.out
     found = json.loads(aiperf("compare", "--repeats", str(runs / "fast"), "--json").out)
     assert sum(part["share"] for part in found["made_of"]["parts"]) == pytest.approx(1.0)
     of_score = dict(map(tuple, found["figures"]))["score"]["spread"]
@@ -97,17 +130,17 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("fast/a0", "noisy"), "figures are compared of one benchmark"),
+        (("fast/a0", "noisy"), "compared runs have one data set and one length"),
         (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared; found 3 without --with"),
         (("fast/a0",), "two sides are compared; found 1 without --with"),
-        (("fast/a0", "wide", "--with", "slow/s0"), "repeats of one configuration, but for the seed; these are not"),
-        (("fast/a0", "fast/a0", "--with", "slow/s0"), "a run is given once"),
+        (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed; these differ in"),
+        (("fast/a0", "fast/a0", "--with", "slow/s0"), "each run is given once"),
         (("fast/a0", "nowhere"), "a run is a folder with a journal.jsonl"),
         (("fast/a0", "slow/s0", "--max-regression", "two"), "found 'two'"),
         (("fast/a0", "slow/s0", "--max-regresion", "2%"), "did you mean '--max-regression'?"),
         (("fast/a0", "slow/s0", "--metric", "speed"), "invalid choice: 'speed'"),
-        (("--repeats", "fast/a0"), "a spread is of two runs or more"),
-        (("--repeats", "fast/a0", "fast/a1", "--max-regression", "1%"), "--repeats looks at one side alone"),
+        (("--repeats", "fast/a0"), "a spread needs at least two runs"),
+        (("--repeats", "fast/a0", "fast/a1", "--max-regression", "1%"), "--repeats compares the runs of one side"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_remedy(

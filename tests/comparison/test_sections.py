@@ -1,4 +1,4 @@
-"""What a report says of another run is what `compare` says of it, on the page as in report.json."""
+"""Report sections about another run agree with `compare`, on the page and in report.json."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 
 from aiperf.cli.arguments import carry_out
 from aiperf.comparison.compare import compare
+from aiperf.comparison.compared_runs import side
 from aiperf.comparison.followed import followed
-from aiperf.comparison.sides import side
 from aiperf.errors import CannotCompare
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, Journal
@@ -38,7 +38,7 @@ def run(folder: Path, **differing: Any) -> Path:
 
 @pytest.fixture
 def follows_there(tmp_path: Path) -> Path:
-    """A simulated run in 'here' that follows the one in 'there', beside it."""
+    """Simulated run in 'here' that follows the run in 'there'."""
     simulated(tmp_path / "there")
     simulated(tmp_path / "here", follow=tmp_path / "there")
     return tmp_path / "here"
@@ -50,7 +50,7 @@ def written(folder: Path) -> tuple[str, Any]:
     return (folder / "report.html").read_text(), document
 
 
-def test_a_report_against_another_run_has_the_difference_that_compare_has(tmp_path: Path) -> None:
+def test_a_report_against_a_run_agrees_with_compare(tmp_path: Path) -> None:
     before, after = run(tmp_path / "before"), run(tmp_path / "after", seed=8, epoch_seconds=0.7)
 
     assert carry_out(["report", str(after), "--against", str(before)]) == 0
@@ -77,18 +77,16 @@ def test_a_report_of_one_run_says_nothing_of_others(tmp_path: Path) -> None:
     assert 'id="against"' not in page and 'id="followed"' not in page
 
 
-def test_a_run_of_another_benchmark_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_another_benchmark_is_rejected_before_any_write(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one"), run(tmp_path / "other", simulated=True)
 
-    with pytest.raises(CannotCompare, match="one benchmark"):
+    with pytest.raises(CannotCompare, match="one data set"):
         carry_out(["report", str(one), "--against", str(other)])
 
     assert [path.name for path in one.iterdir()] == [NAME]
 
 
-def test_a_following_run_stands_pair_by_pair_beside_the_one_that_it_follows(
-    tmp_path: Path, follows_there: Path
-) -> None:
+def test_a_following_run_is_compared_pair_by_pair(tmp_path: Path, follows_there: Path) -> None:
     carry_out(["report", str(follows_there)])
 
     page, document = written(follows_there)
@@ -116,9 +114,7 @@ def test_a_followed_run_that_was_moved_is_found_beside_the_run(tmp_path: Path, f
     assert found is not None and found.why_not is None and found.trials
 
 
-def test_where_the_followed_journal_is_missing_or_another_it_says_so_and_shows_no_pairs(
-    tmp_path: Path, follows_there: Path
-) -> None:
+def test_a_missing_or_other_followed_journal_gives_no_pairs(tmp_path: Path, follows_there: Path) -> None:
     report = report_of(follows_there)
     there = tmp_path / "there" / NAME
     first = there.read_bytes()

@@ -1,4 +1,4 @@
-"""Small real folders of images, made by Pillow: smooth pictures, each class of its own hue."""
+"""Small real folders of images, made by Pillow: smooth pictures, with a different hue for each class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from PIL import Image
 
 
 def picture(height: int, width: int, label: int, number: int) -> Image.Image:
-    """A smooth gradient that tells class and number apart."""
+    """Smooth gradient that differs by class and number."""
     rows, columns = np.mgrid[0:height, 0:width]
     red = np.full((height, width), (40 + 60 * label) % 256)
     green = (rows * 200) // height
@@ -27,7 +27,7 @@ def make(
     width: int = 32,
     suffix: str = ".jpg",
 ) -> Path:
-    """root/train/class0/0.jpg …, so many images a class; returns root."""
+    """Write root/train/class0/0.jpg …, with the given number of images per class. Return root."""
     for split, images in (("train", training), ("val", validation)):
         for label in range(classes):
             folder = root / split / f"class{label}"

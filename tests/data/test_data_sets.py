@@ -20,10 +20,10 @@ from aiperf.data.dataset_config import (
     SyntheticConf,
 )
 from aiperf.data.errors import DataError, MissingData
+from aiperf.data.files.pack import pack
+from aiperf.data.files.samples import list_folder
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
-from aiperf.data.pack import pack
-from aiperf.data.samples import list_folder
 from aiperf.data.survey import describe
 from tests.data.walks import joined, training, validation
 
@@ -32,7 +32,7 @@ Example = Callable[[Path, Path, Path], DataSetConf]
 
 
 def usual(kind: type[DataSetConf]) -> Example:
-    """A set as its configuration has it, of small images where it lies in files."""
+    """Return the default configuration of a set, with small images for sets of files."""
     return lambda small, large, shards: kind(root=str(small)) if issubclass(kind, FilesConf) else kind()
 
 

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from aiperf.data.crops import Box, CentreCrop
-from aiperf.data.decode import Corrupt, check, decode, size
+from aiperf.data.images.crops import Box, CentreCrop
+from aiperf.data.images.decode import Corrupt, check, decode, size
 from tests.data.folders import picture
 
 

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from aiperf.data import index
-from aiperf.data.class_folders import ClassFolders
 from aiperf.data.dataset_config import Cifar10Conf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData, OtherData, StaleIndex
-from aiperf.data.fingerprint import of_splits
+from aiperf.data.files import index
+from aiperf.data.files.class_folders import ClassFolders
+from aiperf.data.files.fingerprint import of_splits
+from aiperf.data.files.pack import pack
+from aiperf.data.files.samples import INDEX as SHARDS_INDEX
+from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data
-from aiperf.data.pack import pack
-from aiperf.data.samples import INDEX as SHARDS_INDEX
-from aiperf.data.samples import list_folder
 from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, is_indexed, listing, write_index
 from tests.data.folders import make
 from tests.data.walks import joined, training, validation

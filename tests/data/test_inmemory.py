@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from aiperf.data import inmemory
 from aiperf.data.batches import Batch, Pass
+from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, Stored
-from aiperf.data.pixels import Normaliser
 from tests.data.walks import CPU
 
 

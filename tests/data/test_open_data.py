@@ -1,4 +1,4 @@
-"""Opened sets: every image once, the same whatever the ranks and threads, and nothing wrong passed over."""
+"""Opened sets: every image once, the same for any ranks and threads, and every fault reported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from aiperf.data import cifar10, digits
+from aiperf.data import digits
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData
+from aiperf.data.files import cifar10
+from aiperf.data.hostcache import NAMES
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
 from aiperf.errors import BadConfiguration
@@ -46,14 +48,18 @@ def test_what_memory_keeps_changes_no_pixel_of_large_images(large: Path) -> None
             assert torch.equal(joined(list(validation(data, 4)))[0], plain)
 
 
-def test_two_processes_of_a_host_share_what_is_kept(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_of_a_run_share_what_is_kept(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv(NAMES, str(tmp_path))
     monkeypatch.setattr("aiperf.data.opening._WORTH_SHARING", 0)
     conf = ImagesConf(root=str(small))
 
     with open_data(conf) as first:
         wanted = joined(list(training(first, 8)))[0]
         assert "one copy a host" in first.how
-        monkeypatch.setattr("aiperf.data.samples.Samples.read", None)  # whoever reads a file now fails
+        monkeypatch.setattr("aiperf.data.files.samples.Samples.read", None)  # reading a file fails from now on
         with open_data(conf) as second:
             assert torch.equal(joined(list(training(second, 8)))[0], wanted)
 
@@ -71,7 +77,7 @@ def test_a_primed_pass_is_the_pass_and_its_first_batch_is_there(large: Path) -> 
             channels_last=True,
             dtype=torch.float32,
         )
-        for _ in range(3):  # epochs that nobody walks in the end
+        for _ in range(3):  # epochs that are never used
             training(data, 4, epoch=9).close()
 
         assert torch.equal(joined(list(training(data, 4, epoch=5)))[0], wanted)

@@ -63,7 +63,7 @@ def test_a_training_epoch_is_whole_steps_of_images_that_are_each_visited_once_at
 
 
 def test_over_the_epochs_every_image_is_visited() -> None:
-    """What is left out of an epoch is a matter of chance: 44 of 300 images."""
+    """The 44 of 300 images that are left out of an epoch are random."""
     last = training_steps(300, 128, 2)[-1].stop
 
     visited = set(np.concatenate([shuffled(300, 7, epoch)[:last] for epoch in range(1, 11)]).tolist())

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.data.crops import CentreCrop, ResizedCrop, Shifts, shifts
-from aiperf.data.pixels import Normaliser, shifted
+from aiperf.data.images.crops import CentreCrop, ResizedCrop, Shifts, shifts
+from aiperf.data.images.pixel_noise import PixelNoise
+from aiperf.data.images.pixels import Normaliser, shifted
 
 
 @given(st.integers(1, 9), st.integers(4, 12), st.sampled_from([1, 3]), st.integers(1, 4), st.integers(0, 2**32))
@@ -90,3 +91,19 @@ def test_normalised_pixels_are_those_minus_mean_by_deviation(
     wanted = (images.permute(0, 3, 1, 2) / 255 - torch.tensor(mean)[:, None, None]) / torch.tensor(std)[:, None, None]
     torch.testing.assert_close(out, wanted.to(dtype), rtol=1e-5 if dtype == torch.float32 else 1e-2, atol=1e-5)
     assert out.is_contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+def test_the_bank_of_noises_is_uploaded_once() -> None:
+    noise, uploads = PixelNoise((8, 8, 1), 0.1), list[torch.device]()
+    bank = noise._bank
+
+    class Spied:
+        def to(self, device: torch.device) -> torch.Tensor:
+            uploads.append(device)
+            return bank.to(device)
+
+    noise._bank = Spied()  # type: ignore[assignment]
+    for epoch in range(3):
+        noise.added(torch.zeros(4, 8, 8, 1, dtype=torch.uint8), np.arange(4), 0, epoch)
+
+    assert len(uploads) == 1

@@ -1,4 +1,4 @@
-"""Checking a set, going on with a check, and packing it into shards that WebDataset reads."""
+"""Check of a set, its continuation, and packing into shards that WebDataset reads."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import webdataset
 from PIL import Image
 from rich.console import Console
 
-from aiperf.data.checksums import FILE, Checksums
 from aiperf.data.dataset_config import DataSetConf, DigitsConf, ImagesConf
 from aiperf.data.errors import DamagedData, DataError
+from aiperf.data.files.checksums import FILE, Checksums
+from aiperf.data.files.pack import pack
+from aiperf.data.files.samples import INDEX, list_folder
 from aiperf.data.opening import open_data
-from aiperf.data.pack import pack
 from aiperf.data.prepare_report import PrepareReport
-from aiperf.data.samples import INDEX, list_folder
 from aiperf.data.verification import prepare
 from aiperf.errors import BadConfiguration
 from tests.data.folders import make

@@ -1,4 +1,4 @@
-"""Every process that a run ever had, what it held of the machine, and what of it is still there afterwards."""
+"""Record of all processes of a run and their resources, and check of what remains afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Return whether it runs. A zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[19] == self.born and stat[0] not in "ZX"
 
@@ -55,7 +55,7 @@ class Census:
             self.look()
 
     def look(self) -> None:
-        """Counts who is there now: descendants of the root, and of everyone seen before who is still alive."""
+        """Record the current processes: descendants of the root, and living processes recorded before."""
         for known in [Process(self.root, _born(self.root)), *self.seen]:
             if known.is_alive:
                 for pid in descendants(known.pid):
@@ -74,7 +74,8 @@ class Census:
                     self.shared_memory.add(Path(path))
 
     def left_over(self, patience_seconds: float) -> list[str]:
-        """What is still there after so long: processes with their command lines (whose ports go with them), shared memory."""
+        """Return what remains after `seconds`: processes with their command lines (and so their ports), and shared
+        memory."""
         deadline = time.monotonic() + patience_seconds
         while (left := list(self._left())) and time.monotonic() < deadline:
             time.sleep(0.2)

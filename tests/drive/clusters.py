@@ -1,4 +1,4 @@
-"""Small Ray clusters on this machine: each node is a raylet with an address of its own, as a host has."""
+"""Small Ray clusters on this machine. Each node is a raylet with its own address, like a host."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ray.actor import ActorHandle
 from ray.cluster_utils import Cluster
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.fewer_daemons import fewer_daemons
-from aiperf.drive.ray.ray_environment import guarded_environment
+from aiperf.drive.ray.cluster.local_cluster import fewer_daemons
+from aiperf.drive.ray.cluster.ray_environment import guarded_environment
 from tests.drive.patience import patiently
 
 DEAD_IN_SECONDS = {
@@ -27,7 +27,7 @@ DEAD_IN_SECONDS = {
     "health_check_timeout_ms": 500,
     "health_check_failure_threshold": 10,
 }
-"""A killed node is noticed after 15 s otherwise; one that the machine lets wait for 2 s is not dead. (Ray 2.60)"""
+"""Ray notices a killed node after 15 s by default. A node that is delayed for 2 s by load is not dead. (Ray 2.60)"""
 
 
 @ray.remote(num_cpus=1)
@@ -58,7 +58,7 @@ class SmallCluster:
         ray.init(address=self._cluster.address, log_to_driver=False, _node_ip_address="127.0.0.10")
 
     def add(self, cpus: int = 1, accelerators: int = 0) -> str:
-        """One more host; gives its node's identifier."""
+        """Add a host. Return its node's identifier."""
         self._hosts += 1
         address = f"127.0.0.{10 + self._hosts}"
         with fewer_daemons(has_endpoint=False):
@@ -72,7 +72,7 @@ class SmallCluster:
         return str(self._cluster.address)
 
     def address(self, node: str) -> str:
-        """Of a host, by its node's identifier."""
+        """Return the address of a host by its node's identifier."""
         return str(self._nodes[node].node_ip_address)
 
     def fill(self, node: str) -> ActorHandle[Any]:
@@ -88,7 +88,8 @@ class SmallCluster:
         self._cluster.remove_node(self._nodes.pop(node), allow_graceful=False)
 
     def clear(self) -> None:
-        """Takes all hosts away but the head, and waits until Ray knows it: a host that is gone is still a place for a while."""
+        """Remove all hosts except the head, and wait until Ray has noticed. A removed host stays a place for a
+        while."""
         for node in list(self._nodes):
             self._cluster.remove_node(self._nodes.pop(node), allow_graceful=True)
         while sum(each["Alive"] for each in ray.nodes()) > 1:  # type: ignore[no-untyped-call]
@@ -96,7 +97,7 @@ class SmallCluster:
 
     def close(self) -> None:
         """Leaves nothing."""
-        # ray.shutdown's type says that nothing comes after it. (Ray 2.60)
+        # the type of ray.shutdown is NoReturn. (Ray 2.60)
         leave: Callable[[], Any] = ray.shutdown
         leave()
         self._cluster.shutdown()  # type: ignore[no-untyped-call]
@@ -110,7 +111,7 @@ def small_cluster() -> Iterator[SmallCluster]:
         for name, value in guarded_environment(os.environ).items():
             patch.setenv(name, value)
         patch.setenv("RAY_TMPDIR", folder)
-        # What a Ray before this one, in this process, was told. (Ray 2.60)
+        # settings of an earlier Ray in this process. (Ray 2.60)
         Config.initialize("")
         AuthenticationTokenLoader.instance().reset_cache()
         try:

@@ -1,4 +1,4 @@
-"""What the tests of this folder share. Every one that needs a Ray in its own process takes it from here."""
+"""Fixtures of this folder. Every test that needs Ray in its own process uses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.local_cluster import local_ray
+from aiperf.drive.ray.cluster.local_cluster import local_ray
 from tests.drive.patience import patiently
 from tests.drive.runs import Begin, RealRun
 

@@ -23,7 +23,7 @@ def run():
 
 print("RAN", ray.get(run.remote(), timeout=600))
 """
-"""Joins a Ray and runs something there."""
+"""Join Ray and run a function there."""
 KNOCK = """
 import socket, sys
 for address in sys.argv[1:]:
@@ -32,11 +32,11 @@ for address in sys.argv[1:]:
         knocking.settimeout(5)
         print(address, knocking.connect_ex((host, int(port))) == 0)
 """
-"""Which addresses take a connection."""
+"""Return the addresses that accept a connection."""
 
 
 def no_namespaces() -> str | None:
-    """Why no network namespace can be had; None where it can."""
+    """Return the reason for the lack of network namespaces, or None."""
     if sys.platform != "linux" or shutil.which("ip") is None:
         return "needs ip(8) (Debian: iproute2) for a network namespace"
     if os.geteuid() != 0:
@@ -51,10 +51,8 @@ def no_namespaces() -> str | None:
 
 @contextmanager
 def another_machine() -> Iterator[tuple[list[str], str]]:
-    """A network namespace beside this host's: what a command line in it begins with, and this host's address as it sees it.
-
-    Every address of this host can be reached from it, as from a machine on the same network.
-    """
+    """Create a network namespace next to this host's. Yield the start of command lines in it, and this host's address
+    as seen from it. Every address of this host can be reached from it, as from a machine on the same network."""
     number = os.getpid() % (64 * 256)
     name, here, there = f"aiperf-{os.getpid()}", f"ap{number}h", f"ap{number}n"
     subnet = f"10.{213 + number // 4096}.{number // 16 % 256}"
@@ -87,7 +85,7 @@ def come(gcs: str, *, inside: list[str], token: str | None = None) -> subprocess
     environment |= (
         {"RAY_AUTH_MODE": "disabled"} if token is None else {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     )
-    # he takes 127.0.0.1 as it is, where Ray would take the host's outer address
+    # the stranger uses 127.0.0.1 as given, but Ray would use the host's outer address
     environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     return subprocess.run(
         ["timeout", "-k", "1", "900", *inside, sys.executable, "-c", STRANGER, gcs],
@@ -98,7 +96,7 @@ def come(gcs: str, *, inside: list[str], token: str | None = None) -> subprocess
 
 
 def knock(addresses: list[str], *, inside: list[str]) -> set[str]:
-    """Those of the addresses that take a connection from there."""
+    """Return the addresses that accept a connection from there."""
     said = subprocess.run(
         [*inside, sys.executable, "-c", KNOCK, *addresses], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Every executor there is, on the machines that the product itself brings up for it, with a network that trains in a blink."""
+"""All executors, on machines that the product starts for them, with a network that trains in a moment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EXECUTORS = {
     "ray": ("executor=ray",),
     "simulated": ("+cluster=simulated", "cluster.workers=1"),
 }
-"""What a user writes to have each."""
+"""Options for each executor."""
 TINY = (
     "dataset=synthetic",
     "dataset.training_images=160",
@@ -64,7 +64,7 @@ PATIENCE_SECONDS = 600.0
 
 @dataclass
 class Bench:
-    """An executor, and all that it has said."""
+    """Executor with all its messages."""
 
     executor: Executor
     worker: int = 0
@@ -72,7 +72,7 @@ class Bench:
     said: list[Word] = field(default_factory=list)
 
     def until(self, happened: Callable[[list[Word]], bool]) -> list[Word]:
-        """Hears words until it has happened; gives all that were ever said."""
+        """Read messages until the condition holds. Return all messages so far."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not happened(self.said):
             assert time.monotonic() < deadline, f"it did not happen; said: {self.said}"
@@ -103,21 +103,21 @@ class Bench:
         return answer
 
     def told(self, proposal: Proposed, accuracy: float) -> None:
-        """What the search hears of a trial that came to its end."""
+        """Return the observations of a finished trial."""
         number = proposal.number
         morphs = tuple(decode_morph(morph) for morph in proposal.morphs)
         of_it = history.Proposed(number, 1, proposal.parent, morphs, proposal.batch_size, None, f"print of {number}")
         self.executor.tell([history.Requested(number), of_it, history.Finished(number, accuracy)])
 
     def trained(self, proposal: Proposed, **changes: object) -> list[Word]:
-        """Has a proposal trained to the end; the words of it."""
+        """Train a proposal to the end. Return its messages."""
         order = order_for(proposal, self.worker, **changes)
         self.executor.send(order)
         self.until(lambda _: any(is_last(word, order) for word in self.said))
         return self.words_of(order)
 
     def words_of(self, order: Train) -> list[Word]:
-        """All that was ever said of an attempt."""
+        """Return all messages of an attempt."""
         return [word for word in self.said if attempt_of(word) == (order.trial, order.attempt)]
 
 
@@ -153,13 +153,13 @@ def attempt_of(word: Word) -> tuple[int, int] | None:
 
 
 def is_last(word: Word, order: Train) -> bool:
-    """Whether it ends the attempt."""
+    """Return whether it ends the attempt."""
     return isinstance(word, Done | Crashed | CheckpointGone) and attempt_of(word) == (order.trial, order.attempt)
 
 
 @contextmanager
 def opened(name: str, folder: Path) -> Iterator[Bench]:
-    """An executor whose first worker is asked for and not yet up."""
+    """Executor whose first worker was requested but is not up."""
     (folder / "start.json").write_text(encode(plain_graph()))
     conf = configure([f"runs={folder}", f"start={folder / 'start.json'}", *TINY, *EXECUTORS[name]])
     with ExitStack() as stack:

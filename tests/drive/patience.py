@@ -14,15 +14,15 @@ Brought = TypeVar("Brought")
 
 
 def patiently(bring_up: Callable[[], Brought]) -> Brought:
-    """What `bring_up` brings up; anything but Ray's own hurry is an error at once."""
+    """Repeat `bring_up` if Ray reached its own time limit. Any other error is raised."""
     for _ in range(TRIES - 1):
         try:
             return bring_up()
-        except Exception as error:  # Ray has no class of its own for it
+        except Exception as error:  # Ray has no own class for it
             if GAVE_UP not in str(error):
                 raise
         with warnings.catch_warnings():
-            # what Ray had begun is ended, and nobody has waited for it: that is no fault of the test that comes next
+            # processes of Ray's failed start have ended but are not reaped: not a fault of the next test
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
     return bring_up()

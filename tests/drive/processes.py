@@ -1,4 +1,4 @@
-"""Which processes a run has, by /proc."""
+"""Processes of a run, by /proc."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def children(pid: int) -> list[int]:
-    """Of a process."""
+    """Return the environment of a process."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*"):
         try:

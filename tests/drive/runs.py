@@ -30,7 +30,7 @@ SMALL = (
 
 
 def small(*words: str) -> tuple[str, ...]:
-    """SMALL with these words, which stand for those of the same option: each may be given once."""
+    """Return SMALL with these words, which replace those of the same option, since each may be given once."""
     options = {word.partition("=")[0] for word in words}
     return (*(word for word in SMALL if word.partition("=")[0] not in options), *words)
 
@@ -39,11 +39,11 @@ PATIENCE_SECONDS = 900.0
 """Far more than anything takes that a test waits for: a slow machine is no failure."""
 
 CTRL_C = 130
-"""The exit status of a run that was ended by it, whatever its score."""
+"""Exit status of a run that was ended by the signal, whatever its score."""
 
 
 class RealRun:
-    """`python -m aiperf` with a folder of its own; ended, if need be, when the test is over."""
+    """`python -m aiperf` in its own folder. It is ended at the end of the test if necessary."""
 
     def __init__(self, folder: Path, *words: str, environment: Mapping[str, str] | None = None) -> None:
         """`environment`: on top of this process's own."""
@@ -68,7 +68,8 @@ class RealRun:
             )
 
     def _begins_again(self) -> bool:
-        """Whether it has ended only since Ray was in a hurry; it is begun again then, and has written nothing so far."""
+        """Return whether it ended only because of Ray's own start limit. It is then started again, and has written
+        nothing."""
         said = self.output.read_bytes()[self._output_before :]
         if not self._tries_left or GAVE_UP.encode() not in said:
             return False
@@ -86,7 +87,7 @@ class RealRun:
         return list(read(self.folder))
 
     def until(self, happened: Callable[[list[AnyEvent]], bool], timeout: float = PATIENCE_SECONDS) -> list[AnyEvent]:
-        """Waits until the journal says so."""
+        """Wait until the journal fulfils the condition."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if list((self._runs).glob(f"runs/*/{NAME}")):
@@ -125,13 +126,13 @@ Begin = Callable[..., RealRun]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What each process of a run bears in its environment: where the run's temporary folder is."""
+    """Mark in the environment of each process of a run: the run's temporary folder."""
 
     entry: bytes
 
     @property
     def folder(self) -> Path:
-        """That folder."""
+        """Return that folder."""
         return Path(self.entry.decode().partition("=")[2])
 
 
@@ -141,24 +142,24 @@ def rank_of(run: RealRun) -> int:
 
 
 def mark_of(run: RealRun) -> Mark:
-    """By the environment of a rank."""
+    """Return the value from the environment of a rank."""
     environment = Path(f"/proc/{rank_of(run)}/environ").read_bytes().split(b"\0")
     return Mark(next(entry for entry in environment if entry.startswith(f"{MARK}=".encode())))
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What is still there of a run that has ended."""
+    """Remains of a finished run."""
 
     processes: tuple[bytes, ...] = ()
-    """Command lines of those that bear its mark."""
+    """Command lines of the processes with its mark."""
     unreaped: tuple[int, ...] = ()
-    """Processes that have ended and show no mark any more, and are there until whoever inherited them has reaped them."""
+    """Ended processes, which show no mark and remain until their new parent has reaped them."""
     folders: tuple[Path, ...] = ()
 
 
 def left_behind(mark: Mark, *pids: int) -> Left:
-    """What is left once it does not get less any more; nothing, if all is well."""
+    """Return the remains once they no longer decrease. Empty if all is well."""
     deadline = time.monotonic() + PATIENCE_SECONDS / 3
     while (left := _left_now(mark, pids)) != Left() and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""A driver over machines that say what a test has them say, under a virtual clock: the shortest way to a driver's turn."""
+"""Driver over machines with scripted messages, under a virtual clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPACE = {
 }
 
 Answer = Callable[[Order], Iterable[tuple[float, Word]]]
-"""What machines say to an order, each word after so many seconds."""
+"""Return the messages of the machines after an order, with their delays in seconds."""
 
 
 def drivable(limits: dict[str, Any] | None = None, **others: Any) -> RunStarted:
@@ -42,7 +42,7 @@ def up(worker: int, host: str = "a") -> WorkerUp:
 
 
 class Scripted:
-    """An executor that says given words at given times, and answers orders as told."""
+    """Executor that sends given messages at given times, and answers orders by a function."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Scripted:
         self._answer = answer
 
     def start(self) -> None:
-        """Nothing: workers come up as the script says."""
+        """Do nothing: workers come up as scripted."""
 
     def tell(self, observations: Sequence[Observation]) -> None:
         """Nobody proposes."""
@@ -68,7 +68,7 @@ class Scripted:
         self._says += [(now + delay, word) for delay, word in self._answer(order)]
 
     def words(self, timeout: float) -> list[Word]:
-        """Those that are due next, at once; or time passes."""
+        """Return the next messages that are due. Without any, time passes."""
         until = self._clock.now() + timeout
         due = min((at for at, _ in self._says), default=until)
         self._clock.advance(max(self._clock.now(), min(due, until)))
@@ -92,7 +92,7 @@ def driver_after(
     answer: Answer = lambda order: (),
     **options: Any,
 ) -> Driver:
-    """A driver that takes a run up where these events left it; its journal lies in the folder."""
+    """Return a driver that resumes a run after these events. Its journal is in the folder."""
     first = events[0]
     assert isinstance(first, RunStarted)
     standing = Standing.at(first)

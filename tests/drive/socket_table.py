@@ -1,4 +1,5 @@
-"""What listens on this machine, by the kernel's own tables (/proc/PID/net/tcp, tcp6) and each process's descriptors."""
+"""Listening sockets of this machine, by the kernel's tables (/proc/PID/net/tcp, tcp6) and each process's
+descriptors."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Listening:
 
 
 def listening_sockets(pids: Iterable[int]) -> list[Listening]:
-    """Of these processes, in whatever network namespace each is."""
+    """Return the sockets of these processes, in the network namespace of each."""
     found = []
     for pid in pids:
         inodes = set(_inodes(pid))

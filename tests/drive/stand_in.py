@@ -1,6 +1,6 @@
-"""Ranks that train nothing and do as they are told by a file: to try real actors on real nodes without waiting for torch.
+"""Ranks that do not train and follow a file, for tests of real actors on real nodes without the start of torch.
 
-`mind(folder, node, "lacks its data")` tells those on a node; a start reads it, and so does each look for words.
+`mind(folder, node, "lacks its data")` controls the ranks on a node. Each start and each poll for messages reads it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOSES_DEVICES = "loses its devices"
 
 
 def mind(folder: Path, node: str, told: str) -> None:
-    """Tells the ranks on a node what to do; "" for what is right."""
+    """Set the behaviour of the ranks on a node. Default: normal."""
     file = folder / f"mind-{node}"
     draft = file.with_suffix(".draft")
     draft.write_text(told)
@@ -37,12 +37,12 @@ def mind(folder: Path, node: str, told: str) -> None:
 
 
 def open_stand_in(plan: WorkerPlan) -> StandIn:
-    """For `RayExecutor(open_group=…)`."""
+    """Function for `RayExecutor(open_group=…)`."""
     return StandIn(plan)
 
 
 class StandIn:
-    """Answers an order with one epoch and its end, at once unless it was told otherwise."""
+    """Group that answers an order with one epoch and its end, at once unless its file says otherwise."""
 
     def __init__(self, plan: WorkerPlan) -> None:
         self._plan = plan
@@ -71,20 +71,20 @@ class StandIn:
         )
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Takes an order; trial 666 is one that no group takes."""
+        """Accept an order, but reject trial 666."""
         if isinstance(order, Train):
             assert order.trial != 666, "trial 666 ordered while another is trained"
             self._orders.append(order)
 
     def words(self, timeout: float) -> list[Word]:
-        """An epoch for each order, or as told."""
+        """Return the messages of an epoch for each order, or the behaviour of the file."""
         if self._is_over:
             raise AiperfError(f"no rank can be started on {self._node}")
         if not self._orders:
             time.sleep(min(timeout, 0.05))
             return []
         order = self._orders.pop()
-        # in RankGroup's order: what was said comes first, and only the next look says that it is over
+        # the order of RankGroup: messages first, and only the next poll raises the error
         self._is_over = self._told() == LOSES_DEVICES
         done = Done(trial=order.trial, attempt=order.attempt, reason="epochs")
         return [_epoch(order)] if self._is_over else [_epoch(order), done]
@@ -123,7 +123,7 @@ def _epoch(order: Train) -> EpochDone:
 
 @dataclass(frozen=True)
 class DyingSearcher:
-    """Proposes at random; its process is killed when it is asked for a number."""
+    """Propose at random. A request for a number kills its process."""
 
     dies_at: int
 

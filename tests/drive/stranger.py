@@ -1,8 +1,8 @@
-"""What a stranger on a network tries at ports that he has found: run as a script, with the standard library alone.
+"""Attempts of a stranger on the network at open ports, as a script with the standard library alone.
 
-    python stranger.py HOST:PORT…   prints a JSON object: of each address what it answered
+    python stranger.py HOST:PORT…   prints a JSON object: answers by address
 
-He speaks raw bytes, HTTP, and gRPC by hand (HTTP/2 with literal headers), each without a token.
+The stranger uses raw bytes, HTTP, and gRPC by hand (HTTP/2 with literal headers), each without a token.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def told(address: str) -> dict[str, object]:
 
 
 def _http(address: str, verb: str, path: str) -> str:
-    """Status and the beginning of the body; '' where it is no HTTP."""
+    """Return the status and the beginning of the body. '' if the answer is not HTTP."""
     request = f"{verb} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
     answer = _said(address, request.encode(), 3.0).decode("latin-1")
     found = re.match(r"HTTP/1\.[01] (\d+)", answer)
@@ -62,7 +62,7 @@ def _http(address: str, verb: str, path: str) -> str:
 
 
 def _grpc(address: str, method: str) -> int | None:
-    """The call's status; None where it is no gRPC."""
+    """Return the status of the call. None if the answer is not gRPC."""
     headers = [(":method", "POST"), (":scheme", "http"), (":path", method), (":authority", "x")]
     headers += [("content-type", "application/grpc"), ("te", "trailers")]
     block = b"".join(
@@ -93,7 +93,7 @@ def _said(address: str, sent: bytes, seconds: float, until: bytes | None = None)
                     break
                 heard += more
     except OSError:
-        pass  # refused, closed or silent: what was heard until then is what he got
+        pass  # refused, closed or silent: the stranger keeps the bytes received so far
     return heard
 
 

@@ -22,15 +22,15 @@ CTRL_C = b"\x03"
 
 
 def _take_the_terminal() -> None:
-    """As a login does: the terminal is this session's, and a signal ends what does not handle it, whatever the tests' caller
-    ignores (`nohup make test`)."""
+    """Set up the process like a login: the terminal belongs to this session, and unhandled signals end it, even if the
+    tests' caller ignores them (`nohup make test`)."""
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
 class Terminal:
-    """One command in a session of its own. Use it in a `with` block: what still runs at its end is killed."""
+    """Command in its own session, used in a `with` block. It is killed at the end of the block."""
 
     def __init__(self, words: Sequence[str], folder: Path, size: tuple[int, int] = (80, 24)) -> None:
         """`words`: after `python -m aiperf`, typed in `folder`. `size`: columns, lines."""
@@ -57,7 +57,7 @@ class Terminal:
         fcntl.ioctl(self._screen, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
 
     def wait(self, seconds: float) -> bool:
-        """Reads for so long, or until the command ends; says whether it has ended."""
+        """Read for `seconds`, or until the command ends. Return whether it has ended."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None:
             if (left := deadline - time.monotonic()) <= 0:
@@ -88,7 +88,7 @@ class Terminal:
         return self.said.decode(errors="replace")
 
     def is_ours_to_answer(self) -> bool:
-        """Whether the interpreter has come to our code: it sets no handler for SIGTERM by itself."""
+        """Return whether the interpreter runs our code. By itself it has no handler for SIGTERM."""
         with contextlib.suppress(OSError):
             for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
                 if line.startswith("SigCgt:"):
@@ -108,7 +108,7 @@ class Terminal:
         while self._screen >= 0 and select.select([self._screen], [], [], seconds)[0]:
             try:
                 got = os.read(self._screen, 65536)
-            except OSError:  # nobody has the other side any more
+            except OSError:  # the other side is closed
                 return
             self.said += got
             seconds = 0.0

@@ -1,7 +1,12 @@
-"""A real run from its announcement to its receiver's verdict; ended early, and gone on with under the same announcement."""
+"""Real run from its announcement to the receiver's verdict. It is ended early, and resumed under the same
+announcement."""
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +21,12 @@ from aiperf.drive.session import resumable, resume, run_session
 from aiperf.errors import NotAsAnnounced
 from aiperf.planning.plan import make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.submission.allowed import read_allowed
+from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announced_run import announcement, require_announced
 from aiperf.submission.announcement_file import add
+from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.inspection import HeldTo
-from aiperf.submission.judge import inspect
-from aiperf.submission.signer import signer_of
+from aiperf.submission.signatures import read_allowed
 from morphism import encode
 from tests.drive.executors import TINY
 from tests.submission.keys import allowed_file, key_file
@@ -30,13 +35,43 @@ from tests.train.orders import plain_graph
 
 def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:
     """The configuration of a run that names its announcement."""
-    signer = signer_of(key_file(folder))
-    signed, _ = add(folder / "log", signer, lambda log: announcement(configure(words), log, now))
-    return configure([*words, f"announcement={signed.id}", f"announcement_log={folder / 'log'}"])
+    signed, _ = add(folder / "log", key_file(folder), lambda log: announcement(configure(words), log, now))
+    own = [f"seed={announced_seed(signed.id)}", f"announcement={signed.id}", f"announcement_log={folder / 'log'}"]
+    return configure([*words, *own])
 
 
 @pytest.mark.slow
-def test_a_real_run_is_announced_made_resumed_submitted_and_judged_good(tmp_path: Path) -> None:
+def test_a_default_run_is_announced_submitted_and_ranked(tmp_path: Path) -> None:
+    """Each verb is a process, as users call it. Every option but the length of the run has its default."""
+    key = key_file(tmp_path)
+    allowed_file(tmp_path, site=key)
+    length = ["schedule.duration_seconds=60", "schedule.warmup_seconds=10"]
+
+    def aiperf(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "aiperf", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=600,
+        ).stdout
+
+    told = json.loads(aiperf("announce", *length, "--key", "key", "--log", "site/", "--json"))
+    aiperf(*length, f"seed={told['seed']}", f"announcement={told['id']}", "announcement_log=site/")
+    (run,) = (tmp_path / "runs").iterdir()
+    aiperf("submit", str(run), "--key", "key", "--allowed", "allowed_signers", "--out", "bundle")
+    (judged,) = json.loads(aiperf("inspect", "bundle", "--allowed", "allowed_signers", "--json"))
+    ranked = json.loads(aiperf("rank", "runs", "--announcements", "site", "--json"))
+
+    assert (run / "checkpoints" / "kept.json").is_file(), "it reached its declared end"
+    assert judged["is_good"] and judged["announced"]["published"] == 1
+    assert [row["entry"]["run"] for each in ranked["lists"] for row in each["rows"]] == [run.name]
+
+
+@pytest.mark.slow
+def test_a_real_run_is_announced_resumed_submitted_and_valid(tmp_path: Path) -> None:
     (tmp_path / "start.json").write_text(encode(plain_graph()))
     words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
     conf = announced([*words, "schedule.duration_seconds=3600"], tmp_path, now=1_000_000.0)

@@ -1,4 +1,5 @@
-"""After a run's time is over the best checkpoint stays, and what went is said in bytes; before that nothing is touched."""
+"""The best checkpoint stays after the end of a run, and removed bytes are reported. Before the end no file is
+removed."""
 
 from __future__ import annotations
 
@@ -10,21 +11,21 @@ import torch
 
 from aiperf.config import configure
 from aiperf.data.opening import open_data
-from aiperf.drive.checkpoint_clearing import best_of, clear, forget
+from aiperf.drive.checkpoint_clearing import Best, BestEpoch, best_of, clear, forget
 from aiperf.drive.checkpoint_sweep import sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.machines import machines
 from aiperf.drive.run_clock import WallClock
 from aiperf.drive.session import run_session
-from aiperf.journal.events import AnyEvent, CheckpointDropped
+from aiperf.journal.events import AnyEvent, CheckpointDropped, CheckpointWritten, EpochFinished
 from aiperf.journal.journal import NAME, Journal
 from aiperf.planning.plan import make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.report.words import checkpoints
+from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.train.kept import KeptCheckpoints, kept
+from aiperf.train.kept_checkpoints import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
 from tests.drive.executors import TINY
@@ -38,7 +39,7 @@ FILES = {
     "trial-9.epoch-1.safetensors": 50,
     "notes.txt": 60,
 }
-"""The journal knows of trials 1 to 3; the third's has been dropped, though it was the best."""
+"""The journal contains trials 1 to 3. The checkpoint of the third was dropped, though it was the best."""
 
 
 def events() -> list[AnyEvent]:
@@ -47,7 +48,7 @@ def events() -> list[AnyEvent]:
         *whole_trial(1, 4.0, 5.0, 0.5),
         *whole_trial(2, 6.0, 7.0, 0.8),
         *whole_trial(3, 8.0, 9.0, 0.9),
-        CheckpointDropped(at=9.5, trial=3, reason="not among the best"),
+        CheckpointDropped(at=9.5, trial=3, cause="not best", reason="not among the best"),
     ]
     return positioned(told)
 
@@ -72,7 +73,7 @@ def names(folder: Path) -> set[str]:
     return {file.name for file in (folder / "checkpoints").iterdir()}
 
 
-def test_the_best_that_the_journal_knows_stays_with_its_graph_and_what_went_is_said_in_bytes(folder: Path) -> None:
+def test_the_best_checkpoint_stays_with_its_graph(folder: Path) -> None:
     said = clear(ended(), folder, "best")
 
     assert names(folder) == {
@@ -89,6 +90,44 @@ def test_the_best_that_the_journal_knows_stays_with_its_graph_and_what_went_is_s
     assert said.graph is not None and load(folder / said.graph).fingerprint
     assert checkpoints(said).startswith("kept the best, 200 B (checkpoints/trial-2.epoch-1.safetensors, accuracy ")
     assert checkpoints(said).endswith("; removed 2, 1.03 kB")
+
+
+def finished(trial: int, epoch: int, accuracy: float, checkpoint: bool = True) -> EpochFinished:
+    return EpochFinished(
+        at=9.0,
+        trial=trial,
+        attempt=1,
+        epoch=epoch,
+        accuracy=accuracy,
+        validation_loss=1.0,
+        training_loss=1.0,
+        learning_rate=0.1,
+        checkpoint=checkpoint,
+    )
+
+
+def test_weights_of_the_best_epoch_outlive_their_file(folder: Path) -> None:
+    """The best epoch is neither the last of its trial nor of a trial that is kept."""
+    (folder / NAME).unlink()
+    with Journal(folder / NAME) as journal:
+        journal.append([*events(), finished(3, 2, 0.97), finished(3, 3, 0.91), finished(2, 2, 0.95)])
+    files = folder / "checkpoints"
+    best = BestEpoch.of_run(folder)
+    (files / "trial-3.epoch-2.safetensors").write_bytes(b"the best")
+    best.take([finished(3, 2, 0.97, checkpoint=False)])
+    best.take([CheckpointWritten(at=9.1, trial=3, attempt=1, epoch=2)])
+    (files / "trial-3.epoch-2.safetensors").unlink()
+    (files / "trial-2.epoch-2.safetensors").write_bytes(b"worse")
+    best.take([finished(3, 3, 0.91), finished(2, 2, 0.95)])
+
+    assert BestEpoch.of_run(folder).best == best.best == Best(3, 2, 0.97)
+    said = clear(ended(), folder, "best")
+
+    assert said is not None and (said.trial, said.epoch, said.accuracy) == (3, 2, 0.97)
+    assert said.best is not None and (folder / said.best).read_bytes() == b"the best"
+    assert [file.name for file in files.glob("*trial*.safetensors") if "-9" not in file.name] == [
+        "trial-3.epoch-2.safetensors"
+    ]
 
 
 @pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "converged", "corrupt images"])
@@ -109,9 +148,7 @@ def test_all_or_none_stay_where_that_is_configured(folder: Path) -> None:
     assert {"trial-9.epoch-1.safetensors", "notes.txt"} <= names(folder)
 
 
-def test_a_driver_killed_while_it_removes_leaves_whole_files_and_no_word_of_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_driver_killed_during_removal_leaves_complete_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Killed(BaseException):
         pass
 
@@ -132,10 +169,10 @@ def test_a_driver_killed_while_it_removes_leaves_whole_files_and_no_word_of_it(
     assert kept(folder) is None
     best = best_of(events(), names(folder))
     assert best is not None and best.trial == 2
-    assert sweep(ended(), folder / "checkpoints") is not None  # the next verb goes on from there
+    assert sweep(ended(), folder / "checkpoints") is not None  # the next verb continues from here
 
 
-def test_a_run_that_goes_on_after_a_rollback_says_that_its_checkpoints_are_gone(folder: Path) -> None:
+def test_a_rolled_back_run_warns_about_removed_checkpoints(folder: Path) -> None:
     clear(ended(), folder, "best")
 
     told = forget(folder)
@@ -151,14 +188,14 @@ def test_a_word_of_them_that_is_damaged_is_none(folder: Path) -> None:
     assert kept(folder) is None
 
 
-def test_what_is_said_reads_well_with_files_that_could_not_be_removed() -> None:
+def test_the_message_names_files_that_could_not_be_removed() -> None:
     said = KeptCheckpoints(keep="best", files=0, bytes=0, removed_files=0, removed_bytes=0, not_removed=2)
 
     assert checkpoints(said) == "kept none; 2 could not be removed"
 
 
-def test_the_network_that_a_real_run_leaves_has_the_accuracy_that_its_journal_says(tmp_path: Path) -> None:
-    """A run of one worker in this process, whose time is up as soon as its first trial has finished."""
+def test_the_kept_network_has_the_accuracy_in_the_journal(tmp_path: Path) -> None:
+    """A run of one worker in this process. Its time is over when its first trial has finished."""
     (tmp_path / "start.json").write_text(encode(plain_graph()))
     words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]
     conf = configure([*words, "schedule.duration_seconds=36000"])

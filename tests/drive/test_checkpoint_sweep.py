@@ -1,4 +1,5 @@
-"""Checkpoints that the journal has dropped go by name, whoever forgot them; what is nobody's stays and is named."""
+"""Dropped checkpoints are removed by name, whichever process failed to remove them. Unknown files stay and are
+named."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from tests.journals import begun, evaluated, one_trial, positioned, proposed, re
 
 
 def run() -> Run:
-    """Trial 0 is being trained, 1 is over and kept, 2 was dropped, 4 is lost and goes on; of 5, which waits,
-    the journal knows no checkpoint, though a driver before this one may have had it trained."""
+    """Return a run in which trial 0 is training, 1 is finished and kept, 2 was dropped, and 4 is lost and will be
+    retried. Trial 5 waits. Its checkpoint is not in the journal, though an earlier driver may have trained it."""
     events: list[AnyEvent] = [
         *one_trial(evaluated(0, 3.0, 0.1))[:-2],
         *whole_trial(1, 4.0, 5.0, 0.5),
         *whole_trial(2, 6.0, 7.0, 0.4),
-        CheckpointDropped(at=7.5, trial=2, reason="not among the best"),
+        CheckpointDropped(at=7.5, trial=2, cause="not best", reason="not among the best"),
         requested(4, at=8.0),
         proposed(4, 8.0),
         begun(4, 8.0),
@@ -51,14 +52,14 @@ def test_whose_checkpoint_a_file_is_stands_in_its_name() -> None:
     assert doctest.testmod(checkpoint_files).failed == 0
 
 
-def test_what_was_dropped_is_left_over_what_is_needed_is_not_and_what_is_nobodys_is_named() -> None:
+def test_dropped_files_are_left_over_and_unknown_ones_named() -> None:
     found = leftover(run(), FILES)
 
     assert found.dropped == (2,)
     assert found.unknown == ("notes.txt", "trial-9.epoch-1.safetensors")
 
 
-def test_a_sweep_removes_by_name_what_was_dropped_and_nothing_else_and_the_next_one_finds_nothing_of_it(
+def test_a_sweep_removes_dropped_checkpoints_only(
     tmp_path: Path,
 ) -> None:
     for name in FILES:
@@ -67,9 +68,9 @@ def test_a_sweep_removes_by_name_what_was_dropped_and_nothing_else_and_the_next_
     told = sweep(run(), tmp_path)
 
     assert {file.name for file in tmp_path.iterdir()} == {name for name in FILES if "trial-2." not in name}
-    assert told is not None and "1 trials whose checkpoints were dropped before have none any more (2)" in told
-    assert "2 files are no checkpoints of this journal's trials, and stay (notes.txt, trial-9" in told
-    assert "dropped" not in (sweep(run(), tmp_path) or "")
+    assert told is not None and "1 trials' dropped checkpoints were removed (2)" in told
+    assert "2 files stay, since they are no checkpoints of this journal's trials (notes.txt, trial-9" in told
+    assert "dropped checkpoints" not in (sweep(run(), tmp_path) or "")
 
 
 def test_where_nothing_was_written_there_is_nothing_to_tell(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A whole run on a folder with corrupt images, in a process of its own: within the limit it names them, beyond it it ends."""
+"""Whole run on a folder with corrupt images, in its own process. Within the limit it names them, beyond it the run
+ends."""
 
 from __future__ import annotations
 
@@ -16,9 +17,7 @@ from tests.drive.runs import REPOSITORY
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["inline", "ray"])
-def test_a_run_with_one_corrupt_image_too_many_ends_with_the_reason_and_tries_nothing_again(
-    tmp_path: Path, executor: str
-) -> None:
+def test_one_corrupt_image_too_many_ends_a_run_with_the_reason(tmp_path: Path, executor: str) -> None:
     root = make(tmp_path / "set", training=20, validation=6)
     for number in (3, 7, 11):
         (root / f"train/class1/{number}.jpg").write_bytes(b"\xff\xd8 and nothing more")

@@ -1,4 +1,4 @@
-"""A driver's turns: what it writes down, whom it tells, and how its run ends."""
+"""Turns of a driver: its events, its messages, and the end of its run."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ from tests.journals import (
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])
-def test_a_finished_trial_is_a_parent_if_a_checkpoint_of_it_was_saved_and_only_then(
-    checkpoint: bool, tmp_path: Path
-) -> None:
+def test_a_finished_trial_is_a_parent_only_with_a_checkpoint(checkpoint: bool, tmp_path: Path) -> None:
     events = one_trial(evaluated(0, 4, 0.4, checkpoint=checkpoint), evaluated(0, 5, 0.5, epoch=2, checkpoint=False))
     driver = driver_after([drivable(), *events[1:]], tmp_path, [(6.0, Done(trial=0, attempt=1, reason="epochs"))])
 
@@ -49,7 +47,7 @@ def test_a_finished_trial_is_a_parent_if_a_checkpoint_of_it_was_saved_and_only_t
     assert driver.history.parents() == ((0,) if checkpoint else ())
 
 
-def test_a_trial_that_was_lost_after_its_last_epoch_and_never_saved_is_no_parent_either(tmp_path: Path) -> None:
+def test_a_lost_trial_without_a_checkpoint_is_no_parent(tmp_path: Path) -> None:
     events = one_trial(
         evaluated(0, 4, 0.4, checkpoint=False),
         evaluated(0, 5, 0.5, epoch=2, checkpoint=False),
@@ -64,7 +62,7 @@ def test_a_trial_that_was_lost_after_its_last_epoch_and_never_saved_is_no_parent
 
 
 def said(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
-    """The sums of a trial that has done so many training images of its epoch."""
+    """Return the sums of a trial after `images` training images of its epoch."""
     seconds = dict.fromkeys(("busy", "communication", "validation", "input", "checkpoint"), 0.0)
     return Advanced(
         trial=trial,
@@ -78,7 +76,7 @@ def said(images: int, trial: int = 0, epoch: int = 1) -> Advanced:
 
 
 def answering_sums(order: Order) -> list[tuple[float, Word]]:
-    """A worker that has done 40 images says so when it is asked, and not before."""
+    """A worker that has done 40 images reports them only after a request."""
     return [(0.2, said(40))] if isinstance(order, Sum) else []
 
 
@@ -92,7 +90,7 @@ def interrupting(driver: Driver) -> None:
     driver.interrupted |= driver.clock.now() >= 10.0
 
 
-def test_ctrl_c_ends_a_run_with_the_words_that_close_its_intervals(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_run_with_closed_intervals(tmp_path: Path) -> None:
     driver = driver_after(at_work(), tmp_path, answer=answering_sums, after_turn=interrupting)
 
     driver.drive()
@@ -103,7 +101,7 @@ def test_ctrl_c_ends_a_run_with_the_words_that_close_its_intervals(tmp_path: Pat
     assert 10.0 <= progress.end <= end.at < 11.0
 
 
-def test_a_limit_of_trials_ends_a_run_with_the_words_that_close_the_intervals_of_the_others(tmp_path: Path) -> None:
+def test_a_trial_limit_ends_a_run_with_closed_intervals(tmp_path: Path) -> None:
     others: list[AnyEvent] = [joined(1, 3.0), requested(1, worker=1, at=3.0), proposed(1, 3.0), begun(1, 3.0, worker=1)]
     events = at_work(*others, prepared(1, 3.5), evaluated(1, 5.0, 0.5), limits={"trials": 1})
     events += [evaluated(1, 6.0, 0.5, epoch=2)]
@@ -119,7 +117,7 @@ def test_a_limit_of_trials_ends_a_run_with_the_words_that_close_the_intervals_of
     assert (progress.trial, progress.training_images) == (0, 40)
 
 
-def test_a_worker_that_does_not_answer_at_the_end_is_waited_for_two_seconds_and_one_that_prepares_not_at_all(
+def test_the_end_waits_two_seconds_for_a_silent_worker(
     tmp_path: Path,
 ) -> None:
     silent = driver_after(at_work(), tmp_path, after_turn=interrupting)
@@ -132,7 +130,7 @@ def test_a_worker_that_does_not_answer_at_the_end_is_waited_for_two_seconds_and_
     assert written(preparing)[-1].at == pytest.approx(10.0, abs=0.6)
 
 
-def test_a_resumed_run_for_which_no_machines_come_up_ends_with_its_reason_and_can_be_resumed(tmp_path: Path) -> None:
+def test_a_resumed_run_without_machines_can_be_resumed_again(tmp_path: Path) -> None:
     events = [*at_work(), resumed(20.0, down_seconds=17.0)]
     driver = driver_after(events, tmp_path, first_worker_seconds=30.0)
 
@@ -145,7 +143,7 @@ def test_a_resumed_run_for_which_no_machines_come_up_ends_with_its_reason_and_ca
 
 
 def rejecting(worker: int) -> Callable[[Order], list[tuple[float, Word]]]:
-    """Machines whose generator on one worker never finds anything; the others' answer nothing for now."""
+    """Machines on which one worker's generator never finds a proposal, and the others do not answer."""
 
     def answer(order: Order) -> list[tuple[float, Word]]:
         if isinstance(order, Propose) and order.worker == worker:
@@ -159,7 +157,7 @@ def rejections(events: list[AnyEvent]) -> int:
     return sum(isinstance(event, TrialRejected) for event in events)
 
 
-def test_a_worker_whose_requests_all_come_to_nothing_does_not_end_the_run_of_the_others(tmp_path: Path) -> None:
+def test_a_worker_with_rejected_requests_does_not_end_the_run(tmp_path: Path) -> None:
     events = positioned([*at_work(limits={"rejections": 5}), joined(1, 4.0)])
     driver = driver_after(events, tmp_path, answer=rejecting(1))
 
@@ -167,7 +165,7 @@ def test_a_worker_whose_requests_all_come_to_nothing_does_not_end_the_run_of_the
 
     end = written(driver)[-1]
     assert isinstance(end, RunEnded) and end.reason == "duration"
-    assert rejections(written(driver)) == 5  # no trial has finished: it is asked for one at a time
+    assert rejections(written(driver)) == 5  # no trial has finished: one request at a time
 
 
 def test_a_search_that_has_nothing_left_ends_the_run(tmp_path: Path) -> None:
@@ -198,7 +196,7 @@ def test_rejections_before_a_resume_are_not_counted(tmp_path: Path) -> None:
         event for number in range(1, 5) for event in (requested(number, at=3.0, round=2), rejected(number))
     ]
     events = positioned([*at_work(*many, limits={"rejections": 5}), resumed(20.0, down_seconds=17.0)])
-    # the first that comes up goes on with the lost trial, the second is asked for
+    # the first worker that comes up continues the lost trial, the second receives a request
     driver = driver_after(events, tmp_path, [(21.0, up(1)), (21.0, up(2))], rejecting(2))
 
     driver.drive()
@@ -222,5 +220,5 @@ def epoch_done(epoch: int) -> EpochDone:
 
 
 def ends(events: list[AnyEvent]) -> list[type]:
-    """What was written of the end of trials and their weights."""
+    """Return the events of ends of trials and their weights."""
     return [type(event) for event in events if isinstance(event, TrialFinished | CheckpointDropped)]

@@ -30,12 +30,12 @@ from tests.torch_threads import one_torch_thread
 __all__ = ["one_torch_thread"]
 
 FIRST, CHILD = 0, 10
-"""Numbers: of the starting network, and from where on its children's are taken."""
+"""Number of the starting network, and first number of its children."""
 
 
 @pytest.fixture(scope="module", params=EXECUTORS)
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One executor for all tests of it, as a run has one; its first worker is up and has trained the starting network."""
+    """One executor for all tests, as in a run. Its first worker is up and has trained the starting network."""
     with opened(request.param, tmp_path_factory.mktemp(request.param)) as bench:
         bench.next_up()
         yield bench
@@ -43,7 +43,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def start(bench: Bench) -> Proposed:
-    """The starting network, trained and told."""
+    """The starting network, trained and observed."""
     proposal = bench.proposed(FIRST, starting_network=True)
     bench.trained(proposal)
     bench.told(proposal, accuracy=0.5)
@@ -60,7 +60,7 @@ def child(bench: Bench, start: Proposed) -> Proposed:
     raise AssertionError("of twenty proposals none knows what was told before it was asked for")
 
 
-def test_a_worker_says_that_it_is_up_under_the_lowest_free_number(bench: Bench) -> None:
+def test_a_worker_is_up_under_the_lowest_free_number(bench: Bench) -> None:
     assert [up.worker for up in bench.ups()] == [0]
     assert bench.ups()[0].ranks >= 1 and bench.ups()[0].host
 
@@ -69,7 +69,7 @@ def test_the_starting_network_is_the_answer_where_it_is_wanted(start: Proposed) 
     assert (start.number, start.parent, start.morphs) == (FIRST, None, ())
 
 
-def test_the_words_of_an_order_come_in_order_and_nothing_after_its_last(bench: Bench, start: Proposed) -> None:
+def test_messages_of_an_order_arrive_in_order_up_to_the_last(bench: Bench, start: Proposed) -> None:
     words = bench.words_of(order_for(start, bench.worker))
 
     assert isinstance(words[0], Prepared)
@@ -102,9 +102,7 @@ def test_a_request_is_answered_once_under_its_number(bench: Bench, child: Propos
         assert len(bench.answers(number)) == 1
 
 
-def test_a_child_is_trained_from_its_parents_weights_until_the_order_to_drop_them(
-    bench: Bench, child: Proposed
-) -> None:
+def test_a_child_inherits_weights_until_they_are_dropped(bench: Bench, child: Proposed) -> None:
     assert isinstance(bench.trained(child, attempt=2)[-1], Done)
 
     bench.executor.send(Drop(trial=FIRST))
@@ -114,9 +112,7 @@ def test_a_child_is_trained_from_its_parents_weights_until_the_order_to_drop_the
     assert isinstance(gone[0], CheckpointGone) and gone[0].missing == FIRST
 
 
-def test_a_trial_goes_on_after_its_own_last_epoch_and_says_so_where_there_is_no_such_checkpoint(
-    bench: Bench, child: Proposed
-) -> None:
+def test_a_trial_continues_after_its_last_epoch_or_reports(bench: Bench, child: Proposed) -> None:
     bench.trained(child, attempt=4, parent=None)
     words = bench.trained(child, attempt=5, first_epoch=3, last_epoch=3, losses=(1.0, 1.0))
     gone = bench.trained(child, attempt=6, first_epoch=9, last_epoch=9, losses=(1.0,) * 8)
@@ -154,14 +150,14 @@ def test_an_order_for_a_worker_that_is_not_there_is_dropped(bench: Bench, child:
 
 
 def test_waiting_for_words_that_do_not_come_ends_in_time(bench: Bench) -> None:
-    """By the driver's clock, which a simulated one moves itself."""
+    """Wait by the driver's clock, which a simulated executor advances itself."""
     deadline = time.monotonic() + PATIENCE_SECONDS
 
     while bench.executor.words(0.05):
         assert time.monotonic() < deadline
 
 
-def test_a_released_worker_says_no_more_and_another_comes_up_under_a_new_number(bench: Bench, child: Proposed) -> None:
+def test_a_released_worker_is_replaced_under_a_new_number(bench: Bench, child: Proposed) -> None:
     order = order_for(child, bench.worker, attempt=9, parent=None, last_epoch=10_000)
     bench.executor.send(order)
     bench.until(lambda _: any(isinstance(word, EpochDone) for word in bench.words_of(order)))

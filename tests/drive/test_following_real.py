@@ -40,9 +40,7 @@ def proposals(events: list[AnyEvent]) -> dict[int, TrialProposed]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", ["inline", "ray"])
-def test_a_run_that_follows_does_the_same_work_trial_by_trial_and_its_score_is_valid(
-    executor: str, begin: Begin
-) -> None:
+def test_a_following_run_does_the_same_work_trial_by_trial(executor: str, begin: Begin) -> None:
     words = small(
         "dataset.training_images=64",
         "dataset.validation_images=32",

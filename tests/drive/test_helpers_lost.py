@@ -12,7 +12,7 @@ from aiperf.rules.replay import state_after
 from tests.journals import joined, started
 
 
-def test_helpers_that_died_are_a_warning_that_names_workers_and_effect() -> None:
+def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
     run = state_after([started(), joined(0), joined(1)])
     events = []
     for at, (worker, helper) in enumerate([(0, "recorder"), (1, "recorder"), (1, "recorder"), (1, "generator")]):

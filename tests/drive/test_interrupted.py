@@ -1,4 +1,4 @@
-"""Whenever the end is asked for: no traceback, nothing left running, no folder that a verb chokes on."""
+"""A request to end at any time leaves no traceback, no process and no folder that breaks a verb."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def interrupted_after(delay: float, folder: Path, capsys: pytest.CaptureFixture[
         if is_ours or ended_before:
             assert_ended(terminal, (130, 0) if ended_before else (130,))
         else:
-            # the interpreter's own start: Python answers, before there is any code of ours
+            # start of the interpreter: Python answers before our code runs
             assert terminal.wait(END_SECONDS) and terminal.process.returncode != 0
     assert_runs_can_be_read(folder, capsys)
 

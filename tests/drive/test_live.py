@@ -1,4 +1,4 @@
-"""The table of a run under way: seldom enough, small enough, and a plain line where there is no terminal."""
+"""Table of a running run: its refresh interval, its size, and plain lines without a terminal."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_simulated_run_says_so() -> None:
     assert "simulated score" in shown(replace(VIEW, is_simulated=True))
 
 
-def test_a_plain_line_comes_every_minute_where_there_is_no_terminal() -> None:
+def test_without_a_terminal_a_line_is_printed_every_minute() -> None:
     clock, output, made = Clock(), StringIO(), []
 
     def make() -> LiveView:
@@ -96,7 +96,7 @@ def test_a_terminal_is_refreshed_at_most_twice_a_second() -> None:
     assert made == [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 
 
-def test_showing_takes_no_more_than_a_fiftieth_of_the_drivers_time() -> None:
+def test_showing_takes_at_most_a_fiftieth_of_the_drivers_time() -> None:
     clock, spent = Clock(), 0.0
 
     def slow() -> LiveView:
@@ -111,7 +111,7 @@ def test_showing_takes_no_more_than_a_fiftieth_of_the_drivers_time() -> None:
     assert spent <= 0.02 * clock.now + 0.1
 
 
-def test_names_from_a_journal_neither_command_the_terminal_nor_style_the_table() -> None:
+def test_names_from_a_journal_cannot_control_the_terminal() -> None:
     evil = "\x1b[2J\x9b31m\u202e[red]x[/nothing]"
     view = replace(VIEW, run=evil, workers=(replace(VIEW.workers[0], host=evil, doing=evil),))
 

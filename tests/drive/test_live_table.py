@@ -70,9 +70,7 @@ def views(draw: st.DrawFn) -> LiveView:
 
 
 @given(view=views(), width=st.integers(1, 220), height=st.integers(0, 70), can_draw=st.booleans())
-def test_no_line_is_wider_than_the_terminal_and_no_more_lines_are_there_than_it_has(
-    view: LiveView, width: int, height: int, can_draw: bool
-) -> None:
+def test_the_table_fits_the_terminals_width_and_height(view: LiveView, width: int, height: int, can_draw: bool) -> None:
     lines = [text.plain for text in table(view, width, height, can_draw=can_draw)]
 
     assert len(lines) <= height
@@ -81,9 +79,7 @@ def test_no_line_is_wider_than_the_terminal_and_no_more_lines_are_there_than_it_
 
 
 @given(view=views(), size=st.sampled_from(SIZES))
-def test_every_figure_of_the_head_stands_whole_at_every_size_that_a_terminal_has(
-    view: LiveView, size: tuple[int, int]
-) -> None:
+def test_every_head_figure_is_complete_at_any_terminal_size(view: LiveView, size: tuple[int, int]) -> None:
     text = "\n".join(line.plain for line in table(view, *size))
 
     rates = (view.flops_per_second, view.window_flops_per_second, view.regulated_flops_per_second)
@@ -98,9 +94,7 @@ def test_every_figure_of_the_head_stands_whole_at_every_size_that_a_terminal_has
 
 
 @given(view=views(), width=st.integers(30, 220), height=st.integers(8, 70))
-def test_each_line_of_a_worker_holds_its_figures_whole_under_their_headings(
-    view: LiveView, width: int, height: int
-) -> None:
+def test_each_worker_line_has_complete_figures_under_headings(view: LiveView, width: int, height: int) -> None:
     lines = [text.plain for text in table(view, width, height)]
     heading = next((place for place, line in enumerate(lines) if line.split()[:1] == ["worker"]), None)
     if heading is None:
@@ -119,7 +113,7 @@ def test_each_line_of_a_worker_holds_its_figures_whole_under_their_headings(
 
 
 def whole(figure: str, text: str) -> bool:
-    """It stands there, and nothing of it or of another figure touches it."""
+    """Return whether the text is shown, separated from all other figures."""
     return re.search(rf"(?<![\d.,/]){re.escape(figure)}(?![\d.,/A-Za-z])", text) is not None
 
 
@@ -154,7 +148,7 @@ def test_where_not_all_have_a_line_the_worst_come_first() -> None:
     assert [row[0] for row in rows[first : first + 3]] == ["90", "70", "0"]
 
 
-def test_before_the_first_worker_is_up_it_says_what_is_waited_for() -> None:
+def test_before_the_first_worker_the_table_names_the_wait() -> None:
     view = replace(VIEW, workers=(), workers_training=0, trials_finished=0, ranks_of_worker=2)
 
     assert "workers are starting: 2 ranks each, importing torch" in [text.plain for text in table(view, 80, 23)]

@@ -1,4 +1,4 @@
-"""A whole run whose journal is written on the driver's own disk: driven, resumed and read as any other."""
+"""Whole run whose journal is on the driver's own disk: driven, resumed and read like any other."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from tests.drive.executors import TINY
 from tests.train.orders import plain_graph
 
 
-def test_a_run_with_its_journal_on_the_drivers_own_disk_is_driven_and_taken_up_from_what_was_not_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_with_a_local_journal_is_resumed_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "start.json").write_text(encode(plain_graph()))
     disk = tmp_path / "disk"
     words = [*TINY, "executor=inline", f"runs={tmp_path / 'runs'}", f"start={tmp_path / 'start.json'}"]

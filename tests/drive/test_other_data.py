@@ -1,4 +1,4 @@
-"""Workers are held to the data set that the plan was made of: one whose own files are others is refused by name."""
+"""Workers must have the data set of the plan. A worker with other files is refused with a message."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from tests.data.folders import make
 REPOSITORY = Path(__file__).parents[2]
 
 
-def test_the_workers_of_a_run_are_given_the_fingerprint_of_its_first_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_get_the_fingerprint_of_the_first_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make(tmp_path / "set")
     conf = configure(["dataset=images", f"dataset.root={root}", "start=resnet20"])
     first = first_event(make_plan(conf, this_machine(conf)), "a run", 1e6)

@@ -1,7 +1,7 @@
-"""Real runs of which one process is killed or stopped at a random instant: each ends as docs/failures.md says.
+"""Real runs of which one process is killed or stopped at a random time. Each ends as docs/failures.md states.
 
-Whatever dies, a run ends with a valid report, or with a line that names `resume=`; it never ends in a traceback and never
-hangs, and nothing of it is left on the machine: no process (and so no port), no shared memory, no temporary folder.
+A run ends with a valid report, or with a line that names `resume=`. It never ends in a traceback and never hangs.
+Nothing remains on the machine: no process (and so no port), no shared memory, no temporary folder.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ OF = {
     "raylet": b"/raylet\0",
     "gcs": b"/gcs_server\0",
 }
-"""A part of the command line of each process that can be struck, besides the driver."""
+"""Part of the command line of each process that can be struck, apart from the driver."""
 ENDS_THE_RUN = ("raylet", "gcs")
-"""Without these no run goes on; it ends, and can be resumed."""
+"""Processes that a run needs. After their loss it ends, and can be resumed."""
 CASES = [(target, how) for how in (KILL, STOP) for target in ("driver", *OF)] + [
     ("driver", KILL),
     ("rank", KILL),
     ("rank", STOP),
     ("host actor", KILL),
 ]
-"""Twenty: each process killed and stopped once, those that die most often in practice twice."""
+"""Twenty cases: each process killed and stopped once, and the most frequent losses twice."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Strike:
     target: str
     how: signal.Signals
     rank: int | None = None
-    """Which rank was struck, where it was one."""
+    """Rank that was struck, or None."""
     before: int = 0
     """Lines of the journal when it was."""
 
@@ -86,7 +86,7 @@ def scratch() -> Iterator[Path]:
     [(number, *case) for number, case in enumerate(CASES)],
     ids=[f"{number}-{target.replace(' ', '-')}-{how.name}" for number, (target, how) in enumerate(CASES)],
 )
-def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
+def test_a_run_ends_as_documented_after_any_process_loss(
     number: int, target: str, how: signal.Signals, tmp_path: Path, scratch: Path
 ) -> None:
     seed = int(os.environ.get("AIPERF_DEATHS_SEED") or random.SystemRandom().randrange(1 << 32))
@@ -97,7 +97,7 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
         *small(
             "schedule.duration_seconds=7200",
             "schedule.epochs=[3,4,5]",
-            # of a rank's new group nothing is heard for as long as it starts
+            # a new group of ranks sends no message while it starts
             f"limits.silence_seconds={600 if target == 'rank' else 20}",
             "trainer.hang_seconds=6",
         ),
@@ -129,12 +129,12 @@ def test_a_run_ends_as_documented_whichever_process_dies_or_stops(
 
 
 def places_of(scratch: Path) -> dict[str, str]:
-    """Where a run keeps what is temporary: all in one folder, so that nothing left there goes unseen."""
+    """Return the temporary folder of a run. All its temporary files are inside."""
     return {"TMPDIR": str(scratch), "RAY_TMPDIR": str(scratch)}
 
 
 def _has_gone_on(events: list[AnyEvent], before: int) -> bool:
-    """Whether training has gone on after that line: two epochs have ended, and a trial."""
+    """Return whether training has continued after that line: two epochs and a trial have ended."""
     after = events[before:]
     return (
         sum(isinstance(event, EpochFinished) for event in after) >= 2
@@ -144,11 +144,12 @@ def _has_gone_on(events: list[AnyEvent], before: int) -> bool:
 
 
 def _go_on(strike: Strike) -> None:
-    """Waits until the run has seen what was done to it, where it is to see it, and has gone on."""
+    """Wait until the run has noticed the strike, if it must, and has continued."""
 
     def seen(events: list[AnyEvent]) -> int:
-        """Lines up to the one that tells of it."""
-        kind = {"host actor": WorkerLost, "recorder": HelperLost}.get(strike.target)
+        """Return the lines up to the one that reports it."""
+        kinds: dict[str, type[WorkerLost | HelperLost]] = {"host actor": WorkerLost, "recorder": HelperLost}
+        kind = kinds.get(strike.target)
         if kind is None or (strike.target, strike.how) == ("recorder", STOP):
             return strike.before
         return next((n for n, event in enumerate(events) if n >= strike.before and isinstance(event, kind)), 1 << 30)
@@ -195,7 +196,7 @@ def _check_end(strike: Strike, status: int, seed: int) -> None:
     match strike.target:
         case "rank":
             reasons = [event.reason for event in after if isinstance(event, TrialLost)]
-            # between two trials there is no attempt to lose; else the right one is named
+            # between two trials no attempt can be lost. Else the right one is named
             assert all(f"rank {strike.rank} of 2" in reason for reason in reasons[:1]), f"{reasons}\n{said}"
             assert not any(isinstance(event, WorkerLost) for event in after), said
         case "host actor":
@@ -209,7 +210,7 @@ def _check_end(strike: Strike, status: int, seed: int) -> None:
 
 
 def _check_sound(folder: Path) -> list[AnyEvent]:
-    """Each image of an epoch counts once, and there is a score."""
+    """Assert that each image of an epoch counts once, and that there is a score."""
     events = list(read(folder))
     kept = work_log(events)
     assert score(kept).valid

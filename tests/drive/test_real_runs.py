@@ -1,6 +1,6 @@
-"""The whole benchmark on real Ray, real Horovod and real torch: killed, taken up again, interrupted, and taken up to its end.
+"""Whole benchmark on real Ray, Horovod and torch: killed, resumed, interrupted, and run to its end.
 
-One run goes through all of that (`journey`); each test looks at what one part of it must hold.
+One run goes through all of that (`journey`). Each test checks one part of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.drive.processes import command_line, descendants, worker_host
 from tests.drive.runs import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
 
 TRIALS = 7
-"""With so many finished the run ends: tuning begins with the fourth, and how long it takes is the machine's matter."""
+"""Number of finished trials after which the run ends. Tuning begins with the fourth trial."""
 
 
 def counted_images(events: list[AnyEvent]) -> dict[tuple[int, int], int]:
@@ -58,7 +58,7 @@ def some(kind: type[AnyEvent], count: int) -> Callable[[list[AnyEvent]], bool]:
 
 
 def assert_sound(events: list[AnyEvent]) -> None:
-    """What must hold of every journal, whatever happened to its run."""
+    """Assert what holds for every journal."""
     images = counted_images(events)
     for event in events:
         if isinstance(event, EpochFinished):
@@ -80,11 +80,11 @@ class Journey:
     ended: list[AnyEvent]
     """and in the end."""
     left: Left
-    """Of the killed driver."""
+    """Lines of the killed driver."""
     reported: tuple[bool, bool]
-    """Whether a report lay there after Ctrl-C, and in the end."""
+    """Whether a report existed after Ctrl-C, and at the end."""
     output: list[str]
-    """What the last of its drivers printed."""
+    """Output of the last driver."""
 
 
 @pytest.fixture(scope="module", params=[0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 9))])
@@ -134,7 +134,7 @@ def travelled(begin: Begin, chooser: random.Random) -> Journey:
     return Journey(seen, killed, interrupted, last.events(), left, (reported, report.stat().st_size > 0), output)
 
 
-def test_a_run_that_was_killed_and_interrupted_ends_with_score_and_report_and_every_proposal_rederived(
+def test_a_killed_and_interrupted_run_ends_with_score_and_report(
     journey: Journey,
 ) -> None:
     events = journey.ended
@@ -157,7 +157,7 @@ def test_a_killed_driver_leaves_nothing_behind(journey: Journey) -> None:
     assert journey.left == Left()
 
 
-def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(journey: Journey) -> None:
+def test_a_killed_driver_loses_at_most_the_epoch_in_progress(journey: Journey) -> None:
     before, events = journey.killed, journey.interrupted
 
     assert before[: len(journey.seen)] == journey.seen
@@ -171,7 +171,7 @@ def test_a_driver_killed_at_a_random_moment_loses_at_most_the_epoch_in_progress(
     assert redone and not saved & redone
 
 
-def test_ctrl_c_once_ends_the_run_with_a_valid_report_and_it_can_be_resumed(journey: Journey) -> None:
+def test_a_run_ended_by_ctrl_c_has_a_report_and_can_be_resumed(journey: Journey) -> None:
     events = journey.interrupted
 
     assert_sound(events)
@@ -181,7 +181,7 @@ def test_ctrl_c_once_ends_the_run_with_a_valid_report_and_it_can_be_resumed(jour
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_replaced_and_its_trial_goes_on_from_its_checkpoint(begin: Begin) -> None:
+def test_a_killed_workers_trial_continues_from_its_checkpoint(begin: Begin) -> None:
     run = begin(*small("schedule.duration_seconds=7200", "schedule.epochs=[20]", "limits.trials=1"))
     run.until(some(EpochFinished, 3))
     host = worker_host(run.process.pid)

@@ -1,4 +1,4 @@
-"""Runs that are exported in tests: simulated ones with every fault, the recorded ones, and one whose names mean harm."""
+"""Runs for tests of exports: simulated ones with every fault, the recorded ones, and one with hostile names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialProposed, WorkerJoined
 from aiperf.journal.journal import NAME
-from aiperf.simulate.audit.random_runs import play, random_case
+from tests.audit.random_runs import play, random_case
 from tests.cli.user import write_run
 from tests.journals import ended, evaluated, interval, one_trial, started
 
@@ -18,7 +18,7 @@ HOSTILE = '=HYPERLINK("http://x")\r\n<script>\x1b[2J../../x\u202e,"\''
 
 
 def any_run(folder: Path, seed: int, share: float) -> Path:
-    """A small simulated run with any faults (workers and drivers lost, out of memory); of its lines the first share."""
+    """Return a simulated run with any faults (lost workers or drivers, out of memory), cut after a share of its lines."""
     folder.mkdir(parents=True)
     lines = play(random_case(seed)).journal.splitlines(keepends=True)
     (folder / NAME).write_bytes(b"".join(lines[: max(1, round(share * len(lines)))]))
@@ -35,7 +35,7 @@ def recorded(folder: Path, name: str) -> Path:
 
 
 def hostile(folder: Path) -> Path:
-    """A run whose every name is `HOSTILE`, those of its configuration too; its one trial was cut off."""
+    """Return a run in which every name is `HOSTILE`, including its configuration. Its only trial was cut off."""
     config = started().config | {"../../../" + HOSTILE: {"..": HOSTILE, "/etc/passwd": "=1+1"}}
     changed: list[AnyEvent] = [started(config=config, run=HOSTILE)]
     _, *rest = one_trial(interval(0, 5.0, 20.0, 100, 50, busy=10.0), evaluated(0, 20.0, 0.9), ended())
@@ -51,7 +51,7 @@ def hostile(folder: Path) -> Path:
 
 
 def evaluations(events: list[AnyEvent]) -> dict[int, dict[int, EpochFinished]]:
-    """Of each trial the evaluations that stand, by epoch: read from the journal by the test itself."""
+    """Return by trial the valid evaluations by epoch, read from the journal by the test itself."""
     found: dict[int, dict[int, EpochFinished]] = {}
     for event in events:
         if isinstance(event, EpochFinished):

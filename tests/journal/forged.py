@@ -1,4 +1,4 @@
-"""Journals that were rewritten and hash-chained anew, as anyone can do with a text editor and ten lines of Python."""
+"""Changed journals with a valid hash chain, as anybody can write them with an editor and a short program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Line = dict[str, Any]
 
 
 def lines_of(journal: Path) -> list[Line]:
-    """The lines of a journal as plain values, without their hashes."""
+    """Return the lines of a journal as plain values, without hashes."""
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
     for line in lines:
         del line["chain"]
@@ -22,7 +22,7 @@ def lines_of(journal: Path) -> list[Line]:
 
 
 def hash_chained(bodies: Iterable[bytes]) -> bytes:
-    """A journal of these bodies, whatever they are; every hash follows from the one before."""
+    """Return a journal of these bodies with a valid hash chain."""
     chain, whole = b"0" * 64, bytearray()
     for body in bodies:
         chain = hashlib.sha256(chain + body).hexdigest().encode()
@@ -31,12 +31,12 @@ def hash_chained(bodies: Iterable[bytes]) -> bytes:
 
 
 def body(line: Line) -> bytes:
-    """A line as the driver's encoder would write it."""
+    """Return a line as the driver's encoder writes it."""
     return json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def write(folder: Path, lines: Iterable[Line]) -> Path:
-    """A run's folder with that journal; gives the folder."""
+    """Write a run's folder with that journal and return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NAME).write_bytes(hash_chained(body(line) for line in lines))
     return folder

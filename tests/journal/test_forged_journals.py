@@ -1,6 +1,6 @@
-"""A journal that no run can write is refused with its line, however well it is hash-chained, and never ends in a traceback.
+"""A journal that no run can write is refused with its line, despite a valid hash chain, and never ends in a traceback.
 
-Every forgery is an edit of a journal of a real run (killed, resumed, a rank killed), hash-chained anew.
+Every forgery is an edit of a journal of a real run (killed, resumed, a rank killed) with a new hash chain.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ from aiperf.errors import AiperfError, JournalDamaged
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.report import machine_tables, tables
 from aiperf.report.gather import gather
+from aiperf.report.sections import configuration, search, system, time_spent
+from aiperf.report.sections import score as score_section
 from aiperf.report.text import closing_lines
-from aiperf.simulate.audit.random_runs import play, random_case
 from searchers.propose import RULES
+from tests.audit.random_runs import play, random_case
 from tests.journal.forged import Line, body, hash_chained, lines_of, write
+from tools.verify_standalone import Untrue, verified
 
-REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v2.jsonl")
+REAL = lines_of(Path(__file__).with_name("read_by_number.jsonl"))
+"""Real run. The forgeries below name its lines by number."""
 Forgery = Callable[[list[Line]], None]
 
 
 def field(number: int, name: str, value: Any) -> Forgery:
-    """Line `number` says something else; `name` may lead into a part: 'interval.start'."""
+    """Change a field of line `number`. `name` may be a path: 'interval.start'."""
 
     def forge(lines: list[Line]) -> None:
         *path, last = name.split(".")
@@ -49,7 +52,7 @@ def field(number: int, name: str, value: Any) -> Forgery:
 
 
 def inserted(number: int, event: str, /, **fields: Any) -> Forgery:
-    """A line that comes to stand as line `number`, at the time of the one before it."""
+    """Insert a line as line `number`, at the time of the line before."""
 
     def forge(lines: list[Line]) -> None:
         lines.insert(number - 1, {"event": event, "at": lines[number - 2]["at"], **fields})
@@ -58,7 +61,7 @@ def inserted(number: int, event: str, /, **fields: Any) -> Forgery:
 
 
 def copied(number: int, to: int) -> Forgery:
-    """A line stands once more, as line `to`, at the time of the one before it."""
+    """Insert a copy of a line as line `to`, at the time of the line before."""
 
     def forge(lines: list[Line]) -> None:
         lines.insert(to - 1, lines[number - 1] | {"at": lines[to - 2]["at"]})
@@ -67,12 +70,12 @@ def copied(number: int, to: int) -> Forgery:
 
 
 def without(number: int, name: str) -> Forgery:
-    """A line lacks a field."""
+    """Remove a field of a line."""
     return lambda lines: lines[number - 1].pop(name)
 
 
 def first(**fields: Any) -> Forgery:
-    """The first line says something else, and its hash fits its configuration."""
+    """Change the first line and give it the hash of its configuration."""
 
     def forge(lines: list[Line]) -> None:
         lines[0].update(fields)
@@ -82,7 +85,7 @@ def first(**fields: Any) -> Forgery:
 
 
 def configured(change: Callable[[dict[str, Any]], object]) -> Forgery:
-    """Another configuration with its own hash."""
+    """Change the configuration together with its hash."""
 
     def forge(lines: list[Line]) -> None:
         change(lines[0]["config"])
@@ -92,33 +95,28 @@ def configured(change: Callable[[dict[str, Any]], object]) -> Forgery:
 
 
 def ended_early(lines: list[Line]) -> None:
-    """Cut after 20 lines, and called run to its end."""
+    """Cut after 20 lines and mark the run as complete."""
     lines[20:] = [{"event": "RunEnded", "at": lines[19]["at"], "reason": "duration"}]
 
 
 def swapped(lines: list[Line]) -> None:
-    """An interval from its end to its beginning."""
+    """Swap start and end of an interval."""
     interval = lines[12]["interval"]
     interval["start"], interval["end"] = interval["end"], interval["start"]
 
 
 def resumed(lines: list[Line]) -> None:
-    """Taken up after its declared time was over."""
+    """Resume after the declared time."""
     lines.append(lines[54] | {"at": lines[-1]["at"], "down_seconds": 0.0})
 
 
 def rolled_back(lines: list[Line]) -> None:
-    """Schema 2 from the resume on, which rolled back without a word of what."""
-    lines[54].update(schema=2, rolled_back_lines=3)
-
-
-def newer_schema(lines: list[Line]) -> None:
-    """Begun under schema 2, resumed under schema 1."""
-    lines[0]["schema"] = 2
+    """Resume with a rollback that has no hash."""
+    lines[54].update(rolled_back_lines=3)
 
 
 def no_window(lines: list[Line]) -> None:
-    """Over before the warm-up is, in the first line and in its configuration."""
+    """End before the warm-up, in the first line and in its configuration."""
     lines[0]["duration_seconds"] = lines[0]["config"]["schedule"]["duration_seconds"] = 3.0
     lines[0]["config_hash"] = config_hash(lines[0]["config"])
 
@@ -157,7 +155,7 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "prepared on more ranks": (11, field(11, "ranks", 64)),
     "built in negative time": (11, field(11, "build_seconds", -1.0)),
     "round 0": (4, field(4, "round", 0)),
-    "told above 1": (14, field(14, "told_accuracy", 1.5)),
+    "told above 1": (14, field(14, "reported_accuracy", 1.5)),
     "a clock that stepped forward by stepping back": (55, field(55, "clock_stepped_back_seconds", -1.0)),
     # time
     "time runs back": (14, field(14, "at", 4.0)),
@@ -175,9 +173,7 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "works on after the end": (98, copied(96, 98)),
     "ends twice": (98, copied(97, 98)),
     "resumed after its time": (98, resumed),
-    "another schema's resume": (55, newer_schema),
-    "a field of a later schema": (55, lambda lines: lines[54].update(rolled_back_lines=4)),
-    "a boot in schema 1": (1, lambda lines: lines[0].update(boot_id="x", boot_seconds=1.0)),
+    "resumed in an unknown schema": (55, field(55, "schema", 2)),
     "rolled back without a hash": (55, rolled_back),
     "an unknown schema": (1, field(1, "schema", 99)),
     # the first line
@@ -193,10 +189,10 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "a data set without images": (1, field(1, "dataset", {"name": "synthetic"})),
     "a date beyond all dates": (1, field(1, "started_unix", 1e300)),
     "a negative seed": (1, first(seed=-1)),
-    # who is there
+    # present workers
     "joins twice": (3, copied(2, 3)),
     "comes back under its number": (56, field(56, "worker", 0)),
-    "an unknown worker is lost": (21, inserted(21, "WorkerLost", worker=7, reason="")),
+    "an unknown worker is lost": (21, inserted(21, "WorkerLost", worker=7, cause="reported", reason="")),
     "an unknown worker measures": (5, field(5, "worker", 7)),
     "an unknown worker is given a trial": (7, field(7, "worker", 9)),
     "an unknown worker wants a proposal": (4, field(4, "worker", 9)),
@@ -206,7 +202,7 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "numbers are skipped": (16, field(16, "number", 30)),
     "a number once more": (16, field(16, "number", 0)),
     "a proposal that nobody asked for": (7, copied(6, 7)),
-    "a rejection that nobody asked for": (21, inserted(21, "TrialRejected", number=0, reason="")),
+    "a rejection that nobody asked for": (21, inserted(21, "TrialRejected", number=0, by="check", reason="")),
     "asked for at another line": (4, field(4, "position", 1)),
     "made from another history": (6, field(6, "position", 1)),
     "made from another seed": (6, field(6, "seed", 1)),
@@ -216,7 +212,7 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     # trials, attempts, epochs
     "an unknown trial is started": (7, field(7, "trial", 55)),
     "started before it was proposed": (7, field(7, "trial", 1)),
-    "two trials at once": (16, inserted(16, "TrialStarted", trial=2, attempt=1, worker=0, epoch=1, batch_size=12)),
+    "two trials at once": (16, inserted(16, "TrialStarted", trial=2, attempt=1, worker=0, epoch=1, batch_size=12, round=1)),
     "another batch than proposed": (7, field(7, "batch_size", 63)),
     "an attempt is left out": (74, field(74, "attempt", 5)),
     "epochs are left out": (74, field(74, "epoch", 4)),
@@ -238,7 +234,7 @@ FORGERIES: dict[str, tuple[int, Forgery]] = {
     "finished twice": (15, copied(14, 15)),
     "an unknown trial fails": (21, inserted(21, "TrialFailed", trial=99, reason="")),
     "a finished trial fails": (21, inserted(21, "TrialFailed", trial=0, reason="")),
-    "a checkpoint of nobody": (21, inserted(21, "CheckpointDropped", trial=99, reason="")),
+    "a checkpoint of nobody": (21, inserted(21, "CheckpointDropped", trial=99, cause="gone", reason="")),
     # no events at all
     "an unknown event": (21, inserted(21, "ScoreRaised", by=1e15)),
     "an unknown field": (14, lambda lines: lines[13].update(bonus=1)),
@@ -262,21 +258,97 @@ def test_the_journal_that_is_forged_is_itself_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("line", "forge"), FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_line_is_refused_by_its_number_with_what_can_be_done(
-    tmp_path: Path, line: int, forge: Forgery
-) -> None:
+def test_forged_line_is_refused_by_number_with_a_remedy(tmp_path: Path, line: int, forge: Forgery) -> None:
     folder = write(tmp_path, forged(forge))
 
     with pytest.raises(JournalDamaged) as refused:
         gather(read(folder))
 
     said = str(refused.value)
-    if "reads schemas" in said:  # a later release's journal is not damaged
+    if "reads journals of schema" in said:  # the journal of a later release is not damaged
         return
     assert f"journal damaged at line {line} of " in said
     assert ("resume_until=" in said) == (line > 1)
     if line > 1:
         assert len(list(read(folder, until=line - 1))) == line - 1
+
+
+TWICE = {
+    "in an end": b'{"event":"RunEnded","at":60.0,"reason":"a","at":60.0}',
+    "in its name": b'{"event":"RunEnded","event":"RunEnded","at":60.0,"reason":"a"}',
+    "in an object": b'{"event":"RunEnded","at":60.0,"reason":"a","measured_matmul_flops":{"0":1.0,"0":1.0}}',
+    "by an escape": b'{"event":"RunEnded","at":60.0,"reason":"a","\\u0061t":60.0}',
+}
+
+
+def twice(number: int, *members: bytes) -> bytes:
+    """Return a line with some of its members repeated."""
+    return body(REAL[number - 1])[:-1] + b"".join(b"," + member for member in members) + b"}"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *TWICE.values(),
+        twice(13, b'"epoch":2'),
+        twice(87, b'"busy_seconds":0.0'),
+        body(REAL[12] | {"interval": None})[:-1] + b',"accuracy":0.5' * 10 + b"}",
+    ],
+    ids=[*TWICE, "in an epoch", "in an interval", "instead of an interval"],
+)
+def test_a_member_named_twice_is_refused_by_both_readers(tmp_path: Path, raw: bytes) -> None:
+    number = 87 if b'"Progress"' in raw else 13
+    (tmp_path / NAME).write_bytes(hash_chained([*map(body, REAL[: number - 1]), raw]))
+
+    with pytest.raises(JournalDamaged, match=f"line {number} of {number}: .*each member once; found '[a-z_0]+' "):
+        list(read(tmp_path))
+    with pytest.raises(Untrue, match=f"line {number}: .*twice"):
+        verified(tmp_path)
+
+
+def skipped(lines: list[Line], *counts: tuple[int, tuple[str, ...]]) -> list[Line]:
+    """Return the first lines and one line per report of corrupt images, with its number and names."""
+    at = lines[-1]["at"]
+    more = [
+        {"event": "ImagesSkipped", "at": at, "worker": 0, "images": images, "files": dict.fromkeys(names, "cut")}
+        for images, names in counts
+    ]
+    return [*lines, *more]
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ([(2, ("a", "b")), (3, ("c",))], None),
+        ([(3, ("a", "b"))], "found 3"),
+        ([(2, ("a", "b")), (4, ("c",))], "found 4"),
+        ([(1, ("a",)), (2, ("a",))], "found 'a'"),
+        ([(1000, ())], "found 1000"),
+    ],
+    ids=["honest", "more than its files", "more than all files", "once more", "no files"],
+)
+def test_images_are_skipped_as_many_as_their_files(
+    tmp_path: Path, counts: list[tuple[int, tuple[str, ...]]], found: str | None
+) -> None:
+    folder = write(tmp_path, skipped(REAL[:20], *counts))
+
+    if found is None:
+        assert len(list(read(folder))) == 22
+    else:
+        with pytest.raises(JournalDamaged, match=found):
+            list(read(folder))
+
+
+@pytest.mark.parametrize("share", ["9" * 5, None, True, [1], float("nan"), 1e300, -0.5])
+def test_a_share_of_memory_is_a_number(tmp_path: Path, share: object) -> None:
+    """A text would be multiplied by the bytes of a worker's memory."""
+    lines = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl")
+    lines[0]["shape"]["memory_bytes"] = 2**53
+    first_line = configured(lambda config: config["budget"].update(memory_share=share))
+    first_line(lines)
+
+    with pytest.raises(JournalDamaged, match=r"budget\.memory_share is a number from 0 to 1|no event of schema"):
+        list(read(write(tmp_path, lines)))
 
 
 RAW = {
@@ -310,7 +382,7 @@ def test_a_sealed_line_that_is_no_event_is_refused_by_its_number(tmp_path: Path,
     ],
     ids=["no limits", "limits in words", "no space", "a morph that there is not", "a point that is none"],
 )  # fmt: skip
-def test_what_only_a_resume_looks_at_is_refused_there_by_its_line(tmp_path: Path, line: int, forge: Forgery) -> None:
+def test_value_read_only_by_a_resume_is_refused_with_its_line(tmp_path: Path, line: int, forge: Forgery) -> None:
     lines = forged(forge)
     lines[0]["proposal_rules"] = RULES
     folder = write(tmp_path / "run", lines[:-1])
@@ -326,7 +398,7 @@ ODD = st.sampled_from([None, True, False, *_NUMBERS, "", "x", "0", [], [1], {}, 
 
 @given(st.data())
 @settings(max_examples=250, deadline=None)
-def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothing_else(
+def test_any_changed_value_is_reported_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     lines = copy.deepcopy(REAL)
@@ -351,12 +423,12 @@ def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothin
     else:
         assert closing_lines(report)
         for table in (
-            tables.result,
-            tables.time_lost,
-            tables.trials,
-            machine_tables.systems,
-            tables.run,
-            tables.configuration,
+            score_section.result,
+            time_spent.time_table,
+            search.trial_table,
+            system.systems,
+            configuration.run,
+            configuration.option_table,
         ):
             assert table(report)
         kept = work_log(read(folder))
@@ -364,12 +436,12 @@ def test_whatever_is_written_anywhere_is_read_and_reported_or_refused_and_nothin
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_no_honest_journal_is_refused_whatever_faults_befell_its_run(seed: int) -> None:
-    # play() reads the journal again after every driver's death and at the end, and fails where a line of it is refused
+def test_no_honest_journal_of_a_faulty_run_is_refused(seed: int) -> None:
+    # play() reads the journal after every driver restart and at the end, and fails if a line is refused
     assert play(random_case(10_000 + seed)).journal
 
 
-def test_a_run_of_the_name_is_found_and_refused_on_the_command_line(
+def test_forged_run_is_found_by_name_and_refused_on_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from aiperf.__main__ import main

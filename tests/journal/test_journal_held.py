@@ -1,18 +1,17 @@
-"""A journal under its driver: locked, kept, and missed when it is taken away; what is rolled back is kept and told of."""
+"""Journal of a running driver: lock, removed or replaced files, and kept bytes of a rollback."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
-import signal
-import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -20,9 +19,10 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.drive.session import resumption
-from aiperf.errors import JournalInUse, JournalNotWritten, JournalTakenAway
+from aiperf.errors import JournalInUse, JournalNotLocked, JournalNotWritten, JournalTakenAway
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
+from aiperf.journal.local_journal import open_journal
 from aiperf.rules.replay import state_after
 from tests.journals import ended, evaluated, finished, interval, one_trial, resumed, started
 
@@ -59,7 +59,7 @@ def test_what_was_kept_of_an_earlier_cut_is_never_overwritten(tmp_path: Path) ->
     assert len(set(tails)) == 3
 
 
-def test_a_cut_says_how_many_lines_it_took_their_hash_and_where_they_are(tmp_path: Path) -> None:
+def test_cut_records_lines_hash_and_path(tmp_path: Path) -> None:
     path = written(tmp_path)
     with path.open("ab") as file:
         file.write(b'{"torn')
@@ -73,7 +73,7 @@ def test_a_cut_says_how_many_lines_it_took_their_hash_and_where_they_are(tmp_pat
     assert cut.kept.read_bytes() == tail
 
 
-def test_old_lines_go_only_when_the_line_that_tells_of_them_is_on_disk(tmp_path: Path) -> None:
+def test_old_lines_are_removed_after_the_resume_line_is_on_disk(tmp_path: Path) -> None:
     path = written(tmp_path)
     before = path.read_bytes()
 
@@ -117,143 +117,71 @@ def test_a_torn_line_is_dropped_without_being_called_a_rollback(tmp_path: Path) 
 # --- its lock
 
 
-def driver(path: Path, no_locks: Path, number: int) -> subprocess.Popen[str]:
-    """Another process that writes a journal on a file system without locks until its input ends; says how it fared."""
-    script = """
-import sys
-from pathlib import Path
-from aiperf.errors import AiperfError
-from aiperf.journal import lease
-from aiperf.journal.journal import Journal, read
-from tests.journal.test_journal_held import RUN
-lease.LEASE_SECONDS, lease.RENEW_SECONDS = 10.0, 0.5
-path = Path(sys.argv[1])
-is_new = not path.exists()
-reader = None if is_new else read(path)
-try:
-    if reader is not None:
-        list(reader)
-    with Journal(path, None if reader is None else reader.reading) as journal:
-        if is_new:
-            journal.append(RUN)
-        print("writes it", flush=True)
-        for line in sys.stdin:
-            journal.append([RUN[-1]])
-except AiperfError as error:
-    print(type(error).__name__, error, flush=True)
-"""
-    return subprocess.Popen(
-        [sys.executable, "-c", script, path],
-        env=os.environ | {"LD_PRELOAD": str(no_locks), "AIPERF_FLOCK_ERRNO": str(number)},
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def failing(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Make every lock fail with this error."""
 
-
-def said_by(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    return process.stdout.readline()
-
-
-@pytest.fixture(scope="module")
-def no_locks(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that stands in for a file system without locks."""
-    library = tmp_path_factory.mktemp("flock") / "flock_double.so"
-    source = Path(__file__).with_name("flock_double.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
-    return library
-
-
-@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
-def test_whatever_a_mount_without_locks_answers_its_journal_is_leased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
     def flock(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "resumed"])
+def test_a_file_system_without_locks_is_refused_with_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_new: bool
+) -> None:
+    path = tmp_path / NAME if is_new else written(tmp_path)
+    failing(monkeypatch, number)
+
+    with pytest.raises(JournalNotLocked, match=r"has no locks\. Mount it with locks .*storage\.journal=local:FOLDER"):
+        Journal(path) if is_new else taken_up(path)
+
+    assert path.exists() != is_new  # an empty journal would look like a run
+    assert [file.name for file in tmp_path.iterdir()] == ([] if is_new else [NAME])
+
+
+def test_a_local_journal_needs_no_locks_in_the_runs_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, locks = tmp_path / "shared", fcntl.flock
+    folder.mkdir()
+
+    def flock(file: IO[bytes], operation: int) -> None:
+        if Path(file.name).parent == folder:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+        locks(file, operation)
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+    with open_journal(folder, tmp_path / "disk") as journal:
+        journal.append(RUN)
+
+    assert list(read(folder)) == RUN
+    assert "has no locks: only on this host" in capsys.readouterr().err
+
+
+def test_a_second_driver_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
 
-    with taken_up(path):
-        assert (tmp_path / f"{NAME}.lease-2").exists()
-
-
-@pytest.mark.slow
-def test_where_a_file_system_keeps_no_locks_a_lease_keeps_the_second_driver_out_until_the_first_is_gone(
-    tmp_path: Path, no_locks: Path
-) -> None:
-    path, number = tmp_path / NAME, errno.ENOLCK
-    first = driver(path, no_locks, number)
-    assert said_by(first) == "writes it\n"
-
-    refused = driver(path, no_locks, number).communicate()[0]
-    assert refused.startswith("JournalInUse ") and f"process {first.pid} on {socket.gethostname()}" in refused
-
-    first.kill()
-    first.communicate()
-    second = driver(path, no_locks, number)
-    assert said_by(second) == "writes it\n", "nobody has renewed it meanwhile"
-    _, complaints = second.communicate()
-
-    assert f"is leased to process {first.pid}" in complaints
-    assert list(read(path)) == RUN
-
-
-def test_a_journal_whose_lease_was_given_back_is_taken_without_waiting(tmp_path: Path, no_locks: Path) -> None:
-    path = tmp_path / NAME
-    for _ in range(2):
-        said, complaints = driver(path, no_locks, errno.ENOLCK).communicate()
-        assert (said, complaints) == ("writes it\n", "")
-
-    assert [file.name for file in tmp_path.iterdir() if file.name != NAME] == [f"{NAME}.lease-2"]
-
-
-@pytest.mark.slow
-def test_a_driver_that_was_stopped_for_longer_than_its_lease_writes_nothing_any_more(
-    tmp_path: Path, no_locks: Path
-) -> None:
-    path = tmp_path / NAME
-    first = driver(path, no_locks, errno.ENOLCK)
-    assert said_by(first) == "writes it\n"
-    first.send_signal(signal.SIGSTOP)
-    second = driver(path, no_locks, errno.ENOLCK)
-    assert said_by(second) == "writes it\n"
-
-    first.send_signal(signal.SIGCONT)
-    said, _ = first.communicate("\n")
-
-    assert said.startswith("JournalTakenAway ") and f"taken over by process {second.pid}" in said
-    assert list(read(path)) == RUN
-    second.communicate()
-
-
-def test_a_host_that_can_lock_waits_for_the_lease_of_one_that_cannot(tmp_path: Path, no_locks: Path) -> None:
-    path = tmp_path / NAME
-    first = driver(path, no_locks, errno.ENOLCK)
-    assert said_by(first) == "writes it\n"
-
-    with pytest.raises(JournalInUse, match=f"process {first.pid} on "):
+    with taken_up(path), pytest.raises(JournalInUse, match="is being written by another"):
         taken_up(path)
-
-    first.communicate()
-    taken_up(path).close()
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "taken up"])
-def test_a_lock_that_fails_of_something_else_is_no_other_driver(tmp_path: Path, no_locks: Path, is_new: bool) -> None:
+def test_a_lock_that_fails_of_something_else_is_no_other_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
     path = tmp_path / NAME if is_new else written(tmp_path)
+    failing(monkeypatch, errno.EIO)
 
-    said = driver(path, no_locks, errno.EIO).communicate()[0]
+    with pytest.raises(JournalNotLocked, match=f"{os.strerror(errno.EIO)}.*runs=FOLDER"):
+        Journal(path) if is_new else taken_up(path)
 
-    assert said.startswith("JournalNotLocked ") and "another driver" not in said
-    assert os.strerror(errno.EIO) in said and "runs=FOLDER" in said
-    assert path.exists() != is_new  # an empty journal would look like a run
+    assert path.exists() != is_new
 
 
-# --- taken away while it is written
+# --- removed or replaced while it is written
 
 
 def removed(path: Path) -> None:
@@ -273,7 +201,7 @@ def edited_in_place(path: Path) -> None:
 
 
 def copied_over(path: Path) -> None:
-    """The same bytes in another file: what is written now goes into one that has no name."""
+    """The same bytes in another file: new lines go to a file without a name."""
     shutil.copy(path, path.with_suffix(".copy"))
     path.with_suffix(".copy").rename(path)
 
@@ -296,9 +224,7 @@ CHANGED = [cut, emptied, added_to]
 
 
 @pytest.mark.parametrize("harm", [*AWAY, *CHANGED], ids=lambda harm: harm.__name__)
-def test_a_driver_whose_journal_is_taken_away_stops_at_its_next_commit(
-    tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
+def test_driver_without_its_journal_stops_at_the_next_commit(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     with Journal(folder / NAME) as journal:
@@ -313,7 +239,7 @@ def test_a_driver_whose_journal_is_taken_away_stops_at_its_next_commit(
     assert f"resume={folder}" in said
     kept = Path(re.split(r"is kept there: mv |are kept in '", said)[1].split()[0].rstrip("'."))
     if harm in AWAY:
-        # all of it was still open here: put back, it goes on
+        # all of it was still open here, so it continues when restored
         assert kept.read_bytes().startswith(whole)
         kept.replace(folder / NAME)
         assert list(read(folder)) == [*RUN, ended()]
@@ -333,7 +259,7 @@ def test_what_could_not_be_written_is_kept_even_twice(tmp_path: Path) -> None:
     assert (tmp_path / name).read_bytes() == (tmp_path / f"{name}.2").read_bytes()
 
 
-def test_a_journal_that_may_not_be_changed_any_more_ends_in_an_error_that_says_so(tmp_path: Path) -> None:
+def test_immutable_journal_ends_in_a_clear_error(tmp_path: Path) -> None:
     path = written(tmp_path)
     with taken_up(path) as journal:
         if subprocess.run(["chattr", "+i", path], capture_output=True, check=False).returncode != 0:
@@ -354,13 +280,14 @@ BEGAN = started(boot_id=BOOT, boot_seconds=500.0)
 
 
 def taken_up_at(unix: float, boot_id: str | None, boot_seconds: float, since: RunResumed | None = None) -> RunResumed:
-    """A run that began at 1,000,000 s of the wall clock and 500 s after its host's boot, and was last heard of at 40 s."""
+    """Return the resume of a run that began at 1,000,000 s of the wall clock, 500 s after its host's boot, with its last line
+    at 40 s."""
     lines = [BEGAN, *RUN[1:]] if since is None else [BEGAN, *RUN[1:], since]
     return resumption(state_after(lines), BEGAN if since is None else since, HostTime(unix, boot_id, boot_seconds))
 
 
 @pytest.mark.parametrize("step", [-86_400.0, 0.0, 86_400.0])
-def test_on_the_same_boot_a_wall_clock_that_was_set_changes_nothing_but_is_told(step: float) -> None:
+def test_wall_clock_step_on_the_same_boot_is_only_reported(step: float) -> None:
     line = taken_up_at(1_000_060.0 + step, BOOT, 560.0)
 
     assert (line.at, line.down_seconds) == (60.0, 30.0)
@@ -387,7 +314,7 @@ def test_a_second_resume_counts_from_the_first() -> None:
     assert line.at == 70.0
 
 
-def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_warning() -> None:
+def test_clock_correction_below_a_second_is_no_warning() -> None:
     line = taken_up_at(1_000_060.4, BOOT, 560.0)
 
     found = score(work_log([BEGAN, *RUN[1:], line, ended()]))
@@ -395,7 +322,7 @@ def test_a_clock_that_is_kept_right_by_less_than_a_second_is_no_warning() -> Non
     assert not any("wall clock" in warning.text for warning in found.warnings)
 
 
-def test_this_host_tells_its_boot_and_the_drivers_clock_goes_by_it() -> None:
+def test_driver_clock_uses_the_boot_of_this_host() -> None:
     before = host_time()
     clock = WallClock(already=5.0)
 

@@ -1,4 +1,4 @@
-"""A journal on the driver's own disk and its copy in the run's folder: equal at the end, and one run whichever is longer."""
+"""Journal on the driver's local disk and its copy in the run's folder: equal at the end, and resumed from the longer one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, JournalNotWritten, JournalTakenAway
+from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, JournalNotWritten
 from aiperf.journal import local_journal, storage_config
 from aiperf.journal.journal import NAME, Journal, Reading, read
 from aiperf.journal.local_journal import local_path, open_journal, to_be_read
@@ -21,7 +21,7 @@ RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0,
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run's, on the file system that all share; the own disk is `tmp_path / 'disk'`."""
+    """Run's folder on the shared file system. The local disk is `tmp_path / 'disk'`."""
     folder = tmp_path / "runs" / "a-run"
     folder.mkdir(parents=True)
     return folder
@@ -33,7 +33,7 @@ def disk(tmp_path: Path) -> Path:
 
 
 def whole(folder: Path) -> bytes:
-    """Of RUN."""
+    """Complete journal of RUN."""
     other = folder.parent / "other"
     other.mkdir()
     with Journal(other / NAME) as journal:
@@ -42,7 +42,7 @@ def whole(folder: Path) -> bytes:
 
 
 def left(folder: Path, disk: Path, own: bytes | None, copy: bytes) -> Path:
-    """What a driver that was killed has left; gives the own journal's path."""
+    """Write the files that a killed driver leaves, and return the path of the local journal."""
     path = local_path(folder, disk)
     if own is not None:
         path.parent.mkdir(parents=True)
@@ -52,7 +52,7 @@ def left(folder: Path, disk: Path, own: bytes | None, copy: bytes) -> Path:
 
 
 def taken_up(folder: Path, disk: Path, until: int | None = None) -> None:
-    """A driver that goes on from there, to the run's end."""
+    """Resume from these files to the end of the run."""
     reader = read(to_be_read(folder, disk), until)
     list(reader)
     with open_journal(folder, disk, reader.reading) as journal:
@@ -69,7 +69,7 @@ def test_where_a_journal_lies_is_said_in_one_of_two_ways() -> None:
             StorageConf(wrong)
 
 
-def test_a_copy_follows_while_the_run_goes_on_and_is_whole_at_its_end(folder: Path, disk: Path) -> None:
+def test_copy_follows_the_run_and_is_complete_at_its_end(folder: Path, disk: Path) -> None:
     own = local_path(folder, disk)
     with open_journal(folder, disk) as journal:
         journal.append(RUN[:4])
@@ -83,7 +83,7 @@ def test_a_copy_follows_while_the_run_goes_on_and_is_whole_at_its_end(folder: Pa
     assert list(read(folder)) == RUN
 
 
-def test_without_the_option_there_is_one_journal_and_it_lies_in_the_runs_folder(folder: Path, tmp_path: Path) -> None:
+def test_default_is_one_journal_in_the_run_folder(folder: Path, tmp_path: Path) -> None:
     with open_journal(folder, None) as journal:
         journal.append(RUN)
 
@@ -92,10 +92,8 @@ def test_without_the_option_there_is_one_journal_and_it_lies_in_the_runs_folder(
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
 @pytest.mark.parametrize("longer", ["own", "copy", "copy alone"])
-def test_a_run_is_taken_up_from_the_longer_one_and_both_are_equal_afterwards(
-    folder: Path, disk: Path, share: float, longer: str
-) -> None:
-    """Cut anywhere, within lines too, as a host that goes down leaves it."""
+def test_run_resumes_from_the_longer_of_two_journals(folder: Path, disk: Path, share: float, longer: str) -> None:
+    """Cut at any byte, as a failed host leaves it."""
     content = whole(folder)
     first_line = content.index(b"\n") + 1
     part = content[: first_line + int(share * (len(content) - first_line))]
@@ -117,7 +115,7 @@ def test_what_is_rolled_back_goes_from_the_copy_too(folder: Path, disk: Path) ->
     assert list(read(folder))[:5] == RUN[:5] and len(list(read(folder))) == 7
 
 
-def test_journals_that_went_on_differently_are_refused_and_neither_is_touched(folder: Path, disk: Path) -> None:
+def test_diverged_journals_are_refused_and_unchanged(folder: Path, disk: Path) -> None:
     content = whole(folder)
     own = left(folder, disk, content, content)
     taken_up(folder, disk)
@@ -139,7 +137,7 @@ def _reading(folder: Path) -> Reading:
     return reader.reading
 
 
-def test_a_driver_on_another_host_is_kept_out_by_the_copy_and_leaves_nothing(folder: Path, disk: Path) -> None:
+def test_copy_locks_out_a_driver_on_another_host(folder: Path, disk: Path) -> None:
     with open_journal(folder, disk) as journal:
         journal.append(RUN)
         reading = None
@@ -152,20 +150,7 @@ def test_a_driver_on_another_host_is_kept_out_by_the_copy_and_leaves_nothing(fol
     assert not disk.with_name("another").exists()
 
 
-def test_a_driver_whose_run_was_taken_over_by_way_of_the_copy_writes_nothing_more(
-    folder: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_journal(folder, disk) as journal:
-        journal.append(RUN[:4])
-        over = "was taken over, by way of its copy, by process 7 on node3"
-        monkeypatch.setattr(journal, "_why_not_ours", lambda: over)
-        with pytest.raises(JournalTakenAway, match=over):
-            journal.append(RUN[4:])
-
-    assert list(read(folder)) == RUN[:4]
-
-
-def test_a_copy_that_cannot_be_made_whole_is_an_error_that_says_where_all_of_it_lies(
+def test_incomplete_copy_is_an_error_with_the_journals_path(
     folder: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

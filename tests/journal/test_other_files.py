@@ -1,4 +1,4 @@
-"""Whoever hands a benchmark the wrong file is told which file it is."""
+"""A wrong file is refused with a description of the file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 
 from aiperf.errors import AiperfError, NotAJournal
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.journal.other_files import other_file
+from aiperf.journal.other_files import why_no_journal
 from tests.journals import ended, evaluated, finished, interval, one_trial
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A journal's bytes."""
+    """Bytes of a journal."""
     path = tmp_path_factory.mktemp("run") / NAME
     with Journal(path) as journal:
         journal.append(one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended()))
@@ -36,26 +36,17 @@ def rewritten(whole: bytes) -> bytes:
 
 OTHER: dict[str, Callable[[bytes], bytes]] = {
     "empty (0 bytes)": lambda whole: b"",
-    "zeros alone": lambda whole: bytes(4096),
-    "compressed with gzip": gzip.compress,
-    "compressed with xz": lzma.compress,
-    "compressed with bzip2": bz2.compress,
-    "compressed with zstd": lambda whole: b"\x28\xb5\x2f\xfd\x04\x58" + whole,
-    "a zip archive": lambda whole: b"PK\x03\x04" + whole,
-    "text in UTF-16": lambda whole: whole.decode().encode("utf-16"),
-    "text in UTF-16 ": lambda whole: whole.decode().encode("utf-16-le"),
-    "byte order mark": lambda whole: b"\xef\xbb\xbf" + whole,
-    "end in CR LF": lambda whole: whole.replace(b"\n", b"\r\n"),
-    "written anew": rewritten,
-    "plain text": lambda whole: b"2026-11-22 10:00:00,123 INFO worker.py:1812 -- Started a local Ray instance.\n",
-    "plain text ": lambda whole: b"[2026-11-22 10:00:00,123 I 4711 4711] (gcs_server) main.cc:60: hello\n",
-    "a log of MLPerf": lambda whole: b':::MLLOG {"namespace": "", "time_ms": 1, "event_type": "INTERVAL_START"}\n',
-    "a report.json": lambda whole: b'{\n "run": {"name": "x"},\n "score": {"flops_per_second": 1}\n}\n',
-    "JSON of another program": lambda whole: b'{"time": 1, "level": "info"}\n{"time": 2}\n',
-    "JSON of another program ": lambda whole: b"{}\n",
-    "a JSON array": lambda whole: b'[{"event": "RunStarted"}]\n',
-    "a page": lambda whole: b"<!doctype html>\n<html></html>\n",
-    "binary data": lambda whole: bytes(range(128, 256)) * 8,
+    "first bytes b'\\x00": lambda whole: bytes(4096),
+    "gzip -dc FILE > journal.jsonl": gzip.compress,
+    "xz -dc FILE > journal.jsonl": lzma.compress,
+    "bzip2 -dc FILE > journal.jsonl": bz2.compress,
+    "zstd -dc FILE > journal.jsonl": lambda whole: b"\x28\xb5\x2f\xfd\x04\x58" + whole,
+    "first bytes b'PK": lambda whole: b"PK\x03\x04" + whole,
+    "first bytes b'\\xff\\xfe": lambda whole: whole.decode().encode("utf-16"),
+    "first bytes b'\\xef\\xbb\\xbf": lambda whole: b"\xef\xbb\xbf" + whole,
+    'first bytes b\'{"event": "RunSt': rewritten,
+    "first bytes b'2026-11-22 10:00": lambda whole: b"2026-11-22 10:00:00,123 INFO worker.py:1812 -- Started\n",
+    "first bytes b'<!doctype html>": lambda whole: b"<!doctype html>\n<html></html>\n",
 }
 
 
@@ -80,7 +71,7 @@ def test_whatever_a_file_holds_it_is_refused_in_words(tmp_path_factory: pytest.T
 
 
 def test_a_journal_is_no_other_file(whole: bytes) -> None:
-    assert other_file(whole) is None and other_file(whole[:100]) is None
+    assert why_no_journal(whole) is None and why_no_journal(whole[:100]) is None
 
 
 def fifo(path: Path) -> None:

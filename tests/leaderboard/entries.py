@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from aiperf.journal.ends import Ends
 from aiperf.leaderboard.benchmark import Benchmark, of_division
-from aiperf.leaderboard.entry import Accelerators, Ends, Entry
+from aiperf.leaderboard.entry import Entry, ModelCount
 
 RANKED = of_division("ranking")
 QUICK = Benchmark("outside", None, "digits", (), "digits_small", "f" * 64, None, 180.0, 20.0, (("seed", "0"),))
 
 
 def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED, **others: Any) -> Entry:
-    """A whole run of 64 accelerators with that score, in a folder and a journal of its own."""
+    """Return the entry of a complete run of 64 accelerators with this score."""
     fields: dict[str, Any] = {
         "run": run,
         "folder": f"runs/{run}",
@@ -36,7 +37,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "valid_flops": score,
         "mfu": 0.4,
         "peak_source": "dense peak of NVIDIA A100 in bf16",
-        "accelerators": (Accelerators("NVIDIA A100-SXM4-80GB", 64),),
+        "accelerators": (ModelCount("NVIDIA A100-SXM4-80GB", 64),),
         "power": None,
         "seconds": 43200.0,
         "window_seconds": 39600.0,
@@ -48,5 +49,11 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "torn": None,
         "announcement": None,
         "announced": None,
+        "announcement_fault": "",
+        "hosts": (),
+        "procedure": "p" * 64,
+        "purpose": ("", "", "imagenet", "43200", "ranking"),
+        "attempts_lost_share": 0.001,
+        "trials_given_up_share": 0.0,
     }
     return Entry(**{**fields, **others})

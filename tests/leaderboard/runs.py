@@ -10,7 +10,7 @@ import msgspec
 
 from aiperf.config import configure
 from aiperf.journal.journal import NAME
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 
 GOLDEN = Path(__file__).parent.parent / "golden"
@@ -31,7 +31,7 @@ HOSTILE = (LONG, RIGHT_TO_LEFT, EMOJI, SCRIPT, FORMULA, MARKUP)
 
 
 def golden(folder: Path, name: str) -> Path:
-    """A folder with one of the journals that are kept for ever."""
+    """Create a folder with a golden journal."""
     folder.mkdir(parents=True)
     shutil.copy(GOLDEN / f"{name}.jsonl", folder / NAME)
     return folder
@@ -50,7 +50,7 @@ def simulated(
 
 
 def copied(run: Path, to: Path, lines: int | None = None) -> Path:
-    """The same journal in another folder, or so many of its lines."""
+    """Copy a journal to another folder, completely or only its first lines."""
     to.mkdir(parents=True)
     whole = (run / NAME).read_bytes().splitlines(keepends=True)
     (to / NAME).write_bytes(b"".join(whole[:lines]))

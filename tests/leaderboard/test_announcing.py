@@ -1,35 +1,31 @@
-"""A list against a site's announcements: what was announced and is not there is told."""
+"""Comparison of a list with a site's announcements, including missing runs."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
-from aiperf.config import configure
-from aiperf.submission.announced_run import announcement
-from aiperf.submission.announcement_file import add, read_log
+from aiperf.submission.announcement_file import read_log
 from tests.cli.user import User, write_run
 from tests.leaderboard.runs import golden
-from tests.submission.keys import new_signer
-from tests.submission.test_published import ANNOUNCED_UNIX, run_of
+from tests.submission.keys import key_file
+from tests.submission.test_published import announce, begin, run_of
 
 
-def test_a_list_tells_how_many_of_the_announced_runs_are_in_it_and_which_are_not(
+def test_a_list_counts_announced_and_missing_runs(
     aiperf: User,
     tmp_path: Path,
 ) -> None:
-    signer, conf = new_signer(tmp_path, "site"), configure([])
-    for seed in range(3):
-        of_seed = replace(conf, seed=seed)
-        add(tmp_path / "log", signer, lambda log, conf=of_seed: announcement(conf, log, ANNOUNCED_UNIX))  # type: ignore[misc]
+    announce(tmp_path / "log", 3, key_file(tmp_path, "site"))
+    begin(tmp_path / "log", 1)
+    begin(tmp_path / "log", 3)
     log = read_log(tmp_path / "log")
     for number in (1, 3):
         first = msgspec.structs.replace(run_of(log, number), duration_seconds=180.0, warmup_seconds=20.0)
         write_run(tmp_path / "runs" / f"r{number}", [first])
-    golden(tmp_path / "runs" / "old", "resumed-v3")
+    golden(tmp_path / "runs" / "old", "resumed-v4")
 
     answer = aiperf("rank", "runs", "--announcements", "log", "--json")
 
@@ -37,7 +33,7 @@ def test_a_list_tells_how_many_of_the_announced_runs_are_in_it_and_which_are_not
     told = json.loads(answer.out)
     counts = {row["entry"]["run"]: row["entry"]["announced"] for each in told["lists"] for row in each["rows"]}
     both = {"published": 2, "announced": 3}
-    assert counts == {"run-1": both, "run-3": both, "20261122-024523-golden": None}
+    assert counts == {"run-1": both, "run-3": both, "20261122-083105-golden": None}
     (site,) = told["sites"]
     assert [(site["log"], each["number"]) for each in site["announced"]["missing"]] == [("log", 2)]
 

@@ -1,4 +1,4 @@
-"""Which runs are of one benchmark: equal configurations are, whatever machine they ran on; any other option makes another."""
+"""Benchmarks of runs: equal configurations share one on any machine, and each other option makes another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from aiperf.journal.events import FollowedRun
 from aiperf.journal.journal import read
-from aiperf.leaderboard.benchmark import benchmark_of, of_division, title
+from aiperf.leaderboard.benchmark import benchmark_of, differing, title
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from tests.leaderboard.runs import simulated
@@ -70,7 +70,7 @@ def test_any_other_option_makes_another_benchmark(report: Report, options: dict[
     assert benchmark_of(having(report, **options)) != benchmark_of(report)
 
 
-def test_an_option_that_a_journal_does_not_tell_agrees_with_no_value_of_it(report: Report) -> None:
+def test_a_missing_option_equals_no_value(report: Report) -> None:
     config = dict(report.run.config)
     del config["limits"]
 
@@ -88,7 +88,7 @@ def test_an_option_that_a_journal_does_not_tell_agrees_with_no_value_of_it(repor
         {"follows": FOLLOWED},
     ],
 )
-def test_other_data_start_length_or_kind_of_run_makes_another_benchmark(report: Report, facts: dict[str, Any]) -> None:
+def test_other_data_start_length_or_kind_is_another_benchmark(report: Report, facts: dict[str, Any]) -> None:
     other = replace(report, run=replace(report.run, **facts))
 
     assert benchmark_of(other) != benchmark_of(report)
@@ -96,14 +96,37 @@ def test_other_data_start_length_or_kind_of_run_makes_another_benchmark(report: 
         assert title(benchmark_of(other)).endswith("following earlier (dddddddddddd)")
 
 
-def test_runs_that_break_no_rule_of_a_division_are_of_one_benchmark_whatever_their_length(report: Report) -> None:
-    found = [
-        benchmark_of(replace(report, divisions=("ranking",), run=replace(report.run, duration_seconds=seconds)))
-        for seconds in (7200.0, 43200.0)
+def ranked(report: Report, seconds: float = 43_200.0, fingerprint: str = "a" * 64) -> Report:
+    images = {"name": "imagenet", "fingerprint": fingerprint}
+    run = replace(report.run, duration_seconds=seconds, dataset=images)
+    return having(replace(report, divisions=("ranking",), run=run), dataset__root="images")
+
+
+def test_ranked_runs_of_one_length_and_files_are_one_benchmark(report: Report) -> None:
+    found = benchmark_of(ranked(report))
+
+    assert found == benchmark_of(ranked(having(report, seed=7)))
+    assert title(found).startswith("Division ranking, 12 h 00 min: ")
+
+
+def test_other_length_class_or_files_are_another_benchmark(report: Report) -> None:
+    benchmarks = [
+        benchmark_of(each) for each in (ranked(report), ranked(report, 7200.0), ranked(report, 7200.0, "b" * 64))
     ]
 
-    assert found == [of_division("ranking")] * 2
-    assert title(found[0]).startswith("Division ranking: ")
+    assert len(set(benchmarks)) == 3
+    assert differing(benchmarks)[benchmarks[2]] == (("fingerprint", "b" * 64),)
+
+
+def test_other_files_of_the_same_counts_are_another_benchmark(report: Report) -> None:
+    files = [
+        having(
+            replace(report, run=replace(report.run, dataset={"name": "images", "fingerprint": each})), dataset__root="x"
+        )
+        for each in ("a", "b")
+    ]
+
+    assert benchmark_of(files[0]) != benchmark_of(files[1])
 
 
 def test_no_simulated_run_keeps_the_rules_of_a_division(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import pytest
 
+from aiperf.journal.ends import Ends
 from aiperf.leaderboard.benchmark import Benchmark
-from aiperf.leaderboard.entry import Accelerators, Ends, Entry, Power
+from aiperf.leaderboard.entry import Entry, ModelCount, Power
 from aiperf.leaderboard.leaderboard import Unread, leaderboard
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
@@ -50,7 +51,7 @@ def _run(at: int, chance: random.Random) -> Entry:
         "valid_flops": score * ((1 - error) / 0.763) ** 5 if benchmark == RANKED else None,
         "regulated_flops_per_second": score * chance.uniform(1.2, 1.7),
         "flops_per_second_interval": (0.99 * score, 1.01 * score),
-        "accelerators": (Accelerators(chance.choice(MODELS), accelerators),),
+        "accelerators": (ModelCount(chance.choice(MODELS), accelerators),),
         "power": Power(watts, score / watts, "accelerators", at % 2) if at % 3 else None,
         "availability": chance.uniform(0.9, 1.0),
         "breaches": () if benchmark == RANKED else (rule,),
@@ -102,7 +103,7 @@ def test_a_list_fits_its_window_and_asks_for_nothing(
     assert browser.ask(outside) == []
 
 
-def test_every_table_says_what_it_is_and_its_rows_and_columns_have_heads(browser: Tab, pages: dict[int, Path]) -> None:
+def test_each_table_has_a_caption_and_headings(browser: Tab, pages: dict[int, Path]) -> None:
     browser.show(pages[30])
 
     assert browser.ask("[...document.querySelectorAll('table')].filter(each => !each.caption.textContent).length") == 0
@@ -111,9 +112,7 @@ def test_every_table_says_what_it_is_and_its_rows_and_columns_have_heads(browser
     assert browser.ask("document.querySelector('#table-order-1 th').getAttribute('aria-sort')") == "ascending"
 
 
-def test_a_column_is_sorted_by_keyboard_and_what_was_not_measured_stays_at_the_end(
-    browser: Tab, pages: dict[int, Path]
-) -> None:
+def test_keyboard_sorts_columns_and_missing_values_stay_last(browser: Tab, pages: dict[int, Path]) -> None:
     browser.show(pages[500])
     browser.ask(
         """window.head = [...document.querySelectorAll('#table-order-1 thead th')].find(e => e.textContent === 'MFU')"""
@@ -136,9 +135,7 @@ def test_a_column_is_sorted_by_keyboard_and_what_was_not_measured_stays_at_the_e
     assert browser.ask("document.querySelectorAll('#table-order-1 [aria-sort]').length") == 1
 
 
-def test_the_first_click_on_a_figure_of_which_less_is_better_puts_the_least_first(
-    browser: Tab, pages: dict[int, Path]
-) -> None:
+def test_first_click_puts_the_smallest_first_if_less_is_better(browser: Tab, pages: dict[int, Path]) -> None:
     browser.show(pages[30])
 
     browser.ask("[...document.querySelectorAll('#table-order-1 button')].find(e => e.textContent === 'error').click()")
@@ -173,9 +170,7 @@ def test_simulated_runs_are_coloured_as_such(browser: Tab, pages: dict[int, Path
     assert colours["simulated"] not in (colours["division"], colours["outside"])
 
 
-def test_a_list_prints_across_the_sheet_without_the_details_of_each_run(
-    browser: Tab, pages: dict[int, Path], tmp_path: Path
-) -> None:
+def test_a_list_prints_without_the_details_of_each_run(browser: Tab, pages: dict[int, Path], tmp_path: Path) -> None:
     browser.show(pages[500], scheme="dark")
 
     printed = browser.print(tmp_path / "rank.pdf").read_bytes()

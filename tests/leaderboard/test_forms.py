@@ -14,16 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from aiperf.journal.ends import Ends
 from aiperf.leaderboard.csv_file import csv_text
-from aiperf.leaderboard.entry import Accelerators, Ends, Power
+from aiperf.leaderboard.entry import ModelCount, Power
 from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, Unread, leaderboard
 from aiperf.leaderboard.markdown import escaped, markdown
 from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines
-from aiperf.plain import plain
 from aiperf.run_warning import RunWarning
+from aiperf.sanitize import sanitize
 from tests.leaderboard.entries import QUICK, entry
 from tests.leaderboard.runs import FORMULA, HOSTILE, LONG, SCRIPT
 
@@ -39,7 +40,7 @@ def of(*names: str, **others: Any) -> Leaderboard:
 
 
 class Texts(HTMLParser):
-    """What a browser would show, and what it would take for tags."""
+    """Collect the visible text and the tags of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
         ("system", "site", "release", "peak_source", "config_hash", "rules_heading"), SCRIPT
     )
     texts |= {"rules_not_met": (SCRIPT,), "warnings": (RunWarning(SCRIPT, "warning", SCRIPT),)}
-    texts |= {"accelerators": (Accelerators(SCRIPT, 8),), "power": Power(1.0, 1.0, SCRIPT, 1)}
+    texts |= {"accelerators": (ModelCount(SCRIPT, 8),), "power": Power(1.0, 1.0, SCRIPT, 1)}
     other = replace(QUICK, options=((SCRIPT, SCRIPT),), dataset=SCRIPT, start=SCRIPT)
     runs = [
         entry("a", folder=SCRIPT, benchmark=other, **texts),
@@ -83,7 +84,7 @@ def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
-def test_every_name_stays_in_its_cell_of_the_csv_and_is_no_formula(names: list[str]) -> None:
+def test_names_stay_in_their_csv_cell_and_are_no_formulas(names: list[str]) -> None:
     found = of(*names)
 
     rows = list(csv.reader(io.StringIO(csv_text(found), newline="")))
@@ -111,7 +112,7 @@ def test_no_text_becomes_anything_but_words_of_markdown(text: str) -> None:
     page = MarkdownIt("gfm-like", {"linkify": False, "html": True}).render(f"| {escaped(f'a{text}z')} |\n| --- |\n")
 
     assert set(Texts(page).tags) <= {"table", "thead", "tr", "th"}
-    assert "".join(Texts(page).shown).split() == plain(f"a{text}z").split()
+    assert "".join(Texts(page).shown).split() == sanitize(f"a{text}z").split()
 
 
 def test_every_name_stays_in_its_row_and_cell_of_markdown() -> None:
@@ -123,10 +124,10 @@ def test_every_name_stays_in_its_row_and_cell_of_markdown() -> None:
     assert "www.evil" not in text and "http://" not in text  # what GitHub makes a link of by itself
 
 
-def test_the_json_says_its_version_and_has_every_figure_unrounded() -> None:
+def test_json_has_its_version_and_unrounded_figures() -> None:
     told = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
 
-    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 1, "score")
+    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 2, "score")
     assert [each["name"] for each in told["metrics"]] == [each.name for each in METRICS]
     (listing,) = told["lists"]
     assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]
@@ -136,7 +137,7 @@ def test_the_json_says_its_version_and_has_every_figure_unrounded() -> None:
     assert listing["changes"][0]["kendall_tau_b"] == pytest.approx(1.0)
 
 
-def test_a_terminal_gets_no_command_from_a_name_and_lines_of_bounded_length() -> None:
+def test_terminal_lines_are_sanitized_and_bounded() -> None:
     printed = "\n".join(lines(of(*HOSTILE, "\x1b[2Jcleared")))
 
     assert "\x1b" not in printed and "\u202e" not in printed
@@ -146,10 +147,10 @@ def test_a_terminal_gets_no_command_from_a_name_and_lines_of_bounded_length() ->
     assert max(map(len, told)) < 160
 
 
-def test_columns_that_are_empty_of_all_runs_are_left_out_and_named() -> None:
+def test_empty_columns_are_left_out_and_listed() -> None:
     without, with_power = page(of("a", "b", mfu=None)), page(of("a", power=Power(100.0, 1e10, "accelerators", 1)))
 
-    assert "So of all runs here, and left out: MFU, power, FLOPS/W, announced." in without
+    assert "Columns left out because all runs have a dash: MFU, power, FLOPS/W, announced." in without
     assert "100 W" in with_power and "10.0 GFLOPS/W" in with_power and "Level 1" in with_power
 
 

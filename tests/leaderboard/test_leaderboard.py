@@ -1,4 +1,4 @@
-"""Lists of entries: who stands where, what another metric would change, who has no place."""
+"""Lists of entries: places, changes by another metric, and entries without a place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.leaderboard.entry import Ends, Entry, Power
+from aiperf.journal.ends import Ends
+from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric
 from tests.leaderboard.entries import QUICK, entry
@@ -30,7 +31,7 @@ def test_the_least_error_is_first() -> None:
     assert names(found) == [[(1, "better"), (2, "worse")]]
 
 
-def test_runs_of_two_benchmarks_are_never_in_one_order_and_simulated_ones_come_last() -> None:
+def test_benchmarks_never_share_an_order_and_simulated_is_last() -> None:
     simulated = replace(QUICK, standing="simulated")
     others = [
         entry("quick", 9e12, benchmark=QUICK),
@@ -44,7 +45,7 @@ def test_runs_of_two_benchmarks_are_never_in_one_order_and_simulated_ones_come_l
     assert names(found) == [[(1, "ranked")], [(1, "quick")], [(1, "longer")], [(1, "invented")]]
 
 
-def test_benchmarks_of_one_title_say_by_which_options_they_are_two() -> None:
+def test_benchmarks_of_one_title_list_their_differing_options() -> None:
     one = replace(QUICK, options=(("schedule.patience", "6"), ("limits.spares", "1")))
     two = replace(QUICK, options=(("schedule.patience", "3"), ("limits.spares", "1")))
     old = replace(QUICK, options=(("limits.spares", "1"),))
@@ -61,7 +62,7 @@ def test_benchmarks_of_one_title_say_by_which_options_they_are_two() -> None:
     }
 
 
-def test_a_run_without_the_figure_or_without_an_end_stands_below_with_the_reason() -> None:
+def test_runs_without_figure_or_end_are_listed_below() -> None:
     runs = [
         entry("whole", mfu=0.4),
         entry("unknown", mfu=None),
@@ -75,7 +76,7 @@ def test_a_run_without_the_figure_or_without_an_end_stands_below_with_the_reason
     assert reasons == {"whole": "", "going on": "the run has not ended", "unknown": "MFU: not measured"}
 
 
-def test_a_tie_that_the_data_cannot_separate_shows_as_the_places_that_they_allow() -> None:
+def test_a_tie_is_shown_as_a_range_of_places() -> None:
     def run(name: str, score: float, spread: float | None) -> Entry:
         interval = None if spread is None else (score * (1 - spread), score * (1 + spread))
         return entry(name, score, flops_per_second_interval=interval, interval_freedom=None if spread is None else 38)
@@ -84,13 +85,13 @@ def test_a_tie_that_the_data_cannot_separate_shows_as_the_places_that_they_allow
 
     tied = {row.entry.run: row.tied for row in leaderboard(runs, [], metric("score")).listings[0].rows}
     assert tied == {"a": (1, 1), "b": (2, 3), "c": (2, 3), "d": (4, 4)}
-    # A run without an interval is told from none; and by figures without intervals nothing is known of ties.
+    # Runs or figures without an interval have no range of places.
     alone = leaderboard([runs[0], run("e", 2e12, None)], [], metric("score")).listings[0].rows
     assert [(row.entry.run, row.tied) for row in alone] == [("a", (1, 2)), ("e", None)]
     assert all(row.tied is None for row in leaderboard(runs, [], metric("mfu")).listings[0].rows)
 
 
-def test_by_power_runs_are_ordered_that_were_measured_as_the_green500_asks_alone() -> None:
+def test_power_order_requires_the_green500_measurement_level() -> None:
     little, whole = Power(1e4, 9e10, "accelerators", 0), Power(3e4, 3e10, "meters", 1)
 
     found = leaderboard([entry("part", power=little), entry("whole", power=whole)], [], metric("flops-per-watt"))
@@ -106,17 +107,17 @@ def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:
     assert (row.entry.folder, row.copies) == ("mirror/a", ("runs/a",))
 
 
-def test_a_copy_that_was_cut_where_its_score_was_best_gets_no_place() -> None:
+def test_a_copy_cut_at_its_best_score_gets_no_place() -> None:
     whole = entry("a", 1e12, events=1000)
     cut = entry("a", 5e12, folder="cut/a", events=400, journal=Ends("first of a", "another"))
 
     found = leaderboard([cut, whole, entry("b", 2e12)], [], metric("score"))
 
     assert names(found) == [[(1, "b"), (2, "a"), (None, "a")]]
-    assert "with 1\u202f000 lines where this has 400, lies in runs/a" in found.listings[0].rows[2].why_not
+    assert "in runs/a: 1\u202f000 lines, this one has 400" in found.listings[0].rows[2].why_not
 
 
-def test_what_changes_by_another_metric_counts_those_that_have_both_figures_alone() -> None:
+def test_changes_by_another_metric_need_both_figures() -> None:
     runs = [
         entry("a", 4e12, mfu=0.1),
         entry("b", 3e12, mfu=None),  # would push others about, had it to be counted
@@ -136,9 +137,7 @@ def test_what_changes_by_another_metric_counts_those_that_have_both_figures_alon
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=12), st.randoms())
-def test_the_list_is_the_same_in_whatever_order_the_runs_are_given(
-    figures: list[tuple[int, int]], chance: random.Random
-) -> None:
+def test_the_list_does_not_depend_on_the_order_of_runs(figures: list[tuple[int, int]], chance: random.Random) -> None:
     runs = [entry(f"r{at}", score * 1e12, mfu=mfu / 10) for at, (score, mfu) in enumerate(figures)]
     shuffled = chance.sample(runs, len(runs))
 

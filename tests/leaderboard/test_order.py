@@ -1,4 +1,4 @@
-"""Orders and how far they agree; valid FLOPS."""
+"""Orders, their correlation, and valid FLOPS."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_the_agreement_of_two_orders_is_that_of_scipy(pairs: list[tuple[float, f
         assert found == pytest.approx(kendalltau(first, second).statistic, abs=1e-12)
 
 
-def test_valid_flops_are_the_score_at_the_target_and_less_below_it() -> None:
+def test_valid_flops_equal_the_score_at_the_target() -> None:
     assert valid_flops(100e12, 1 - 0.763, IMAGENET) == pytest.approx(100e12)
     # (0.70 ÷ 0.763)⁵, by hand: 0.917431⁵ = 0.649931
     assert valid_flops(100e12, 0.30, IMAGENET) == pytest.approx(0.649931 * 100e12, rel=1e-5)
     assert valid_flops(100e12, 0.20, IMAGENET) == pytest.approx((0.80 / 0.763) ** 5 * 100e12)
 
 
-def test_there_are_valid_flops_of_imagenet_alone_and_of_nothing_that_was_not_measured() -> None:
+def test_valid_flops_exist_for_imagenet_only() -> None:
     assert valid_flops(1e12, 0.1, {"name": "digits", "classes": 10}) is None
     assert valid_flops(1e12, 0.1, {"name": "imagenet", "classes": 100}) is None
     assert valid_flops(None, 0.1, IMAGENET) is None

@@ -58,7 +58,7 @@ def test_channels_in_groups_cannot_grow() -> None:
     assert axis_of(graph, "c").pinned is None
 
 
-def test_the_image_and_the_classes_cannot_grow_nor_what_is_added_to_the_image() -> None:
+def test_axes_of_image_and_classes_cannot_grow() -> None:
     graph = closed(conv("a", 0, 3), Node("b", Add(), (0, 1)))
 
     assert axis_of(graph, "image").pinned == axis_of(graph, "a").pinned == "its channels are the image's"

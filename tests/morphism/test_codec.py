@@ -19,7 +19,7 @@ GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[2] / "docs" / "graph-format.md"
 
 
-def test_every_operation_of_the_union_has_a_word_and_every_word_a_row_on_the_page_of_the_format() -> None:
+def test_every_operation_has_a_name_that_the_format_page_lists() -> None:
     assert set(_OPS.values()) == set(Op.__args__)
     assert re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE) == list(_OPS)
 
@@ -132,7 +132,7 @@ def test_a_damaged_or_hostile_text_is_refused(case: str) -> None:
     assert len(str(raised.value)) < 600
 
 
-def test_channels_joined_with_themselves_again_and_again_are_refused_before_they_take_memory() -> None:
+def test_channels_joined_repeatedly_are_refused_early() -> None:
     def doubling(_: object, nodes: list[dict[str, JSON]]) -> None:
         last: JSON = "stem.relu"
         for number in range(5_000):

@@ -70,10 +70,10 @@ def test_every_operation_of_the_union_stands_in_the_table_above() -> None:
 
 @dataclass(frozen=True)
 class Attention:
-    """An operation that nobody has taught the counter."""
+    """Operation that the counter does not know."""
 
 
-def test_an_operation_that_the_counter_does_not_know_is_an_error_and_never_zero() -> None:
+def test_an_unknown_operation_is_an_error_and_never_zero() -> None:
     with pytest.raises(AssertionError, match="Attention"):
         layer_cost(Attention(), (MAPS,), MAPS)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""The laws of a graph: what cannot be constructed, and what a fingerprint tells apart."""
+"""Rules of a graph: illegal graphs, and differences that a fingerprint shows."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -77,7 +77,7 @@ def test_an_illegal_graph_cannot_be_constructed(body: list[Node], offence: str) 
     assert ";" in str(raised.value)  # after which the remedy stands
 
 
-def test_a_graph_begins_with_the_image_and_ends_with_the_softmax_of_a_dense_classifier() -> None:
+def test_a_graph_begins_with_the_image_and_ends_with_the_softmax() -> None:
     legal = closed(conv("a", 0))
 
     with pytest.raises(IllegalGraph, match="first node is the Input"):

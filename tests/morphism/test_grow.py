@@ -1,4 +1,4 @@
-"""A grown graph is not checked again where it was made: these tests hold it to the full check and to the counts made anew."""
+"""Comparison of grown graphs, which are not checked again, with the full check and a full count."""
 
 from dataclasses import replace
 from random import Random
@@ -90,7 +90,7 @@ IMAGE_IS_ACTIVATED = closed(
 
 @pytest.mark.parametrize("morph", [Deepen("first"), Deepen("relu"), Skip("first", "norm")])
 @pytest.mark.parametrize("is_counted", [True, False])
-def test_what_learns_before_others_did_is_counted_as_a_full_check_counts_it(morph: Morph, is_counted: bool) -> None:
+def test_a_layer_before_all_trained_layers_is_counted_correctly(morph: Morph, is_counted: bool) -> None:
     """A branch from the image needs no gradient towards it; behind a convolution put first, others do that did not."""
     graph = Graph(IMAGE_IS_ACTIVATED.nodes)
     if is_counted:
@@ -101,7 +101,7 @@ def test_what_learns_before_others_did_is_counted_as_a_full_check_counts_it(morp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
-def test_resnet_50_grown_by_thirty_morphs_is_at_each_what_a_full_check_makes_of_it(seed: int) -> None:
+def test_resnet_50_grown_by_thirty_morphs_equals_a_full_check(seed: int) -> None:
     graph, random = start("resnet50_v1"), Random(seed)
     budget = Budget.of(graph, factor=32.0)
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""`import morphism` stands on the standard library alone."""
+"""`import morphism` needs only the standard library."""
 
 import subprocess
 import sys

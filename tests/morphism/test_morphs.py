@@ -102,7 +102,7 @@ def test_a_plan_makes_the_childs_tensors_of_the_parents(data: st.DataObject) -> 
 
 
 def assert_changes_are_true(graph: Graph) -> None:
-    """What `legal` reckons with against the cost of every candidate, really built."""
+    """Compare the changes that `legal` estimates with the cost of every candidate."""
     before = cost(graph)
     for morph, change in changes(graph):
         after = cost(apply(graph, morph)[0])
@@ -200,7 +200,7 @@ def test_deepen_puts_a_unit_behind_a_relu_and_all_its_readers_read_that() -> Non
     assert graph.nodes[graph.index("deepen1.conv")].op == Convolution(32, 3, padding=1)
 
 
-def test_a_skip_branch_is_1x1_with_stride_where_maps_shrink_and_begins_at_nothing() -> None:
+def test_a_skip_is_a_strided_1x1_convolution_that_adds_zero() -> None:
     graph, plan = apply(start("digits_small"), Skip("stage1.block2.relu", "stage2.block1.norm1"))
 
     assert graph.nodes[graph.index("skip1.conv")].op == Convolution(64, 1, stride=2)
@@ -345,7 +345,7 @@ def test_a_damaged_morph_is_refused(encoded: dict[str, JSON]) -> None:
 
 
 def reached(graph: Graph, index: int) -> bool:
-    """Whether every weight of a convolution meets a pixel at some place of the maps, tried at each place."""
+    """Return True if every weight of a convolution meets a pixel at some position. Tries each position."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
     assert isinstance(op, Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
     return all(
@@ -408,7 +408,7 @@ def test_nothing_that_is_offered_adds_a_weight_that_reaches_no_pixel(data: st.Da
         graph = child
 
 
-def test_a_network_of_an_older_journal_with_kernels_beyond_its_maps_is_still_rebuilt() -> None:
+def test_a_network_with_kernels_beyond_its_maps_is_still_rebuilt() -> None:
     graph = start("digits_small", image=8)  # its last maps have 2×2 pixels
 
     old = rebuild(Lineage(graph, (Kernel("stage3.block2.conv2", 7),)))

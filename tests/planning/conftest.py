@@ -1,4 +1,4 @@
-"""A plan is asked for as a user asks for it."""
+"""Plans are made with the options that a user types."""
 
 from tests.cli.conftest import aiperf
 

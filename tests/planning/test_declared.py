@@ -1,4 +1,4 @@
-"""Before its machines are there, what is said of a run is what was declared of them, and nothing of where it is typed."""
+"""Before its nodes exist, a run's preview uses the declared properties only, not the machine where it is typed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from aiperf.config import configure
 from aiperf.data.survey import write_index
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.planning import declared, this_machine
-from aiperf.planning.declared import expected, preview, require_declared, require_index
+from aiperf.planning import declared_nodes, this_machine
+from aiperf.planning.declared_nodes import expected, preview, require_declared, require_index
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import shape_of
 from cluster.kinds import CLUSTERS
@@ -38,13 +38,13 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
     def looked(*_: Any) -> None:
         raise AssertionError("the machine where the command was typed was looked at")
 
-    for module in (run, this_machine):
-        monkeypatch.setattr(module, "describe", looked)
+    monkeypatch.setattr(run, "describe_usable", looked)
+    monkeypatch.setattr(this_machine, "describe_usable", looked)
 
 
 @pytest.mark.parametrize("kind", PLACES)
 @pytest.mark.usefixtures("blind")
-def test_a_dry_run_on_any_cluster_asks_nothing_of_the_machine_where_it_is_typed(kind: str, aiperf: User) -> None:
+def test_a_dry_run_on_a_cluster_ignores_this_machine(kind: str, aiperf: User) -> None:
     answer = aiperf("dry_run=true", f"+cluster={kind}", *NEEDED.get(kind, ()))
 
     assert answer.status == 0, answer.err
@@ -52,7 +52,7 @@ def test_a_dry_run_on_any_cluster_asks_nothing_of_the_machine_where_it_is_typed(
 
 
 @pytest.mark.usefixtures("blind")
-def test_a_plan_of_what_slurm_is_asked_for_says_what_that_is_and_is_whole(aiperf: User) -> None:
+def test_a_plan_for_slurm_is_complete_and_shows_the_request(aiperf: User) -> None:
     answer = aiperf(
         "dry_run=true", "+cluster=slurm", "cluster.nodes=8", "cluster.gpus_per_node=8", "cluster.partition=gpu",
         "cluster.accelerator=H100", "cluster.accelerator_memory=80G", "dataset=imagenet", "dataset.root=/data/imagenet",
@@ -61,13 +61,13 @@ def test_a_plan_of_what_slurm_is_asked_for_says_what_that_is_and_is_whole(aiperf
     assert answer.status == 0, answer.err
     assert "--nodes=8" in answer.out and "--gpus-per-node=8" in answer.out and "--partition=gpu" in answer.out
     assert "slurm.sh in the run's folder" in answer.out
-    assert "as published; /data/imagenet is not seen from this machine" in answer.out
+    assert "as published; /data/imagenet is not visible from this machine" in answer.out
     assert "8 on 8 nodes" in answer.out
     assert "8 accelerators, 8 ranks" in answer.out and "H100; 85.9 GB a rank" in answer.out
     assert LEARNT not in answer.out
 
 
-def test_what_is_not_declared_is_said_to_be_learnt_and_no_number_stands_in_its_place(aiperf: User) -> None:
+def test_undeclared_properties_have_no_number(aiperf: User) -> None:
     nothing = aiperf("dry_run=true", "+cluster=slurm").out
     only_number = aiperf("dry_run=true", "+cluster=slurm", "cluster.gpus_per_node=a100:4").out
 
@@ -86,7 +86,7 @@ def test_what_is_not_declared_is_said_to_be_learnt_and_no_number_stands_in_its_p
     st.sampled_from([None, 1, 2]),
     st.sampled_from([None, 1 << 33]),
 )
-def test_the_plan_of_what_is_declared_is_the_plan_of_nodes_that_have_it(
+def test_the_plan_of_declared_nodes_equals_the_real_one(
     accelerators: int, cores: int, gib: int, ranks: int | None, declared_bytes: int | None
 ) -> None:
     conf = conf_of(())
@@ -122,13 +122,13 @@ def found(**other: Any) -> WorkerShape:
     [
         (
             {"accelerators": 0, "device": "EPYC"},
-            r"the accelerators that were asked for, 8 each; found 0 of EPYC \(node7\)",
+            r"the requested number of accelerators, 8 each; found 0 of EPYC \(node7\)",
         ),
         ({"device": "NVIDIA A100-SXM4-80GB"}, r"cluster\.accelerator=H100; found 8 of NVIDIA A100"),
         ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10 %; found 8 of NVIDIA H100"),
     ],
 )
-def test_nodes_that_have_not_what_was_declared_end_the_run_by_name(other: dict[str, Any], told: str) -> None:
+def test_nodes_unlike_the_declaration_end_the_run(other: dict[str, Any], told: str) -> None:
     nodes = NodesAsked(8, None, 8, "h100", 80 * GIB)
 
     require_declared(nodes, None, found())
@@ -137,25 +137,23 @@ def test_nodes_that_have_not_what_was_declared_end_the_run_by_name(other: dict[s
         require_declared(nodes, None, found(**other))
 
 
-def test_a_large_set_without_an_index_is_refused_on_several_nodes_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_set_needs_an_index_on_several_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = configure(["dataset=images", f"dataset.root={make(tmp_path / 'set')}"])
     images = preview(conf, NodesAsked()).dataset
     assert images is not None
     require_index(conf, NodesAsked(2), images)
-    monkeypatch.setattr(declared, "LISTED_AT_MOST", 17)
+    monkeypatch.setattr(declared_nodes, "LISTED_AT_MOST", 17)
 
     require_index(conf, NodesAsked(1), images)
     for nodes in (NodesAsked(2), NodesAsked(1, 4), NodesAsked()):
-        with pytest.raises(BadConfiguration, match=r"more than 17 files has an index.*'images' has 18.*--index-only"):
+        with pytest.raises(BadConfiguration, match=r"more than 17 files needs an index.*'images' has 18.*--index-only"):
             require_index(conf, nodes, images)
 
     write_index(conf.dataset)
     require_index(conf, NodesAsked(2), images)
 
 
-def test_a_set_that_is_seen_from_here_is_described_with_how_that_is_known(tmp_path: Path) -> None:
+def test_a_visible_set_is_described_with_its_source(tmp_path: Path) -> None:
     root = make(tmp_path / "set")
     conf = configure(["dataset=images", f"dataset.root={root}"])
 
@@ -166,7 +164,7 @@ def test_a_set_that_is_seen_from_here_is_described_with_how_that_is_known(tmp_pa
 
     assert listed.dataset == indexed.dataset is not None
     assert listed.dataset_source.startswith("as listed on this machine") and indexed.dataset_source.startswith(
-        "as its index"
+        "from its index"
     )
     assert elsewhere.dataset is None and elsewhere.plan is None
     with pytest.raises(AiperfError, match=r"dataset\.root=FOLDER"):
@@ -179,7 +177,7 @@ def test_memory_that_has_no_unit_or_no_sense_is_refused(word: str) -> None:
         bytes_of("cluster.accelerator_memory", word)
 
 
-def test_every_kind_with_machines_can_be_told_what_accelerators_they_have() -> None:
+def test_every_cluster_kind_can_declare_accelerators() -> None:
     assert [kind for kind in CLUSTERS if not issubclass(kind, NodesConf)] == [CLUSTERS[0]], (
         "the simulated one has its own"
     )

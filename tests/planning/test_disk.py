@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.config import configure
 from aiperf.errors import BadConfiguration
+from aiperf.journal.events import EpochFinished
+from aiperf.journal.journal import NAME, read
 from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
+from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.session import open_run, world_of
+from tests.cli.test_words import TINY
 from tests.small_disk import small_file_system
 
-SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1)
+SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1, epoch_seconds=1)
 
 
 @pytest.fixture
@@ -22,14 +28,14 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def test_a_place_that_takes_files_is_told_with_what_is_free_and_nothing_is_left_there(disk: Path) -> None:
+def test_a_writable_place_reports_its_room_and_stays_empty(disk: Path) -> None:
     room = require_place(str(disk / "not" / "yet"))
 
     assert room.at == disk and 0 < room.bytes <= 2**20 and room.files is not None and 0 < room.files < 20
     assert list(disk.iterdir()) == []
 
 
-def test_a_read_only_or_full_place_is_refused_before_anything_starts(disk: Path) -> None:
+def test_a_read_only_or_full_place_is_refused_early(disk: Path) -> None:
     (disk / "file").write_bytes(bytes(2**20))
     with pytest.raises(BadConfiguration, match="No space left on device"):
         require_place(str(disk / "runs"))
@@ -38,10 +44,10 @@ def test_a_read_only_or_full_place_is_refused_before_anything_starts(disk: Path)
         require_place(str(disk / "runs"))
 
 
-def test_too_little_room_and_too_few_files_are_refused_with_the_parts_of_the_estimate(disk: Path) -> None:
+def test_too_little_room_is_refused_with_the_estimate(disk: Path) -> None:
     room = require_place(str(disk))
 
-    with pytest.raises(BadConfiguration, match=r"journal .* telemetry .* report .* checkpoints .*make room"):
+    with pytest.raises(BadConfiguration, match=r"journal .* telemetry .* report .* checkpoints .*free space"):
         require_room(SMALL, room)
     with pytest.raises(BadConfiguration, match="inodes"):
         require_room(DiskNeeds(1, 1, 1, 1, 1, workers=1, files=1000, kept=1), room)
@@ -68,7 +74,30 @@ def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, told
 
 
 def test_an_estimate_grows_with_each_of_its_causes() -> None:
-    base = {"parameters": 1000, "growth": 4.0, "kept": 10, "seconds": 3600.0, "workers": 2, "devices": 2}
+    base = {
+        "parameters": 1000,
+        "growth": 4.0,
+        "kept": 10,
+        "seconds": 3600.0,
+        "workers": 2,
+        "devices": 2,
+        "epoch_seconds": 60.0,
+    }
     for cause in ("parameters", "growth", "kept", "seconds", "workers", "devices"):
         more = disk_needs(**(base | {cause: base[cause] * 2}))  # type: ignore[arg-type]
         assert more.most > disk_needs(**base).most, cause  # type: ignore[arg-type]
+
+
+def test_journal_of_short_epochs_is_estimated_within_a_factor_2(tmp_path: Path) -> None:
+    opening = open_run(configure(list(TINY)))
+    drive(world_of(opening), opening.first, tmp_path / NAME)
+    epochs = sum(isinstance(event, EpochFinished) for event in read(tmp_path))
+    conf = opening.plan.conf
+    seconds = conf.schedule.duration_seconds
+
+    estimate = disk_needs(
+        parameters=1, growth=1, kept=1, seconds=seconds, workers=8, devices=1, epoch_seconds=8 * seconds / epochs
+    ).journal
+
+    assert epochs > 100
+    assert 0.5 < estimate / (tmp_path / NAME).stat().st_size < 2

@@ -1,4 +1,4 @@
-"""A new run has a folder of its own, whoever else begins one in the same second."""
+"""A new run has its own folder, even if another run begins in the same second."""
 
 from __future__ import annotations
 

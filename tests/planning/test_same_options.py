@@ -1,4 +1,4 @@
-"""A driver that is given options for a run which has begun: equal ones pass, others are refused by name."""
+"""A driver with options for an existing run accepts equal options and rejects others by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from aiperf.cli import run
 from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.planning.same_options import differences
+from aiperf.planning.resume_options import differences
 from aiperf.planning.this_machine import this_machine
 from tests.cli.user import User, write_run
 
@@ -27,7 +27,7 @@ WORDS = {
     "batch.largest": ["batch.largest=128", "batch.largest=null"],
     "trainer.decay_epochs": ["trainer.decay_epochs=7", "trainer.decay_epochs=null"],
 }
-"""Options, and two values each that are not the default (or are: then it was said)."""
+"""Options with two values each. A value equal to the default is given explicitly."""
 
 
 @cache
@@ -44,7 +44,7 @@ def said(words: list[str], journal: list[str]) -> list[str]:
     return list(differences(words, as_plain(configured(*words)), held_by(*journal)))
 
 
-def test_a_command_that_is_repeated_differs_in_nothing_and_neither_does_none() -> None:
+def test_a_repeated_or_empty_command_has_no_difference() -> None:
     for number in (0, 1):
         words = [values[number] for values in WORDS.values()]
 
@@ -73,19 +73,19 @@ def test_what_differs_is_said_with_both_values() -> None:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A run's folder whose journal holds its first line."""
+    """Return a run's folder whose journal has its first line."""
     conf = configure(["executor=inline", "seed=5", "schedule.duration_seconds=600"])
     return write_run(tmp_path / "runs" / "begun", [first_event(make_plan(conf, this_machine(conf)), "begun", 1e6)])
 
 
-def test_a_driver_that_is_given_other_options_refuses_and_touches_nothing(aiperf: User, begun: Path) -> None:
+def test_a_driver_refuses_other_options_and_changes_nothing(aiperf: User, begun: Path) -> None:
     before = {path: path.read_bytes() for path in begun.iterdir()}
 
     answer = aiperf("drive", str(begun), "executor=inline", "seed=6", "schedule.duration_seconds=700")
 
     assert answer.status == 2
-    assert "a run keeps the configuration that it began with" in answer.err
-    assert "seed=5, not 6; schedule.duration_seconds=600.0, not 700.0: leave what differs out" in answer.err
+    assert "a run keeps the configuration it began with" in answer.err
+    assert "seed=5, not 6; schedule.duration_seconds=600.0, not 700.0: leave these options out" in answer.err
     assert {path: path.read_bytes() for path in begun.iterdir()} == before
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from aiperf.preflight import clock
@@ -14,7 +15,7 @@ PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 def node(
     name: str, *, is_head: bool = False, kind: str = "8 × H100", boot_id: str | None = None, **other: Any
 ) -> Measured:
-    """A node with which nothing is wrong, but for the readings that are given; None: it has none."""
+    """Return a node without faults, except for the given readings. None removes a reading."""
     readings: dict[str, Reading | None] = {
         "versions": versions(),
         "space": space(),
@@ -63,7 +64,7 @@ def off_by(seconds: float, error: float = 0.001) -> Reading:
     return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
 
 
-def accelerators(count: int = 1, expected: int = 1, **told: Any) -> Reading:
+def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **told: Any) -> Reading:
     devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | told for index in range(count)]
-    facts = {"expected": expected, "devices": devices, "not_seen_by": {}}
+    facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": {}}
     return Reading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

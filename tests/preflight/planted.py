@@ -1,4 +1,4 @@
-"""Probes and clocks that are wrong on purpose, on some nodes alone. They lie in a module, since they travel by name."""
+"""Probes and clocks that are wrong on purpose on some nodes. They are in a module, since they are pickled by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AHEAD_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Planted:
-    """On DIES its process is killed; on HANGS, where it may, the actor that holds it is stopped."""
+    """On DIES the process is killed. On HANGS the actor that holds it is stopped, if it may be."""
 
     may_hang: bool
     name: ClassVar[str] = "planted"
@@ -68,7 +68,7 @@ class Endless:
     def measure(self, setting: Setting) -> Reading:
         (setting.folder.parent / "begun").write_text("")
         time.sleep(3600)
-        raise AssertionError("nobody waited for this")
+        raise AssertionError("no process waits for this")
 
 
 def endless() -> tuple[Probe, ...]:
@@ -84,7 +84,7 @@ def with_hangs() -> tuple[Probe, ...]:
 
 
 def clock() -> float:
-    """Of a node; that of IS_FAST is ahead."""
+    """Clock of a node. The clock of IS_FAST is ahead."""
     return time.time() + (AHEAD_SECONDS if _address() == IS_FAST else 0.0)
 
 

@@ -1,4 +1,4 @@
-"""A node's clock against the head's, whatever the way between them takes."""
+"""Offset of a node's clock from the head's, for any network delay."""
 
 from __future__ import annotations
 

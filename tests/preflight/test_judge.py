@@ -1,4 +1,4 @@
-"""What is wrong with nodes, by what was measured of them: every fault is named, and nobody is blamed for another's."""
+"""Faults of nodes by their measurements: every fault is named, and no other node is blamed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.reading import Measured, Reading
 from tests.preflight.measured import accelerators, data, node, off_by, reading, space, versions
@@ -26,7 +26,7 @@ WRONG: dict[str, tuple[dict[str, Reading], str]] = {
     "other data": ({"data": data("0" * 64)}, f"the data set's fingerprint is {'0' * 12}, the head's {'f' * 12}"),
     "no data": ({"data": reading("data", failed="there is no folder '/data'")}, "data: there is no folder '/data'"),
     "no space": ({"space": space(free=1e6)}, "are free in /tmp"),
-    "a folder of its own": ({"space": space(is_shared=False)}, "/shared/runs is not the folder that the driver sees"),
+    "a folder of its own": ({"space": space(is_shared=False)}, "/shared/runs is not the driver's folder"),
     "a slow disk": (
         {"disk_write": reading("disk write", {"run": [9e5, 8e5]})},
         "disk write: 900 kB/s to the run's folder",
@@ -46,6 +46,10 @@ WRONG: dict[str, tuple[dict[str, Reading], str]] = {
     "a hot one": (
         {"accelerators": accelerators(throttle=("hw_thermal_slowdown",))},
         "held down by hw_thermal_slowdown",
+    ),
+    "a slice too few": (
+        {"accelerators": accelerators(0, 2, slices=["MIG-1"])},
+        "accelerators: 1 of the 2 that Ray counts can be used",
     ),
     "another's process": ({"accelerators": accelerators(processes=[4711])}, "1 other processes compute on it (4711)"),
     "slow arithmetic": (
@@ -75,7 +79,7 @@ def three_well() -> list[Measured]:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_whatever_is_wrong_with_a_node_is_named_and_nobody_else_is(name: str) -> None:
+def test_a_fault_of_a_node_is_named_and_no_other_node(name: str) -> None:
     planted, words = WRONG[name]
     well: dict[str, Any] = {"pairs": reading(PAIRS, {"a": [2e10]})}
 
@@ -83,6 +87,23 @@ def test_whatever_is_wrong_with_a_node_is_named_and_nobody_else_is(name: str) ->
 
     assert [words in fault for fault in said["n3"].faults] == [True], said["n3"]
     assert all(not said[name].faults for name in ("n0", "n1", "n2"))
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"xids": [74]}, "H100 0: Xid 74"),
+        (
+            {"processes": [4711], "process_names": {"4711": "nvidia-cuda-mps-server"}},
+            "1 other processes compute on it (4711 nvidia-cuda-mps-server)",
+        ),
+    ],
+)
+def test_other_use_of_ones_own_machine_is_a_note(told: dict[str, Any], words: str) -> None:
+    verdict = judge([node("", accelerators=accelerators(**told))], LIMITS)[""]
+
+    assert not verdict.faults
+    assert [words in note for note in verdict.notes].count(True) == 1
 
 
 def test_nothing_is_wrong_with_nodes_that_are_alike() -> None:
@@ -95,10 +116,10 @@ def test_two_nodes_make_no_median_and_it_is_said_so() -> None:
     said = judge([node("n0", is_head=True), slow], LIMITS)["n1"]
 
     assert not said.faults
-    assert said.notes == ("matrix product: not judged, since a median is of 3 nodes of one kind at least; there are 2",)
+    assert said.notes == ("matrix product: not judged, since a median needs at least 3 nodes of one kind; there are 2",)
 
 
-def test_nodes_that_share_a_host_disturb_each_other_and_are_not_called_slow() -> None:
+def test_nodes_on_one_host_are_not_called_slow() -> None:
     speeds = (1e12, 1e13, 1e13, 1e13)
     there = [
         node(f"n{index}", boot_id="one", matrix_product=reading("matrix product", {"cpu": [speed]}), memory=None)
@@ -116,7 +137,7 @@ def test_nodes_of_another_kind_are_no_measure() -> None:
     assert not judge([*three_well(), other], LIMITS)["n3"].faults
 
 
-def test_where_the_head_could_not_read_the_data_most_nodes_are_right() -> None:
+def test_without_the_heads_data_most_nodes_are_right() -> None:
     nodes = [
         node("n0", is_head=True, data=reading("data", failed="stale file handle")),
         node("n1"),
@@ -136,12 +157,12 @@ def test_a_head_without_accelerators_needs_no_driver() -> None:
     assert not any(verdict.faults for verdict in judge([head, node("n1"), node("n2")], LIMITS).values())
 
 
-def test_an_all_reduce_of_all_that_failed_is_nobodys_fault_by_itself() -> None:
+def test_a_failed_all_reduce_of_all_nodes_blames_none() -> None:
     nodes = [node(f"n{index}", all=reading(ALL, failed="connection reset")) for index in range(3)]
 
     for verdict in judge(nodes, LIMITS).values():
         assert not verdict.faults
-        assert "whose fault it is cannot be determined" in verdict.notes[0]
+        assert "the faulty node cannot be determined" in verdict.notes[0]
 
 
 @given(st.lists(st.floats(1.0, 1e15), min_size=1, max_size=12), st.floats(0.0, 1.0))

@@ -1,4 +1,4 @@
-"""Who exchanges with whom, and whose fault it is where that fails."""
+"""Pairing of nodes for exchanges, and blame for failed exchanges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiperf.preflight.partners import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, blamed,
 
 
 @given(st.integers(0, 200), st.integers(0, 10))
-def test_nobody_is_twice_in_a_round_no_pair_comes_twice_and_everybody_has_a_partner(nodes: int, seed: int) -> None:
+def test_rounds_have_disjoint_pairs_and_a_partner_for_each(nodes: int, seed: int) -> None:
     found = rounds(nodes, seed)
 
     for each in found:
@@ -31,7 +31,7 @@ def test_nobody_is_twice_in_a_round_no_pair_comes_twice_and_everybody_has_a_part
 
 
 @given(st.integers(3, 12), st.data())
-def test_one_broken_node_among_many_is_the_only_one_that_is_blamed(nodes: int, data: st.DataObject) -> None:
+def test_only_the_broken_node_is_blamed(nodes: int, data: st.DataObject) -> None:
     bad = data.draw(st.integers(0, nodes - 1))
     pairs = list(combinations(range(nodes), 2))
 

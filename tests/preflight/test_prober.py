@@ -1,4 +1,4 @@
-"""The process that carries probes out: whatever a probe does, its owner gets a reading within the limit, and goes on."""
+"""Process for probes: its owner gets a reading within the limit and continues, whatever the probe does."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Telling:
-    """Says which process it is in; first it does as it is told."""
+    """Record the process number, then act as configured."""
 
     do: str = ""
     name: ClassVar[str] = "telling"
@@ -72,7 +72,7 @@ def test_one_process_serves_them_all_and_ends_with_its_owner(prober: Prober) -> 
 
 
 @pytest.mark.parametrize("how", ["hang", "sleep"])
-def test_one_that_hangs_is_killed_at_its_limit_and_the_next_goes_on(prober: Prober, how: str) -> None:
+def test_a_hanging_probe_is_killed_and_the_next_continues(prober: Prober, how: str) -> None:
     prober.measure(Telling(), PATIENCE)
     pid = prober.pid
     assert pid is not None
@@ -105,7 +105,7 @@ def test_one_that_is_stopped_from_outside_is_killed_too(prober: Prober) -> None:
     assert not processes.state(pid)
 
 
-def test_the_cheap_probes_say_what_there_is_and_keep_every_repetition(prober: Prober, setting: Setting) -> None:
+def test_quick_probes_report_every_repetition(prober: Prober, setting: Setting) -> None:
     told = {
         probe.name: prober.measure(probe, PATIENCE)
         for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data())

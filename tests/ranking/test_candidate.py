@@ -1,4 +1,4 @@
-"""From a journal to what the rules look at: each value that a run's first line really used is judged, and its line is told."""
+"""Facts of a run from its journal: each used value is judged and reported with its line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ import pytest
 
 from aiperf.config import configure
 from aiperf.errors import AiperfError
-from aiperf.journal.events import AnyEvent, RunEnded, RunResumed, RunStarted, WorkerLost, WorkerShape
+from aiperf.journal.events import (
+    AnyEvent,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    TrialFailed,
+    TrialLost,
+    WorkerLost,
+    WorkerShape,
+)
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import read
 from aiperf.planning.plan import first_event, make_plan
@@ -22,7 +31,7 @@ from aiperf.ranking.division import division
 from aiperf.report.candidate import candidate_of
 from morphism import encode, start
 from tests.cli.user import write_run
-from tests.journals import joined
+from tests.journals import begun, joined, proposed, requested
 from tests.ranking.test_ranking import having
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
@@ -43,12 +52,12 @@ def first_line() -> RunStarted:
 
 
 def found(*events: AnyEvent) -> dict[str, Breach]:
-    """What the rules of the quick division find in a run of these lines, by rule."""
+    """Return the breaches of the division quick in a run of these lines, by rule."""
     return {breach.id: breach for breach in breaches(candidate_of(events), division("quick"))}
 
 
 def changed(option: str, value: Any) -> RunStarted:
-    """The first line as whoever forges it with care would write it: its hash is its own, and it says nothing twice."""
+    """Return a carefully forged first line, with a valid hash and without contradictions."""
     config = having(first_line().config, option, value)
     part, _, name = option.partition(".")
     also = {name: value} if part == "schedule" and name in ("duration_seconds", "warmup_seconds") else {}
@@ -68,21 +77,19 @@ def other(value: Any) -> Any:
 
 
 def of_the_procedure() -> list[str]:
-    """Every option that a first line holds, but those that may be as they like."""
+    """Return each option of a first line that the division does not leave free."""
     free = division("quick").free
     return [
         option for option in options(first_line().config) if option not in free and option.partition(".")[0] not in free
     ]
 
 
-def test_the_first_line_of_a_default_run_breaks_nothing_of_what_it_can_tell() -> None:
+def test_first_line_of_a_default_run_breaks_no_rule() -> None:
     assert set(found(first_line(), RunEnded(at=180.0, reason="duration"))) == {"precision", "error"}
 
 
 @pytest.mark.parametrize("option", of_the_procedure())
-def test_each_value_of_the_procedure_that_is_changed_in_a_journals_first_line_breaks_a_rule(
-    option: str, tmp_path: Path
-) -> None:
+def test_each_changed_procedure_value_breaks_a_rule(option: str, tmp_path: Path) -> None:
     line = changed(option, other(options(first_line().config)[option]))
     run = write_run(tmp_path / "run", [line, RunEnded(at=line.duration_seconds, reason="duration")])
 
@@ -97,7 +104,7 @@ def test_each_value_of_the_procedure_that_is_changed_in_a_journals_first_line_br
 @pytest.mark.parametrize(
     "name", ["name", "training_images", "validation_images", "classes", "image", "channels", "noise"]
 )
-def test_each_number_of_the_images_that_is_changed_in_the_first_line_breaks_a_rule(name: str) -> None:
+def test_each_changed_image_count_in_a_first_line_breaks_a_rule(name: str) -> None:
     images = {**first_line().dataset, name: other(first_line().dataset[name])}
 
     broken = found(msgspec.structs.replace(first_line(), dataset=images))
@@ -105,7 +112,7 @@ def test_each_number_of_the_images_that_is_changed_in_the_first_line_breaks_a_ru
     assert broken["data-set"].line == 1
 
 
-def test_another_starting_graph_in_the_first_line_breaks_a_rule_whatever_the_configuration_says() -> None:
+def test_another_start_breaks_a_rule_for_any_configuration() -> None:
     graph = json.loads(encode(start("resnet20", image=8, channels=1, classes=10)))
 
     broken = found(msgspec.structs.replace(first_line(), start_graph=graph))
@@ -113,13 +120,13 @@ def test_another_starting_graph_in_the_first_line_breaks_a_rule_whatever_the_con
     assert (broken["start"].found, broken["start"].line) == ("resnet20", 1)
 
 
-def test_a_space_that_does_not_follow_is_told_entry_by_entry_with_what_follows() -> None:
+def test_a_wrong_space_is_reported_entry_by_entry() -> None:
     broken = found(changed("space.largest_batch_size", 999))
 
-    assert broken["space"].found == "space.largest_batch_size is 999, and 128 follows"
+    assert broken["space"].found == "space.largest_batch_size is 999, expected 128"
 
 
-def test_a_first_line_that_does_not_say_of_which_workers_it_was_made_leaves_the_space_unknown() -> None:
+def test_space_is_unknown_without_worker_shape_in_first_line() -> None:
     broken = found(msgspec.structs.replace(first_line(), shape=None))
 
     assert broken["space"].is_unknown
@@ -131,7 +138,7 @@ LATER: dict[str, tuple[str, Callable[[], list[AnyEvent]]]] = {
         "one-go",
         lambda: [
             joined(),
-            RunResumed(at=9.0, down_seconds=8.0, clock_stepped_back_seconds=0.0, versions={}, machine={}),
+            RunResumed(schema=1, at=9.0, down_seconds=8.0, clock_stepped_back_seconds=0.0, versions={}, machine={}),
         ],
     ),
     "an end": ("length", lambda: [joined(), RunEnded(at=9.0, reason="interrupted")]),
@@ -145,8 +152,41 @@ def test_what_came_of_a_run_is_told_with_the_line_that_shows_it(what: str) -> No
     assert found(first_line(), *lines())[rule].line == 3
 
 
+def test_attempts_lost_alone_and_with_their_worker_are_counted() -> None:
+    events = [
+        first_line(),
+        *(joined(worker=number) for number in range(3)),
+        *(
+            each
+            for number in range(3)
+            for each in (requested(number, number), proposed(number), begun(number, 1.0, worker=number))
+        ),
+        TrialLost(at=5.0, trial=0, attempt=1, reason="its rank was killed"),
+        WorkerLost(at=6.0, worker=1, reason="gone"),
+        WorkerLost(at=7.0, worker=2, reason="a better place", cause="released"),
+        TrialFailed(at=8.0, trial=0, reason="lost too often"),
+    ]
+
+    run = candidate_of(events)
+
+    assert (run.attempts_lost, run.attempts, run.trials_given_up, run.trials_settled) == (2, 3, 1, 1)
+    assert {"lost-attempts", "given-up"} <= found(*events).keys()
+
+
+@pytest.mark.parametrize("named", [None, "none", 7, "f" * 63])
+def test_a_configuration_without_an_id_names_no_announcement(named: Any) -> None:
+    assert candidate_of([changed("announcement", named)]).seed_source == "no announcement"
+
+
+def test_the_seed_that_follows_is_recognised() -> None:
+    line = changed("announcement", "0000002a" + 56 * "f")
+
+    assert candidate_of([line]).seed_source == "another seed"
+    assert candidate_of([msgspec.structs.replace(line, seed=42)]).seed_source == "announcement"
+
+
 def test_a_worker_that_was_let_go_is_no_loss() -> None:
     gone = partial(WorkerLost, at=9.0, worker=0, reason="a better place")
 
     assert "undisturbed" in found(first_line(), joined(), gone())
-    assert "undisturbed" not in found(first_line(), joined(), gone(released=True))
+    assert "undisturbed" not in found(first_line(), joined(), gone(cause="released"))

@@ -1,4 +1,4 @@
-"""Files of rules: what one must say, and what is refused when it is loaded."""
+"""Division files: required content, and errors on loading."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def said(**changed: Any) -> str:
 
 
 def of_rule(**changed: Any) -> str:
-    """The same, with parts of its rule changed; None: left out."""
+    """Return the division with changed parts of its rule. None removes a part."""
     rule = {name: value for name, value in {**RULE, **changed}.items() if value is not None}
     return said(rules=[rule])
 
 
-def test_a_file_of_ones_own_is_a_division_like_those_that_are_built_in(tmp_path: Path) -> None:
+def test_a_division_file_works_like_a_built_in_division(tmp_path: Path) -> None:
     file = tmp_path / "ours.yaml"
     file.write_text(said())
 
@@ -54,12 +54,22 @@ def test_a_file_of_ones_own_is_a_division_like_those_that_are_built_in(tmp_path:
     assert (found.name, found.rule("error").law) == ("ours", AtMost(0.1))
 
 
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_file_cannot_take_the_name_of_a_built_in_division(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "ours.yaml"
+    file.write_text(said(division=name))
+
+    with pytest.raises(BadDivision, match="needs another name"):
+        division(str(file), KNOWN)
+
+
 REFUSED = {
     "no YAML": "rules: [",
     "twice": said() + "title: again\n",
     "no mapping": "- a\n",
     "unknown key": said(extra=1),
     "no rules": said(rules=None),
+    "an empty list of rules": said(rules=[], judged={}),
     "unknown key of a rule": of_rule(hint="x"),
     "unknown source": of_rule(source=["hearsay"]),
     "no source": of_rule(source=[]),
@@ -88,12 +98,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED.keys())
-def test_whatever_nobody_would_look_at_is_refused_with_the_files_name(text: str) -> None:
+def test_ignored_content_is_rejected_with_the_file_name(text: str) -> None:
     with pytest.raises(BadDivision, match=r"ours\.yaml"):
         parsed(text, "ours.yaml", KNOWN)
 
 
-def test_a_name_that_is_nearly_right_is_answered_with_the_right_one() -> None:
+def test_a_misspelled_name_gets_the_right_one_as_suggestion() -> None:
     with pytest.raises(BadDivision, match="did you mean 'error'"):
         parsed(REFUSED["unknown fact"], "ours.yaml", KNOWN)
     with pytest.raises(BadDivision, match="did you mean 'ranking'"):
@@ -102,7 +112,7 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_a_built_in_division_without_any_one_of_its_lines_is_refused_or_is_another(
+def test_a_division_without_one_line_is_rejected_or_another(
     name: str,
 ) -> None:
     """No line is there that nothing looks at."""
@@ -140,7 +150,7 @@ def test_what_is_no_number_is_within_no_bound(found: Any) -> None:
     assert not AtMost(9).holds(found, {}) and not AtLeast(-9).holds(found, {})
 
 
-def test_truth_is_no_number_and_no_number_is_truth_in_lists_as_well() -> None:
+def test_booleans_and_numbers_differ_in_lists_too() -> None:
     assert not Equals(True).holds(1, {}) and not Equals(0).holds(False, {})
     assert not Equals([1, 2]).holds([True, 2], {}) and Equals([1, 2]).holds([1.0, 2], {})
     assert not Has((("classes", 1),)).holds({"classes": True}, {})
@@ -153,7 +163,7 @@ def test_of_several_values_each_is_one_of_the_law() -> None:
     assert not law.holds(frozenset({"bf16", "fp8"}), {})
 
 
-def test_every_kind_of_fact_has_a_law_that_fits_it_and_one_that_does_not() -> None:
+def test_each_fact_kind_has_a_fitting_and_an_unfitting_law() -> None:
     laws = [law_of(told) for told in ({"equals": True}, {"at_most": 1}, {"one_of": ["a"]}, {"has": {"name": 1}})]
 
     for fact in FACTS.values():

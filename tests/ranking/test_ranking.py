@@ -17,13 +17,14 @@ from aiperf.ranking.breaches import REAL_MACHINE, breaches, judgements, options
 from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
 from aiperf.ranking.law import AtMost, Equals
+from searchers.propose import RULES
 from tools.ranking_doc import inserted
 
 SHAPE = WorkerShape(
     source="a test", device="NVIDIA A100-SXM4-80GB", accelerators=8, ranks=8, cores=64, memory_bytes=80 << 30
 )
-WORDS = {"ranking": ("schedule=ranking", "dataset=imagenet"), "quick": ()}
-"""What begins a run of each division."""
+WORDS = {"ranking": ("schedule=ranking", "dataset=imagenet", "system.site=Lab", "system.name=Alpha"), "quick": ()}
+"""Command words that begin a run of each division."""
 
 
 def recorded(conf: RunConf) -> dict[str, Any]:
@@ -53,6 +54,8 @@ IMAGES: dict[str, dict[str, Any]] = {
     },
 }
 """Written out here: taken from the law, they would follow it wherever it went."""
+ANNOUNCEMENT = "0000002a" + 56 * "f"
+"""Seed 42 follows from it."""
 CONFIG = {name: recorded(configure(words)) for name, words in WORDS.items()}
 RANKED = Candidate(
     is_simulated=False,
@@ -77,6 +80,14 @@ RANKED = Candidate(
     nodes_excluded=6,
     beside_master=frozenset(),
     space_differences=frozenset(),
+    proposal_rules=RULES,
+    seed=42,
+    announcement=ANNOUNCEMENT,
+    known_images="imagenet",
+    attempts=2000,
+    attempts_lost=100,
+    trials_settled=1000,
+    trials_given_up=50,
 )
 QUICK = replace(
     RANKED,
@@ -96,7 +107,7 @@ ON_FACTS = [(name, rule) for name in BUILT_IN for rule in division(name).rules i
 
 
 def named(value: object) -> str:
-    """Alike in every process, whose sets have orders of their own: two collect the same tests."""
+    """Return a text that is equal in every process, so that parallel processes collect the same tests."""
     match value:
         case Rule():
             return value.id
@@ -109,7 +120,7 @@ def named(value: object) -> str:
 
 
 def without(plain: Mapping[str, Any], option: str) -> dict[str, Any]:
-    """A configuration that does not say one of its options."""
+    """Return the configuration without one of its options."""
     name, _, rest = option.partition(".")
     left = {key: value for key, value in plain.items() if key != name}
     return left | {name: without(plain[name], rest)} if rest else left
@@ -122,7 +133,7 @@ def having(plain: Mapping[str, Any], option: str, value: Any) -> dict[str, Any]:
 
 
 def another(rule: Rule) -> Any:
-    """A value that lies as near to the law as can be, and outside."""
+    """Return the nearest value that breaks the law."""
     match rule.law:
         case AtMost(bound):
             return bound + 1
@@ -153,9 +164,20 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("start", {"start_network": None}),
         ("search", {"searchers": frozenset({"random", "morphism"})}),
         ("tuning", {"is_tuned": False}),
+        ("fingerprint", {"known_images": None}),
+        ("fingerprint", {"known_images": "another set"}),
         ("warmup", {"warmup_seconds": 3599.0}),
-        ("window", {"duration_seconds": 7000.0, "end": 7000.0, "window_seconds": 3400.0}),
-        ("window", {"duration_seconds": 3640.0, "end": 9000.0, "window_seconds": 40.0}),
+        ("warmup", {"warmup_seconds": 39_600.0}),
+        ("length-class", {"duration_seconds": 43_201.0}),
+        ("length-class", {"duration_seconds": 172_800.0}),
+        ("window", {"window_seconds": 40.0}),
+        ("rules", {"proposal_rules": RULES - 1}),
+        ("announced", {"announcement": None}),
+        ("announced", {"seed": 43}),
+        ("named", {"config": having(CONFIG["ranking"], "system.name", None)}),
+        ("named", {"config": having(CONFIG["ranking"], "system.site", " ")}),
+        ("lost-attempts", {"attempts_lost": 101}),
+        ("given-up", {"trials_given_up": 51}),
         ("space", {"space_differences": frozenset({"space.largest_batch_size is 9, and 8 follows"})}),
         ("space", {"space_differences": None}),
         ("length", {"end_reason": "interrupted"}),
@@ -186,6 +208,8 @@ CHANGES: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("one-go", {"resumes": 1}),
         ("precision", {"precisions": frozenset({"fp8"})}),
         ("error", {"error": 0.31}),
+        ("lost-attempts", {"attempts_lost": 101}),
+        ("given-up", {"trials_given_up": 51}),
     ],
 }
 """Each breaks one rule and no other."""
@@ -193,9 +217,7 @@ BREAKING = [(name, id, change) for name, changes in CHANGES.items() for id, chan
 
 
 @pytest.mark.parametrize(("name", "id", "change"), BREAKING, ids=named)
-def test_each_rule_is_broken_alone_and_says_what_was_found_and_what_fixes_it(
-    name: str, id: str, change: dict[str, Any]
-) -> None:
+def test_each_rule_is_broken_alone_with_value_and_remedy(name: str, id: str, change: dict[str, Any]) -> None:
     (found,) = breaches(replace(VALID[name], **change), division(name))
 
     assert found.id == id
@@ -206,14 +228,15 @@ def test_every_rule_on_a_fact_is_broken_by_a_run_above() -> None:
     assert {(name, rule.id) for name, rule in ON_FACTS} == {(name, id) for name, id, _ in BREAKING}
 
 
-def test_every_fact_that_a_rule_can_name_is_one_of_a_candidate_and_is_told_in_words() -> None:
-    there = {field.name for field in fields(Candidate)} | {"excluded_share"}
+def test_every_fact_is_a_value_of_a_candidate_and_has_a_text() -> None:
+    properties = {name for name, value in vars(Candidate).items() if isinstance(value, property)}
+    there = {field.name for field in fields(Candidate)} | properties
 
     assert there >= FACTS.keys()
-    assert all(fact.told(RANKED) for name, fact in FACTS.items() if name not in ("beside_master", "space_differences"))
+    assert all(fact.found(RANKED) for name, fact in FACTS.items() if name not in ("beside_master", "space_differences"))
 
 
-def test_of_excluded_nodes_a_run_that_allows_fewer_is_held_to_its_own_word() -> None:
+def test_excluded_nodes_are_judged_by_the_runs_own_limit() -> None:
     strict = replace(RANKED, nodes_excluded=5, config=having(CONFIG["ranking"], "preflight.most_excluded", 0.05))
 
     assert [each.id for each in breaches(strict)] == ["excluded"]
@@ -221,7 +244,7 @@ def test_of_excluded_nodes_a_run_that_allows_fewer_is_held_to_its_own_word() -> 
 
 
 @pytest.mark.parametrize(("name", "rule"), ON_OPTIONS, ids=named)
-def test_each_option_of_the_table_is_broken_alone_by_the_nearest_other_value(name: str, rule: Rule) -> None:
+def test_each_option_is_broken_alone_by_the_nearest_value(name: str, rule: Rule) -> None:
     assert rule.option is not None
     changed = replace(VALID[name], config=having(CONFIG[name], rule.option, another(rule)))
 
@@ -232,7 +255,7 @@ def test_each_option_of_the_table_is_broken_alone_by_the_nearest_other_value(nam
 
 
 @pytest.mark.parametrize(("name", "rule"), ON_OPTIONS, ids=named)
-def test_an_option_that_a_journal_does_not_say_is_unknown_and_no_pass(name: str, rule: Rule) -> None:
+def test_a_missing_option_is_unknown_and_no_pass(name: str, rule: Rule) -> None:
     assert rule.option is not None
 
     (found,) = breaches(replace(VALID[name], config=without(CONFIG[name], rule.option)), division(name))
@@ -240,7 +263,7 @@ def test_an_option_that_a_journal_does_not_say_is_unknown_and_no_pass(name: str,
     assert found.option == rule.option and found.is_unknown
 
 
-def test_a_run_whose_every_name_is_right_and_whose_values_are_not_breaks_each_rule_on_them() -> None:
+def test_right_names_with_wrong_values_break_each_rule() -> None:
     """The run that an audit found to break none."""
     conf = configure(
         [
@@ -274,12 +297,12 @@ def test_a_run_whose_every_name_is_right_and_whose_values_are_not_breaks_each_ru
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_every_option_of_a_run_is_required_or_judged_or_free_with_a_reason_and_in_one_of_these_alone(
+def test_every_option_is_required_judged_or_free_exactly_once(
     name: str,
 ) -> None:
     held_to = division(name)
 
-    parts = {word for word in held_to.free if word not in options(CONFIG[name])}
+    parts = {word for word in (*held_to.free, *held_to.judged) if word not in options(CONFIG[name])}
     there = {
         option.partition(".")[0] if option.partition(".")[0] in parts else option for option in options(CONFIG[name])
     }
@@ -290,7 +313,7 @@ def test_every_option_of_a_run_is_required_or_judged_or_free_with_a_reason_and_i
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_what_fixes_broken_options_are_options_of_a_run_that_keeps_the_rules(name: str) -> None:
+def test_remedies_are_options_of_a_run_that_keeps_the_rules(name: str) -> None:
     remedies = {rule.option: rule.remedy for rule in division(name).rules if rule.option is not None}
     left_out = {option for option, remedy in remedies.items() if remedy == f"leave {option} out"}
     words = {remedy for option, remedy in remedies.items() if option not in left_out}
@@ -307,9 +330,7 @@ def test_what_fixes_broken_options_are_options_of_a_run_that_keeps_the_rules(nam
     [("searcher", "random", {"searchers": frozenset({"random"})}), ("hpo", "off", {"is_tuned": False})],
 )
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_another_choice_is_one_breach_and_not_one_for_each_option_that_it_does_not_have(
-    name: str, part: str, chosen: str, outcome: dict[str, Any]
-) -> None:
+def test_another_choice_is_a_single_breach(name: str, part: str, chosen: str, outcome: dict[str, Any]) -> None:
     assert part in division(name).chosen
     config = recorded(configure([*WORDS[name], f"{part}={chosen}"]))
 
@@ -333,13 +354,26 @@ def test_a_peak_that_is_unknown_names_what_it_is_missing_for() -> None:
     assert "peaks.json" in found.remedy
 
 
+def test_an_unpublished_fingerprint_is_unknown_and_no_pass() -> None:
+    (found,) = breaches(replace(RANKED, known_images=None, images={**IMAGES["ranking"], "fingerprint": "f" * 64}))
+
+    assert found.is_unknown
+    assert "f" * 64 in found.found and "known_images.yaml" in found.found
+
+
+def test_a_seed_that_does_not_follow_is_named_with_the_right_one() -> None:
+    (found,) = breaches(replace(RANKED, seed=7))
+
+    assert found.found == "seed 7; seed 42 follows from the announcement"
+
+
 def test_all_breaches_are_listed_at_once() -> None:
     config = having(CONFIG["ranking"], "batch.default", 1)
 
     assert len(breaches(replace(RANKED, images={}, error=None, end_reason="interrupted", config=config))) == 4
 
 
-def test_a_breach_names_the_line_of_a_value_that_its_law_does_not_allow_and_of_several_the_first() -> None:
+def test_a_breach_names_the_first_line_of_a_bad_value() -> None:
     lines = {("precisions", "bf16"): 9, ("precisions", "fp8"): 40, ("precisions", "int8"): 31}
     run = replace(RANKED, precisions=frozenset({"bf16", "fp8", "int8"}), lines=lines)
 
@@ -364,11 +398,13 @@ def test_a_simulated_run_is_held_to_nothing_that_was_invented() -> None:
     assert outcomes["error"] == outcomes["peak"] == outcomes["length"] == "not looked at"
 
 
-def test_a_simulated_run_is_told_what_a_real_run_of_its_configuration_would_break_as_well() -> None:
+def test_a_simulated_run_is_also_judged_as_a_real_run() -> None:
     changed = replace(RANKED, searchers=frozenset({"random"}), warmup_seconds=60.0, duration_seconds=120.0, end=120.0)
-    changed = replace(changed, window_seconds=60.0, config=having(CONFIG["ranking"], "schedule.patience", 1))
+    changed = replace(
+        changed, announcement=None, window_seconds=60.0, config=having(CONFIG["ranking"], "schedule.patience", 1)
+    )
 
-    assert len(breaches(changed)) == 4
+    assert len(breaches(changed)) == 6
     (first, *others) = breaches(replace(changed, is_simulated=True))
     assert first.id == REAL_MACHINE
     assert tuple(others) == breaches(changed)

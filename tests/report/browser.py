@@ -41,7 +41,7 @@ class Tab:
         self._page.goto(page.resolve().as_uri())
 
     def ask(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page; raises playwright's Error with the page's words."""
+        """Return the value of a JavaScript expression in the page, or raise playwright's Error."""
         return self._page.evaluate(expression)
 
     def press(self, key: str) -> None:

@@ -45,6 +45,7 @@ from aiperf.train.batch_sizes import bounds
 from morphism import Budget, Graph, apply, cost, encode_morph, legal, start
 from morphism.codec import encode
 from searchers.history import Space
+from searchers.propose import RULES
 from searchers.searcher_config import MorphismConf, TpeConf
 from tests.journals import positioned
 
@@ -67,7 +68,7 @@ MACHINE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Shape:
-    """What kind of run to invent."""
+    """Kind of run to invent."""
 
     name: str = "2026-11-21T12-00-00-digits"
     workers: int = 1
@@ -144,6 +145,7 @@ def started(shape: Shape, graph: Graph) -> RunStarted:
         versions=dict(VERSIONS),
         machine=shape.machine,
         simulated=shape.simulated,
+        proposal_rules=RULES,
     )
 
 
@@ -156,7 +158,7 @@ class _Grown:
 
 
 class _Invention:
-    """A run being invented; the clock goes on worker by worker, and all events are sorted in the end."""
+    """Run in construction. The clock advances worker by worker, and all events are sorted at the end."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -170,7 +172,7 @@ class _Invention:
         self.end = shape.end or shape.duration
 
     def propose(self, at: float, worker: int, round_: int) -> tuple[int, Graph, float, int]:
-        """A child of one of the best, or the starting graph; some proposals are rejected on the way."""
+        """Propose a child of one of the best, or the starting graph. Some proposals are rejected before."""
         number = self.number
         self.number += 1
         self.events.append(
@@ -184,7 +186,7 @@ class _Invention:
             graph, _ = apply(best.graph, morph)
             parent, morphs, inherited = best.number, [encode_morph(morph)], best.accuracy
         if number % 11 == 10:
-            self.events.append(TrialRejected(at=at, number=number, reason="over the budget"))
+            self.events.append(TrialRejected(at=at, number=number, by="check", reason="over the budget"))
             return self.propose(at, worker, round_)
         counted = cost(graph)
         batch = 128 if round_ < 4 else self.random.choice([64, 96, 128])
@@ -246,9 +248,11 @@ class _Invention:
     def attempt(
         self, worker: int, number: int, attempt: int, round_: int, graph: Graph, inherited: float, batch: int, at: float
     ) -> float:
-        """One attempt; the time at which it was over."""
+        """Invent one attempt and return the time of its end."""
         shape, chance = self.shape, self.random
-        self.events.append(TrialStarted(at=at, trial=number, attempt=attempt, worker=worker, epoch=1, batch_size=batch))
+        self.events.append(
+            TrialStarted(at=at, trial=number, attempt=attempt, worker=worker, epoch=1, batch_size=batch, round=round_)
+        )
         build = chance.uniform(0.02, 0.06) * max(1.0, shape.epoch_seconds)
         at += build
         if at >= self.end:
@@ -325,7 +329,7 @@ class _Invention:
                 attempt=attempt,
                 reason="epochs" if number % 4 else "early stop",
                 accuracy=best,
-                told_accuracy=best,
+                reported_accuracy=best,
             )
         )
         self.grown.append(_Grown(number, graph, best, at))
@@ -370,7 +374,7 @@ def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEven
 
 
 def _with_a_resume(events: list[AnyEvent], at: float, shape: Shape) -> list[AnyEvent]:
-    """The run was killed at `at` and taken up a tenth of its length later, with new workers."""
+    """Kill the run at `at` and resume it a tenth of its length later, with new workers."""
     before = [event for event in events if event.at < at]
     down = shape.duration / 10
     again = before[-1].at + down
@@ -450,7 +454,7 @@ def many_workers(
                     seconds=0.02,
                 )
             )
-            rest.append(TrialStarted(at=at, trial=number, attempt=1, worker=worker, epoch=1, batch_size=448))
+            rest.append(TrialStarted(at=at, trial=number, attempt=1, worker=worker, epoch=1, batch_size=448, round=1))
             at += step * 0.15
             rest.append(
                 TrialPrepared(
@@ -500,7 +504,9 @@ def many_workers(
                 )
             else:
                 rest.append(
-                    TrialFinished(at=at, trial=number, attempt=1, reason="epochs", accuracy=best, told_accuracy=best)
+                    TrialFinished(
+                        at=at, trial=number, attempt=1, reason="epochs", accuracy=best, reported_accuracy=best
+                    )
                 )
                 number += 1
                 continue

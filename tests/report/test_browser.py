@@ -12,8 +12,8 @@ from PIL import Image
 from playwright.sync_api import Error
 
 from aiperf.journal.journal import NAME, Journal
-from aiperf.report import palette
 from aiperf.report.gather import gather
+from aiperf.report.plots import palette
 from aiperf.report.write import report_of, write
 from tests.report import browser as chromium
 from tests.report.browser import Tab
@@ -75,7 +75,7 @@ def test_the_page_fits_its_window_and_asks_for_nothing(
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.complaints == []
     assert browser.requests == [pages[name].resolve().as_uri()]
-    # A part that is wider than the window scrolls in a frame of its own; nothing else stands out over the edge.
+    # A part wider than the window scrolls in its frame. Nothing else exceeds the window.
     outside = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') && !e.closest('.skip')
         && e.getBoundingClientRect().right > innerWidth + 1).map(e => e.outerHTML.slice(0, 80))"""
     assert browser.ask(outside) == []

@@ -1,4 +1,4 @@
-"""What a report shows is what the journal says: nothing lost, nothing made up."""
+"""Tests that the facts of a report equal those of the journal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from aiperf.journal.events import (
     TunedBy,
     WorkerJoined,
 )
-from aiperf.report import words
+from aiperf.report import phrases
 from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
 from aiperf.report.plots.waterfall import waterfall
@@ -312,9 +312,10 @@ def test_an_evaluation_after_the_declared_end_makes_no_best_trial_and_no_point_o
 def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
     report = gather(invented(Shape(duration=60.0, warmup=10.0, device="Abacus 9")))
 
-    (breach,) = (each for each in report.breaches if each.is_unknown)
-    assert breach.found.startswith("unknown: ") and "Abacus 9" in breach.found
-    assert "of 1 rule it cannot be determined" in words.standing(report)
+    unknown = {each.id: each for each in report.breaches if each.is_unknown}
+    assert unknown.keys() == {"peak", "fingerprint"}
+    assert unknown["peak"].found.startswith("unknown: ") and "Abacus 9" in unknown["peak"].found
+    assert "of 2 rules it cannot be determined" in phrases.standing(report)
 
 
 def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_journal_says_which_they_are() -> None:

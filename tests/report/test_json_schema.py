@@ -1,4 +1,4 @@
-"""report.json is as its schema says, and no field of a version that is written down changes."""
+"""Tests of report.json against its schema, and of the recorded fields of its version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMAND = "python -m tools.report_schema"
 
 
 def following() -> list[AnyEvent]:
-    """A run whose every trial follows one of another."""
+    """Return a run that follows another with every trial."""
     there = FollowedRun(run="there", path="there", lines=9, last_hash="0" * 64, trials=3, left_out={}, ranks=2)
     return [
         msgspec.structs.replace(event, follows=there)

@@ -1,4 +1,4 @@
-"""The waterfall's joules against telemetry whose power is known: constant, so that seconds and joules are one figure."""
+"""Tests of the waterfall's joules with telemetry of a constant power."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes in the report: those that were excluded are named, what was measured is shown, and clocks are set right."""
+"""Tests of nodes in the report: exclusions, measurements, corrected clocks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import pytest
 from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.machine_tables import nodes
-from aiperf.report.plots import all_pictures
-from aiperf.report.write import best_drawn
+from aiperf.report.sections.system import nodes, system
 from aiperf.system import telemetry
 from aiperf.system.log import Log, Session
 from aiperf.system.sampler import Device, DeviceSample
@@ -61,13 +59,13 @@ def test_an_excluded_node_is_named_in_warnings_rules_and_table() -> None:
     table = nodes(report)
     assert table is not None
     assert [row[0].text for row in table.rows] == ["n3 (10.0.0.3)", "n1 (10.0.0.1)", "n2 (10.0.0.2)"]
-    assert [row[1].text for row in table.rows] == ["excluded", "well", "well"]
+    assert [row[1].text for row in table.rows] == ["excluded", "good", "good"]
     shown = {column.name: cell.text for column, cell in zip(table.columns, table.rows[1], strict=True)}
     assert shown["matrix product"].replace("\u202f", " ") == "600 TFLOPS", "of the weaker accelerator the best"
     assert shown["pair"].replace("\u202f", " ") == "9.00 GB/s"
     assert shown["memory"] == "—"
-    text = page(report, all_pictures(report), best_drawn(report))
-    assert "Nodes as preflight found them: 3, 1 excluded" in text
+    text = page(report, [system(report)])
+    assert "Nodes as checked by preflight: 3, 1 excluded" in text
     assert "<b>another</b>" not in text
 
 

@@ -10,12 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.events import AnyEvent
-from aiperf.report import head, words
+from aiperf.report import html, phrases
 from aiperf.report.document import with_code
 from aiperf.report.facts import Hardware
-from aiperf.report.figure import Picture
 from aiperf.report.gather import gather
-from aiperf.report.html import SECTIONS, page
+from aiperf.report.html import page
 from aiperf.report.plots.search import accuracy_against_operations
 from aiperf.report.text import closing_lines
 from aiperf.run_warning import RunWarning
@@ -36,8 +35,6 @@ from tests.report.journals import Shape, invented
 from tests.report.test_written import Parsed
 
 GPU = "NVIDIA A100-SXM4-80GB"
-NOTHING = [Picture(name, name, "", "", None, None, "Nothing.") for name, _ in SECTIONS]
-"""What a page shows where nothing was drawn: its words are what is looked at."""
 REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
 
 
@@ -55,16 +52,16 @@ REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
     ],
 )
 def test_the_head_says_the_machine_its_count_precision_and_collective(there: Hardware, told: str) -> None:
-    assert head.hardware(there) == told
+    assert phrases.hardware(there) == told
 
 
 def test_the_head_of_a_page_says_machine_benchmark_run_and_release_in_this_order() -> None:
-    told = dict(head.lines(REPORT))
+    told = dict(html.about(REPORT))
 
     assert list(told) == ["Machine", "Benchmark", "Run", "Release"]
     assert told["Machine"] == "2 processes on AMD EPYC 9R14, 1 host · fp32 · horovod 0.28.1 (gloo)"
     assert told["Benchmark"].startswith(
-        "digits, 8×8×1, 10 classes · starts at digits_small · 40 s, of it 10 s of warm-up"
+        "digits, 8×8×1, 10 classes · starts at digits_small · 40 s, including 10 s of warm-up"
     )
     assert "0.1.0" in told["Release"]
 
@@ -73,11 +70,11 @@ def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
     used = replace(REPORT.utilisation, mfu=0.41, peak_flops=312e12, peak_source=f"dense peak of {GPU} in bf16")
     report = replace(REPORT, utilisation=used)
 
-    shown = " ".join(Parsed(page(report, NOTHING, NOTHING[0])).text)
+    shown = " ".join(Parsed(page(report, [])).text)
 
-    assert words.peak(report) == "312 TFLOPS per rank × 2"
+    assert phrases.peak(report) == "312 TFLOPS per rank × 2"
     assert "of 312 TFLOPS per rank × 2: dense peak" in shown and "41.0 %" in shown
-    assert words.peak(replace(REPORT, utilisation=replace(used, peak_flops=None))) is None
+    assert phrases.peak(replace(REPORT, utilisation=replace(used, peak_flops=None))) is None
 
 
 @given(images=st.integers(1, 10**6), wrong=st.integers(0, 10**6))
@@ -85,13 +82,13 @@ def test_an_error_is_a_bound_exactly_where_no_image_was_classified_wrongly(image
     wrong = min(wrong, images)
     run = replace(REPORT.run, dataset={"validation_images": images})
 
-    told = words.error_of(max(wrong / images, 1 / (2 * images)), run)
+    told = phrases.error_of(max(wrong / images, 1 / (2 * images)), run)
 
     assert told.startswith("≤ ") == told.endswith(" images)") == (wrong == 0)
 
 
 def test_the_floor_of_the_error_is_told_with_its_images() -> None:
-    assert words.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
+    assert phrases.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
 
 
 def test_at_the_end_a_trial_in_training_was_cut_off_and_one_that_waited_never_started() -> None:
@@ -114,14 +111,14 @@ def test_at_the_end_a_trial_in_training_was_cut_off_and_one_that_waited_never_st
 
 
 def test_a_warning_without_something_to_do_cannot_be_made() -> None:
-    with pytest.raises(AssertionError, match="what to do"):
+    with pytest.raises(AssertionError, match="a remedy"):
         RunWarning("a disk is slow", "note", "")
 
 
 def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
     report = gather(invented(Shape(duration=40.0, warmup=10.0, workers=2, lose_worker_at=20.0, ends="interrupted")))
     lines = list(closing_lines(report))
-    shown = page(report, NOTHING, NOTHING[0])
+    shown = page(report, [])
 
     assert len(report.warnings) >= 3
     for warning in report.warnings:
@@ -139,7 +136,7 @@ def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
             "<code>schedule.epochs=[6,9,12,15]</code>, <code>start=x</code>; next",
         ),
         ("leave limits.trials out", "leave <code>limits.trials</code> out"),
-        ("telemetry/0.jsonl, docs/telemetry.md, 3 < 4", "telemetry/0.jsonl, docs/telemetry.md, 3 &lt; 4"),
+        ("telemetry/0.jsonl, docs/report.md, 3 < 4", "telemetry/0.jsonl, docs/report.md, 3 &lt; 4"),
         ("searcher=<b>", "<code>searcher=&lt;b&gt;</code>"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is written of a report: one page that needs nothing else, its facts, its figures, and the closing lines."""
+"""Tests of the written report: self-contained page, facts, figures, and closing lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
+from aiperf.cli.output import folded
+from aiperf.config import as_plain, configure
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import Journal
-from aiperf.ranking.breaches import REAL_MACHINE
+from aiperf.ranking.breaches import REAL_MACHINE, options
+from aiperf.ranking.division import division
 from aiperf.report.gather import gather
-from aiperf.report.palette import COLOURS
+from aiperf.report.phrases import broken_rules
+from aiperf.report.plots.palette import COLOURS
 from aiperf.report.text import closing_lines
-from aiperf.report.words import broken_rules
 from aiperf.report.write import Paths, report_of, write
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
@@ -99,7 +102,7 @@ def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
 
     assert all(a.get("alt") for tag, a in parsed.tags if tag == "img")
     roots = [a for tag, a in parsed.tags if tag == "svg"]
-    assert len(roots) == 7
+    assert len(roots) == 8
     assert all(a.get("role") == "img" and a.get("aria-label") for a in roots)
     tags = Counter(tag for tag, _ in parsed.tags)
     assert tags["table"] == tags["caption"] == tags["thead"]
@@ -109,7 +112,7 @@ def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
 def test_figures_in_the_page_follow_its_light_and_dark_colours(page: str) -> None:
     drawn = re.findall(r'<svg role="img".*?</svg>', page, re.S)
 
-    assert len(drawn) == 7
+    assert len(drawn) == 8
     for one in drawn:
         assert "var(--muted)" in one
         assert [colour.role for colour in COLOURS if colour.light in one.lower()] == []
@@ -135,18 +138,20 @@ def test_report_json_holds_every_trial_and_the_contract_of_the_score(written: Pa
     assert facts["breaches"]
 
 
-def test_figures_are_written_as_svg_and_png(written: Paths) -> None:
+def test_figures_are_written_as_svg_png_and_pdf(written: Paths) -> None:
     names = {path.name for path in written.plots}
 
     assert names >= {
-        f"{name}.{suffix}" for name in ("score", "error", "workers", "operations", "tree") for suffix in ("svg", "png")
+        f"{name}.{suffix}"
+        for name in ("score", "error", "workers", "operations", "tree")
+        for suffix in ("svg", "png", "pdf")
     }
     assert "architecture.svg" in names
     for path in written.plots:
         if path.suffix == ".svg":
             assert ElementTree.fromstring(path.read_text("utf-8")).tag.endswith("svg")
         else:
-            assert path.read_bytes().startswith(b"\x89PNG")
+            assert path.read_bytes().startswith({".png": b"\x89PNG", ".pdf": b"%PDF"}[path.suffix])
 
 
 def test_the_same_report_gives_the_same_bytes(written: Paths, tmp_path: Path) -> None:
@@ -219,7 +224,7 @@ def test_utilisation_and_memory_over_time_are_drawn_of_accelerators_or_else_of_h
 
 
 def test_a_run_whose_devices_were_not_sampled_has_no_such_figure_and_says_so(page: str, written: Paths) -> None:
-    assert "Utilisation and memory of the devices: not measured" in " ".join(Parsed(page).text)
+    assert "Utilization and memory of the devices: not measured" in " ".join(Parsed(page).text)
     assert not [path for path in written.plots if path.stem == "devices"]
 
 
@@ -350,54 +355,89 @@ def test_a_run_that_has_only_begun_says_so_instead_of_drawing(tmp_path: Path) ->
     assert "0.0 %" not in text
 
 
-def test_closing_lines_say_score_warnings_standing_and_where_the_report_is() -> None:
+def test_score_error_and_report_path_are_the_last_lines() -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
 
     lines = closing_lines(report, Path("runs/x/report.html"))
 
-    assert lines[0].startswith("simulated score ")
-    assert re.search(r"· busy \d+\.\d %, of it communication \d+\.\d % ·", lines[1])
+    score, error, page = lines[-3:]
+    assert score.startswith("simulated score ")
+    assert error.startswith("error ")
+    assert re.search(r"· busy \d+\.\d %, including communication \d+\.\d %$", error)
+    assert page == "report: runs/x/report.html"
     assert any("warning: simulated" in line for line in lines)
     assert any("Simulated: virtual clock" in line for line in lines)
-    assert lines[-1].endswith("runs/x/report.html")
+
+
+def test_result_of_a_run_outside_the_ranking_fits_80x24() -> None:
+    """The rules fold into a count and a command. The screen's last 12 lines hold all that follows the warnings."""
+    first, *others = SMALL
+    assert isinstance(first, RunStarted)
+    report = gather([msgspec.structs.replace(first, config=as_plain(configure([]))), *others])
+    assert len(report.breaches) > 10
+
+    lines = closing_lines(report, Path("runs/20261123-092223-digits/report.html"), "runs/20261123-092223-digits")
+
+    last = [part for line in lines for part in folded(line, 80)][-12:]
+    assert any(part.startswith("score ") for part in last)
+    assert any(part.startswith("error ") for part in last)
+    assert last[-1] == "report: runs/20261123-092223-digits/report.html"
+    assert "  each rule with its fix: python -m aiperf check runs/20261123-092223-digits" in last
+    assert "  a ranking run: python -m aiperf schedule=ranking dataset=imagenet" in "\n".join(last)
+    assert not any(breach.rule in line for breach in report.breaches for line in lines)
+
+
+def test_ranking_options_break_no_rule_about_an_option() -> None:
+    """The command that replaces the remedies satisfies every rule that it claims to."""
+    conf = configure(["schedule=ranking", "dataset=imagenet", "dataset.root=/x"])
+    told = options(as_plain(conf))
+
+    wrong = [
+        rule.option
+        for rule in division("ranking").rules
+        if rule.option is not None and rule.option in told and not rule.law.holds(told[rule.option], told)
+    ]
+
+    assert wrong == []
 
 
 def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation(tmp_path: Path) -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
     broken = [each for each in report.breaches if each.id != REAL_MACHINE]
+    unknown = sum(each.is_unknown for each in broken)  # no fingerprint of images is published
     heading = (
-        f"A real run of this configuration could not be ranked either: {len(broken)} rules of a ranked run are not met."
+        f"A real run of this configuration could not be ranked either: {len(broken) - unknown} rules of a ranked run are not "
+        f"met, of {unknown} rule it cannot be determined."
     )
+    assert unknown == 1
 
-    lines = [line.strip() for line in closing_lines(report)]
+    _, listed = broken_rules(report)
     page = " ".join(Parsed(write(report, tmp_path).page.read_text("utf-8")).text)
 
-    below = lines[lines.index(heading) + 1 :]
-    assert lines[lines.index(heading) - 1].startswith("Simulated: ")
-    assert all("; to fix it: " in line for line in below)
-    assert [sum(each.rule in line for line in below) for each in broken] == [1] * len(broken)
-    assert not any("a real machine" in line or "interrupted" in line for line in below)
+    assert all("; to fix it: " in line for line in listed)
+    assert [sum(each.rule in line for line in listed) for each in broken] == [1] * len(broken)
+    assert not any("a real machine" in line or "interrupted" in line for line in listed)
     assert "UTC" not in page  # a virtual clock knows no date
     assert (
         page.index("Simulated")
         < page.index("No work was done")
         < page.index(heading)
-        < page.index(below[0].partition("; found: ")[0])
+        < page.index(listed[0].partition("; found: ")[0])
     )
 
 
 def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out() -> None:
     report = gather(SMALL)
 
-    lines = [line.strip() for line in closing_lines(report)]
+    lines = closing_lines(report)
 
-    unknown = sum(breach.is_unknown for breach in report.breaches)  # no peak is known for the invented machine
+    unknown = sum(breach.is_unknown for breach in report.breaches)  # neither peak nor fingerprint is known
     broken = f"{len(report.breaches) - unknown} rules of a ranked run are not met"
-    first = lines.index(f"Outside the ranking: {broken}, of 1 rule it cannot be determined.")
-    assert unknown == 1
-    below = lines[first + 1 :]
-    assert [sum(each.rule in line for line in below) for each in report.breaches] == [1] * len(report.breaches)
-    assert all("; found: " in line and "; to fix it: " in line for line in below)
+    assert f"Outside the ranking: {broken}, of 2 rules it cannot be determined." in lines
+    assert unknown == 2
+    _, listed = broken_rules(report)
+    assert [sum(each.rule in line for line in listed) for each in report.breaches] == [1] * len(report.breaches)
+    assert all("; found: " in line and "; to fix it: " in line for line in listed)
 
 
 def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_another() -> None:
@@ -417,7 +457,7 @@ def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_
     assert [line.split("; found: ")[1] for line in lines] == [
         "batch.default=64, batch.smallest=64, batch.largest=128; "
         "to fix it: batch.default=448, leave batch.smallest out, leave batch.largest out",
-        "unknown: this journal does not say; to fix it: a run of this release",
+        "unknown: not in this journal; to fix it: start a run of this release",
     ]
 
 
@@ -427,4 +467,5 @@ def test_a_simulated_run_by_the_rules_says_only_that_it_is_simulated() -> None:
     alone = tuple(breach for breach in simulated.breaches if breach.id == REAL_MACHINE)
     lines = closing_lines(replace(simulated, breaches=alone))
 
-    assert lines[-1].strip().startswith("Simulated: virtual clock")
+    assert any(line.startswith("Simulated: virtual clock") for line in lines)
+    assert not any("each rule with its fix" in line for line in lines)

@@ -1,4 +1,4 @@
-"""What words become, and what is decided: late, doubled and overtaken words change nothing; lost work is done again."""
+"""Events of messages, and decisions: late, repeated and reordered messages change nothing, and lost work is repeated."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
 
 
 def images_of(event: AnyEvent) -> int:
-    """Training images that an event tells of."""
+    """Return the training images that an event reports."""
     interval = event.interval if isinstance(event, Progress | EpochFinished) else None
     return 0 if interval is None else interval.training_images
 
@@ -119,7 +119,7 @@ def test_sums_become_intervals_that_tile_the_attempt() -> None:
     ]
 
 
-def test_the_clocks_of_an_interval_add_up_to_no_more_than_its_length_and_the_rest_is_told_in_the_next() -> None:
+def test_interval_clocks_stay_within_its_length() -> None:
     run = state_after(one_trial())
     word = msgspec.structs.replace(
         advanced(0, 1, 10), busy_seconds=2.5, communication_seconds=2.0, validation_seconds=1.0, input_seconds=0.75
@@ -146,7 +146,7 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
     assert heard(run, advanced(0, 2, 10, attempt=2), 8.0) == []
 
 
-def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_that_was_begun_again() -> None:
+def test_message_from_before_out_of_memory_is_ignored() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
     heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
@@ -157,7 +157,7 @@ def test_a_word_from_before_the_memory_ran_out_is_not_taken_for_one_of_the_pass_
     ] == [20]
 
 
-def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lost() -> None:
+def test_smaller_batch_reports_a_reduction_with_a_lost_message() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
 
@@ -168,7 +168,7 @@ def test_a_pass_with_a_smaller_batch_tells_of_the_reduction_whose_own_word_is_lo
     assert heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
 
 
-def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran_out_of_memory() -> None:
+def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
     run = state_after(one_trial())
     heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
@@ -180,7 +180,7 @@ def test_an_epoch_that_ended_counts_though_its_word_comes_after_the_next_one_ran
     assert run.trials[0].batch_size == 16
 
 
-def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval() -> None:
+def test_end_of_epoch_is_one_line_with_its_last_interval() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
 
@@ -193,7 +193,7 @@ def test_the_end_of_an_epoch_is_one_line_with_the_work_since_the_last_interval()
     assert run.trials[0].interval_end == 7
 
 
-def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> None:
+def test_end_of_epoch_without_new_work_has_no_interval() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 100, 50), 5.0)
 
@@ -202,7 +202,7 @@ def test_the_end_of_an_epoch_whose_work_has_all_been_said_has_no_interval() -> N
     assert isinstance(ended, EpochFinished) and ended.interval is None
 
 
-def test_the_end_of_an_epoch_may_be_the_first_to_tell_of_a_smaller_batch() -> None:
+def test_end_of_epoch_may_report_a_smaller_batch_first() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
     word = epoch_done(0, 1, 0.5)
@@ -216,7 +216,7 @@ def test_the_end_of_an_epoch_may_be_the_first_to_tell_of_a_smaller_batch() -> No
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_order_and_repetition_words_come_in_the_images_add_up(seed: int) -> None:
+def test_images_sum_for_any_order_and_repetition_of_messages(seed: int) -> None:
     words: list[object] = [advanced(0, 1, done) for done in range(10, 100, 10)]
     chooser = random.Random(seed)
     words = chooser.sample(words, k=chooser.randint(0, 9)) + chooser.choices(words, k=4)
@@ -244,11 +244,11 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
 
 
 def starts_asked_for(run: Run, now: float) -> list[int]:
-    """Of the requests that are called for, those of the starting network."""
+    """Return the requests for the starting network among the due ones."""
     return [c.number for c in decide(run, now) if isinstance(c, Request) and c.starting_network]
 
 
-def test_the_starting_network_is_asked_for_once_whatever_the_number_of_workers() -> None:
+def test_starting_network_is_requested_once_for_all_workers() -> None:
     assert starts_asked_for(state_after([started(), joined(0), joined(1), joined(2)]), 1.0) == [0]
     assert starts_asked_for(state_after([started(), joined(0), joined(1), requested(0)]), 1.0) == []
 
@@ -263,7 +263,7 @@ GIVEN_UP = [
 @pytest.mark.parametrize(
     "fate",
     [
-        [TrialRejected(at=3, number=0, reason="its generator died")],
+        [TrialRejected(at=3, number=0, by="generator", reason="its generator died")],
         [WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
         [proposed(0), WorkerLost(at=3, worker=0, reason="power"), joined(2, 3)],
         [resumed(3), joined(2, 3)],
@@ -271,7 +271,7 @@ GIVEN_UP = [
     ],
     ids=["rejected", "its worker lost before the answer", "withdrawn", "resumed", "given up"],
 )
-def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finished(fate: list[AnyEvent]) -> None:
+def test_starting_network_is_requested_until_one_has_finished(fate: list[AnyEvent]) -> None:
     run = state_after([started(), joined(0), joined(1), requested(0, worker=0), requested(1, worker=1), *fate])
 
     assert starts_asked_for(run, 6.0) == [2]
@@ -288,7 +288,7 @@ def test_the_starting_network_is_asked_for_again_until_a_trial_of_it_has_finishe
         assert starts_asked_for(run, 8.0) == []
 
 
-def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_is_given_up() -> None:
+def test_lost_starting_network_fails_before_the_next_request() -> None:
     run = state_after([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
 
     assert [type(command) for command in decide(run, 5.0)] == [GiveUp]
@@ -297,7 +297,7 @@ def test_nothing_is_asked_for_before_a_starting_network_that_was_lost_too_often_
     assert starts_asked_for(run, 5.0) == [1]
 
 
-def test_a_starting_network_that_failed_as_often_as_the_limit_is_not_asked_for_again() -> None:
+def test_starting_network_is_not_requested_beyond_the_limit() -> None:
     run = state_after([started(), joined(0)])
 
     asked = []
@@ -320,7 +320,7 @@ def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
     assert run.workers[0].round == 1
 
 
-def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_counted_anew() -> None:
+def test_lost_trial_resumes_after_its_saved_epoch_in_its_round() -> None:
     run = state_after(
         one_trial(
             evaluated(0, 5, 0.5),
@@ -334,10 +334,10 @@ def test_a_lost_trial_goes_on_after_its_last_saved_epoch_and_its_round_is_not_co
 
     assert start == Start(trial=0, attempt=2, worker=1, epoch=2, round=1)
     evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
-    assert run.workers[1].round == 1  # it came back on the same host, and took its rounds up
+    assert run.workers[1].round == 1  # it returned on the same host and continued its rounds
 
 
-def test_a_worker_that_joins_on_another_host_begins_with_round_one() -> None:
+def test_worker_joining_on_another_host_begins_with_round_one() -> None:
     run = state_after(one_trial(joined(1, 3, host="b")))
 
     assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1]
@@ -356,7 +356,7 @@ def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
     events = one_trial()
     for time in range(5):
         events += [
-            RunResumed(at=4 + time, down_seconds=0, clock_stepped_back_seconds=0, versions={}, machine={}),
+            RunResumed(schema=1, at=4 + time, down_seconds=0, clock_stepped_back_seconds=0, versions={}, machine={}),
             joined(time + 1, 4 + time),
             begun(0, 4 + time, attempt=time + 2, worker=time + 1),
         ]
@@ -372,7 +372,7 @@ def test_a_silent_worker_is_written_off() -> None:
     assert any(isinstance(command, WriteOff) and command.worker == 0 for command in decide(run, 602.0))
 
 
-def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead() -> None:
+def test_message_of_a_written_off_worker_is_ignored() -> None:
     run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
     up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
@@ -381,7 +381,7 @@ def test_a_word_from_a_worker_that_was_written_off_raises_nobody_from_the_dead()
     assert interpret(run, WorkerDown(worker=0, reason="again"), 6.0) == []
 
 
-def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
+def test_missing_own_checkpoint_restarts_the_trial() -> None:
     events = one_trial(
         evaluated(0, 5, 0.5), TrialLost(at=6, trial=0, attempt=1, reason="x"), begun(0, 7, attempt=2, epoch=2)
     )
@@ -392,7 +392,7 @@ def test_a_missing_checkpoint_of_the_trial_itself_begins_it_again() -> None:
     assert Start(0, 3, 0, 1, 1) in decide(run, 9.0)
 
 
-def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
+def test_missing_parent_fails_the_trial_and_loses_its_role() -> None:
     events = one_trial(
         evaluated(0, 5, 0.5), finished(0, 5, 0.5), requested(1, round=2), proposed(1, 6, parent=0), begun(1, 7)
     )
@@ -403,7 +403,7 @@ def test_a_missing_parent_fails_the_trial_and_is_no_parent_any_more() -> None:
     assert run.trials[1].state is TrialState.FAILED and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
 
 
-def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() -> None:
+def test_unneeded_checkpoints_outside_the_best_are_dropped() -> None:
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01), requested(1, round=2), proposed(1, 3, parent=0))
     for number in range(2, 35):
         events += whole_trial(number, 4, 5, 0.5)
@@ -417,7 +417,7 @@ def test_checkpoints_of_all_but_the_best_are_dropped_once_no_child_needs_them() 
     assert 0 in dropped and len(dropped) == 35 - 32
 
 
-def test_weights_that_fell_out_of_the_best_are_kept_when_a_proposal_names_them_before_they_are_dropped() -> None:
+def test_weights_outside_the_best_are_kept_for_a_proposal() -> None:
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
     for number in range(1, 34):
         events += whole_trial(number, 4, 5, 0.5)
@@ -449,7 +449,7 @@ def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
     assert heard(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
 
 
-def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off_the_next_interval() -> None:
+def test_late_prepared_message_does_not_shorten_an_interval() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 10), 5.0)
 
@@ -459,8 +459,8 @@ def test_a_word_that_a_trial_is_prepared_which_comes_after_work_cuts_nothing_off
     assert isinstance(progress, Progress) and (progress.start, progress.end) == (5.0, 8.0)
 
 
-def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them() -> None:
-    """Parents are looked for among the others alone: 40 full networks at the top leave the weights of one that can grow."""
+def test_only_the_best_checkpoint_that_cannot_grow_is_kept() -> None:
+    """Parents are chosen among the others only: 40 full networks at the top leave the weights of one that can grow."""
     events = one_trial(evaluated(0, 3, 0.01), finished(0, 3, 0.01))
     for number in range(1, 41):
         events += whole_trial(number, 4, 5, 0.5 + number % 7 / 100, can_grow=False)
@@ -468,7 +468,7 @@ def test_checkpoints_of_trials_that_cannot_grow_are_dropped_but_the_best_of_them
 
     dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}
 
-    assert dropped == set(range(1, 41)) - {6}  # of equals the first
+    assert dropped == set(range(1, 41)) - {6}  # the first of equals
     assert run.retained == {0, 6}
 
 
@@ -479,7 +479,7 @@ def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
     assert interpret(state_after(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
 
 
-def test_a_trial_whose_parents_weights_are_gone_failed_by_the_machine() -> None:
+def test_trial_without_its_parents_weights_failed_by_the_machine() -> None:
     (_, failed) = interpret(
         state_after(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
     )

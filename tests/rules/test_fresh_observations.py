@@ -1,4 +1,4 @@
-"""When proposals are asked for: late, so that they know what has happened, and never so late that a worker waits."""
+"""Time of requests: late enough for fresh observations, and early enough that no worker waits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +14,6 @@ from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
     ProposalRequested,
-    RunStarted,
     TrialFailed,
     TrialFinished,
     TrialLost,
@@ -32,23 +30,23 @@ from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.simulate.audit.random_runs import Case, play
 from searchers.history import Began, Withdrawn
+from tests.audit.random_runs import Case, play
 from tests.journals import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
 
 FIRST: list[AnyEvent] = [started(), joined(0), requested(0), proposed(0), begun(0, 1.0)]
-"""A worker that trains the starting network, 2 epochs at most."""
+"""Worker that trains the starting network, for at most 2 epochs."""
 KNOWN: list[AnyEvent] = [*FIRST, evaluated(0, 2.0, 0.5), evaluated(0, 3.0, 0.5, epoch=2), finished(0, 3.0, 0.5)]
-"""A trial has finished, and its worker idles."""
+"""A trial has finished, and its worker is idle."""
 
 
 def asked(run: Run, now: float = 10.0) -> list[tuple[int, int, bool]]:
-    """(worker, round, whether it is a spare) of the proposals that are to be asked for."""
+    """Return (worker, round, is_spare) of the due requests."""
     return [(c.worker, c.round, c.spare) for c in decide(run, now) if isinstance(c, Request)]
 
 
 def carried_out(run: Run, now: float = 10.0) -> list[Command]:
-    """All that is decided until there is nothing more, as the driver has it written down."""
+    """Return all decisions until none is left, with their events applied like in the driver."""
     done: list[Command] = []
     while commands := [c for c in decide(run, now) if isinstance(c, Request | Start | GiveUp)]:
         for command in commands:
@@ -75,7 +73,7 @@ def start(command: Start, now: float) -> TrialStarted:
     )
 
 
-# --- as late as can be
+# --- as late as possible
 
 schedules = st.builds(
     lambda epochs, patience, step: ScheduleConf(epochs=sorted(epochs), patience=patience, patience_step=step),
@@ -87,7 +85,7 @@ losses = st.lists(st.floats(0.0, 3.0), max_size=14)
 
 
 @given(schedules, st.integers(1, 6), losses, st.floats(0.0, 3.0))
-def test_no_trial_is_over_by_its_rules_that_was_not_near_its_end_before(
+def test_trial_that_is_over_was_near_its_end_before(
     procedure: Any, round_: int, before: list[float], last: float
 ) -> None:
     is_over = end_of_trial(procedure, round_, [*before, last]) is not None
@@ -98,9 +96,7 @@ def test_no_trial_is_over_by_its_rules_that_was_not_near_its_end_before(
 
 
 @given(schedules, st.integers(1, 6), losses)
-def test_a_trial_is_near_its_end_in_its_rounds_last_epoch_or_one_short_of_its_patience(
-    procedure: Any, round_: int, before: list[float]
-) -> None:
+def test_trial_is_near_its_end_one_epoch_before_its_limits(procedure: Any, round_: int, before: list[float]) -> None:
     best, since = float("inf"), 0
     for loss in before:
         best, since = (loss, 0) if loss < best - procedure.improvement else (best, since + 1)
@@ -110,7 +106,7 @@ def test_a_trial_is_near_its_end_in_its_rounds_last_epoch_or_one_short_of_its_pa
     assert nears_its_end(procedure, round_, before) == (len(before) >= limit - 1 or since >= patience - 1)
 
 
-def test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_over() -> None:
+def test_no_request_before_the_possible_last_epoch_of_a_trial() -> None:
     run = state_after([started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [4]}}), *FIRST[1:]])
 
     for epoch in (1, 2):
@@ -122,7 +118,7 @@ def test_no_proposal_is_asked_for_before_the_epoch_after_which_a_trial_may_be_ov
     assert asked(run) == [(0, 2, False)]
 
 
-def test_a_trial_that_may_stop_early_has_its_workers_next_proposal_asked_for() -> None:
+def test_possible_early_stop_requests_the_next_proposal() -> None:
     run = state_after(
         [started(config={"limits": LIMITS, "schedule": SCHEDULE | {"epochs": [9], "patience": 2}}), *FIRST[1:]]
     )
@@ -134,7 +130,7 @@ def test_a_trial_that_may_stop_early_has_its_workers_next_proposal_asked_for() -
     assert asked(run) == [(0, 2, False)]
 
 
-def test_a_trial_that_is_taken_up_in_its_last_epoch_has_the_next_proposal_asked_for_at_once() -> None:
+def test_trial_resumed_in_its_last_epoch_requests_at_once() -> None:
     run = state_after([*FIRST, evaluated(0, 2.0, 0.5), WorkerLost(at=3.0, worker=0, reason="power"), joined(1, 4.0)])
 
     done = carried_out(run)
@@ -143,18 +139,18 @@ def test_a_trial_that_is_taken_up_in_its_last_epoch_has_the_next_proposal_asked_
     assert isinstance(done[0], Start) and (done[0].attempt, done[0].epoch, done[0].round) == (2, 2, 1)
 
 
-def test_an_idle_worker_asks_at_once_and_again_when_nothing_comes_of_it() -> None:
+def test_idle_worker_requests_at_once_and_after_a_rejection() -> None:
     run = state_after([started(), joined(0), joined(1)])
     assert asked(run) == [(0, 1, False), (1, 1, False)]
 
     carried_out(run)
     assert asked(run) == []
-    evolve(run, TrialRejected(at=1.0, number=1, reason="nothing"))
+    evolve(run, TrialRejected(at=1.0, number=1, by="searcher", reason="nothing"))
 
     assert asked(run) == [(1, 1, False)]
 
 
-def test_a_worker_that_is_given_a_lost_trial_is_not_asked_for_another() -> None:
+def test_worker_with_a_lost_trial_has_no_request() -> None:
     run = state_after([*FIRST, TrialLost(at=2.0, trial=0, attempt=1, reason="a rank died")])
 
     (begins,) = carried_out(run)
@@ -162,26 +158,33 @@ def test_a_worker_that_is_given_a_lost_trial_is_not_asked_for_another() -> None:
     assert isinstance(begins, Start) and begins.trial == 0
 
 
-# --- one stands by
+# --- one spare
 
 
-def test_a_spare_is_asked_for_once_a_trial_of_the_run_has_finished_and_not_before() -> None:
+def test_spare_is_requested_after_the_first_finished_trial() -> None:
     others: list[AnyEvent] = [joined(1, 1.0), requested(1, worker=1), proposed(1, 1.0), begun(1, 1.0, worker=1)]
     run = state_after([*KNOWN[:-1], *others])
     carried_out(run)
 
     evolve(run, KNOWN[-1])
 
-    # worker 0 idles, with one under way, and is in need; worker 1 is in its first epoch of two
+    # worker 0 is idle with one request and has demand; worker 1 is in its first epoch of two
     assert asked(run) == [(0, 2, False), (1, 2, True)]
     carried_out(run)
     assert asked(run) == []
 
 
 def with_a_spare() -> Run:
-    """Trial 1 of two rounds is in its first epoch of three, and proposal 2 stands by."""
+    """Return a run with trial 1 of two rounds in its first epoch of three, and proposal 2 as spare."""
     return state_after(
-        [*KNOWN, requested(1, round=2), proposed(1, 4.0, parent=0), begun(1, 4.0), requested(2, round=3), proposed(2)]
+        [
+            *KNOWN,
+            requested(1, round=2),
+            proposed(1, 4.0, parent=0),
+            begun(1, 4.0, round_=2),
+            requested(2, round=3),
+            proposed(2),
+        ]
     )
 
 
@@ -202,10 +205,10 @@ def test_a_spare_waits_for_as_long_as_trials_end_as_they_should() -> None:
     assert run.workers[0].waiting == [2] and asked(run) == []
 
 
-def test_a_spare_is_trained_at_once_as_its_workers_next_round_and_only_then_is_another_asked_for() -> None:
+def test_started_spare_has_the_next_round_and_is_then_replaced() -> None:
     run = with_a_spare()
     evolve(run, evaluated(1, 5.0, 0.5))
-    run.trials[2].round = 2  # as if it had been asked for in an earlier round
+    run.trials[2].round = 2  # as if it had been requested in an earlier round
     evolve(run, TrialFailed(at=6.0, trial=1, reason="it diverged"))
 
     done = carried_out(run)
@@ -215,7 +218,7 @@ def test_a_spare_is_trained_at_once_as_its_workers_next_round_and_only_then_is_a
     assert (run.workers[0].round, run.trials[2].round) == (3, 3)
 
 
-def test_the_proposal_that_was_asked_for_last_is_trained_first_and_the_other_stays_the_spare() -> None:
+def test_latest_requested_proposal_is_trained_first() -> None:
     run = with_a_spare()
     for event in (evaluated(1, 5.0, 0.1), evaluated(1, 6.0, 0.2, epoch=2), requested(3, round=3), proposed(3, 6.0)):
         evolve(run, event)
@@ -226,7 +229,7 @@ def test_the_proposal_that_was_asked_for_last_is_trained_first_and_the_other_sta
     assert isinstance(begins, Start) and begins.trial == 3
 
 
-def test_a_next_proposal_that_comes_after_a_spare_was_taken_is_the_spare_and_no_third_is_asked_for() -> None:
+def test_late_next_proposal_replaces_the_started_spare() -> None:
     run = with_a_spare()
     for event in (evaluated(1, 5.0, 0.1), evaluated(1, 6.0, 0.2, epoch=2), requested(3, round=3)):
         evolve(run, event)
@@ -240,7 +243,7 @@ def test_a_next_proposal_that_comes_after_a_spare_was_taken_is_the_spare_and_no_
     assert carried_out(run) == [] and run.workers[0].waiting == [3]
 
 
-def test_the_starting_network_is_no_spare_and_goes_before_whatever_was_asked_for_later() -> None:
+def test_starting_network_is_trained_before_later_requests() -> None:
     of_another: list[AnyEvent] = [
         requested(1, worker=1),
         proposed(1),
@@ -248,7 +251,9 @@ def test_the_starting_network_is_no_spare_and_goes_before_whatever_was_asked_for
         evaluated(1, 2.0, 0.5),
         finished(1, 2.0, 0.5),
     ]
-    run = state_after([*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, reason="x"), *of_another])
+    run = state_after(
+        [*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, by="searcher", reason="x"), *of_another]
+    )
 
     requests = [c for c in decide(run, 3.0) if isinstance(c, Request)]
 
@@ -265,11 +270,11 @@ def test_the_starting_network_is_no_spare_and_goes_before_whatever_was_asked_for
     assert Start(requests[0].number, 1, 0, 1, 1) in decide(run, 3.0)
 
 
-def test_weights_that_a_spare_is_to_inherit_are_kept_and_one_whose_parents_file_has_vanished_never_begins() -> None:
+def test_spares_keep_weights_and_need_their_parents_file() -> None:
     run = with_a_spare()
     evolve(run, requested(3, round=3))
     evolve(run, proposed(3, 5.0, parent=0))
-    evolve(run, CheckpointDropped(at=6.0, trial=0, reason="no such file"))
+    evolve(run, CheckpointDropped(at=6.0, trial=0, cause="gone", reason="no such file"))
     evolve(run, TrialFailed(at=6.0, trial=1, reason="its parent's weights are gone"))
 
     (give_up,) = decide(run, 6.0)
@@ -281,10 +286,10 @@ def test_weights_that_a_spare_is_to_inherit_are_kept_and_one_whose_parents_file_
     assert [c.trial for c in decide(run, 6.0) if isinstance(c, Start)] == [2]
 
 
-# --- what a trial's round is, told to all who ask
+# --- round of a trial in all reports
 
 
-def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round_in_which_it_was_trained() -> None:
+def test_spare_counts_in_the_round_in_which_it_was_trained() -> None:
     events: list[AnyEvent] = [*KNOWN, requested(1, round=2), proposed(1, 4.0), requested(2, round=2), proposed(2, 4.0)]
     run = state_after(events)
     trained: list[AnyEvent] = [
@@ -310,22 +315,6 @@ def test_a_spare_is_told_to_the_search_and_counted_in_the_report_as_of_the_round
     }
 
 
-@pytest.mark.parametrize("name", ["resumed-v1", "resumed-v2", "resumed-v3"])
-def test_a_journal_that_does_not_say_the_rounds_of_its_trials_has_those_that_were_asked_for(name: str) -> None:
-    """Its workers asked for two rounds ahead (limits.buffer)."""
-    events = list(read(Path(__file__).parents[1] / "golden" / f"{name}.jsonl"))
-    rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
-    first = events[0]
-    assert isinstance(first, RunStarted) and first.config["limits"]["buffer"] == 2
-
-    run = state_after(events)
-
-    assert {number: trial.round for number, trial in run.trials.items()} == {n: rounds[n] for n in run.trials}
-    assert {number: trial.round for number, trial in work_log(events).trials.items()} == {
-        n: rounds[n] for n in run.trials
-    }
-
-
 # --- in runs
 
 
@@ -334,11 +323,11 @@ def played(tmp_path: Path, case: Case) -> list[AnyEvent]:
     return list(read(tmp_path))
 
 
-def test_in_a_run_nothing_but_each_workers_first_trial_is_proposed_before_a_trial_has_finished(tmp_path: Path) -> None:
+def test_only_first_trials_are_proposed_before_one_has_finished(tmp_path: Path) -> None:
     events = played(tmp_path, Case(seed=3, workers=8, workers_per_host=2, seconds=420.0, faults=()))
     first = next(place for place, event in enumerate(events) if isinstance(event, TrialFinished))
 
-    # by their last epochs the others knew as little: one request a worker is for the round after
+    # the last epochs of the others gave no more observations: one request per worker is for the round after
     blind = [e for e in events[:first] if isinstance(e, ProposalRequested)]
 
     assert {e.round for e in blind if not e.spare} <= {1, 2} and not [e for e in blind if e.spare]
@@ -346,7 +335,7 @@ def test_in_a_run_nothing_but_each_workers_first_trial_is_proposed_before_a_tria
     assert most_ahead(events) <= 2
 
 
-def test_in_a_run_without_surprises_proposals_are_as_many_as_trials_but_for_those_that_stand_by(
+def test_calm_run_makes_no_proposals_beyond_trials_and_spares(
     tmp_path: Path,
 ) -> None:
     events = played(tmp_path, Case(seed=4, workers=4, workers_per_host=2, seconds=420.0, faults=()))
@@ -354,12 +343,12 @@ def test_in_a_run_without_surprises_proposals_are_as_many_as_trials_but_for_thos
     begun_trials = [event for event in events if isinstance(event, TrialStarted)]
 
     assert 1 <= sum(event.spare for event in requests) <= 4
-    assert len(begun_trials) <= len(requests) <= len(begun_trials) + 2 * 4  # what the workers hold at the end
+    assert len(begun_trials) <= len(requests) <= len(begun_trials) + 2 * 4  # the proposals of the workers at the end
     assert len(begun_trials) > 12
 
 
 def most_ahead(events: Sequence[AnyEvent]) -> int:
-    """The most proposals that a worker ever had waiting or under way, where none was rejected or withdrawn."""
+    """Return the maximum of waiting and requested proposals of a worker, for runs without rejections and withdrawals."""
     held: dict[int, int] = {}
     most = 0
     for event in events:

@@ -1,4 +1,4 @@
-"""The functions of rounds and trials. Their figures are held to docs/benchmark.md in tests/rules/test_rules.py."""
+"""Functions of rounds and trials. tests/rules/test_rules.py compares their figures with docs/benchmark.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiperf import rng
 from aiperf.accounting import score
 from aiperf.rules import procedure
 from aiperf.rules.limits import ScheduleConf
-from aiperf.rules.procedure import has_stopped_improving, predicted_accuracy, told_accuracy
+from aiperf.rules.procedure import has_stopped_improving, predicted_accuracy, reported_accuracy
 from aiperf.train import batch_sizes
 from aiperf.train import trainer_config as train_conf
 
@@ -34,10 +34,10 @@ def test_a_power_law_is_predicted_where_it_goes(ceiling: float, gain: float, exp
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
-def test_what_the_search_is_told_is_an_accuracy_not_above_what_its_first_epochs_reached_but_by_the_fit(
+def test_reported_accuracy_is_bounded_by_epochs_and_fit(
     accuracies: list[float],
 ) -> None:
-    told = told_accuracy(PROCEDURE, accuracies)
+    told = reported_accuracy(PROCEDURE, accuracies)
 
     assert 0 <= told <= 1
     if len(accuracies) < 5:
@@ -47,7 +47,7 @@ def test_what_the_search_is_told_is_an_accuracy_not_above_what_its_first_epochs_
 
 
 def test_an_endless_climb_is_never_told_above_one() -> None:
-    assert told_accuracy(PROCEDURE, [0.1 * x for x in range(1, 10)]) <= 1
+    assert reported_accuracy(PROCEDURE, [0.1 * x for x in range(1, 10)]) <= 1
 
 
 @pytest.mark.parametrize("module", [procedure, score, rng, train_conf, batch_sizes])

@@ -1,4 +1,4 @@
-"""The driver's check of what was proposed: nothing enters the journal that its lineage does not bear out."""
+"""The driver's check of proposals: the journal only gets proposals that follow from their lineage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST = ProposalRequested(at=1.0, number=1, worker=0, round=1, seed=7, positio
 
 
 def history(budget: Budget | None = None) -> History:
-    """Of a run in which the starting graph was trained."""
+    """History of a run in which the starting graph was trained."""
     told = History(Space(SMALL, budget or Budget.of(SMALL), 64, 8, 128, tuning_from_round=4))
     told.tell([Told(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 0.5)])
     return told
@@ -48,7 +48,7 @@ def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
     graph = SMALL
     for morph in word.morphs:
         graph, _ = apply(graph, decode_morph(morph))
-    counted = cost(Graph(graph.nodes))  # checked whole, counted anew
+    counted = cost(Graph(graph.nodes))  # checked as a whole and counted again
     assert isinstance(event, TrialProposed)
     assert (event.at, event.number, event.position, event.seed, event.parent) == (2.0, 1, 3, 7, word.parent)
     assert event.morphs == list(word.morphs)
@@ -61,7 +61,7 @@ def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
     )
 
 
-def test_a_proposal_that_would_inherit_weights_which_are_gone_is_rejected() -> None:
+def test_proposal_that_inherits_missing_weights_is_rejected() -> None:
     told = history()
     word = proposed({"kind": "deepen", "after": "stem.relu"})
     assert isinstance(check(told, REQUEST, word, at=2.0), TrialProposed)
@@ -94,18 +94,18 @@ WRONG: list[tuple[Proposed, str]] = [
 
 
 @pytest.mark.parametrize(("word", "offence"), WRONG)
-def test_a_wrong_proposal_is_rejected_though_lawful_ones_are_remembered(word: Proposed, offence: str) -> None:
+def test_wrong_proposal_is_rejected_despite_cached_legal_ones(word: Proposed, offence: str) -> None:
     told = history()
     assert isinstance(check(told, REQUEST, proposed({"kind": "deepen", "after": "stem.relu"}), at=2.0), TrialProposed)
 
-    for _ in range(2):  # what was rejected once is not remembered as lawful
+    for _ in range(2):  # a rejected proposal is not cached as legal
         event = check(told, REQUEST, word, at=2.0)
 
         assert isinstance(event, TrialRejected) and event.number == 1
         assert offence in event.reason
 
 
-def test_what_is_written_down_says_its_networks_own_kernel_and_whether_it_can_grow() -> None:
+def test_event_records_own_kernel_and_room_to_grow() -> None:
     one: dict[str, JSON] = {"kind": "kernel", "convolution": "stage1.block1.conv1", "kernel": 7}
     event = check(history(), REQUEST, proposed(one), at=2.0)
     assert isinstance(event, TrialProposed)
@@ -124,8 +124,8 @@ def test_what_one_budget_allows_is_rejected_under_a_smaller_one() -> None:
     assert isinstance(check(history(Budget.of(SMALL, 1.0)), REQUEST, word, at=2.0), TrialRejected)
 
 
-def test_an_architecture_that_is_another_trials_is_rejected_and_the_trial_is_named() -> None:
-    """Two workers that ask at the same moment cannot know of each other: the second answer is refused."""
+def test_repeated_architecture_is_rejected_with_its_trial() -> None:
+    """Two workers that request at the same moment have the same history: the second answer is refused."""
     told = history()
     word = proposed({"kind": "deepen", "after": "stem.relu"})
     first = check(told, REQUEST, word, at=2.0)
@@ -135,11 +135,11 @@ def test_an_architecture_that_is_another_trials_is_rejected_and_the_trial_is_nam
     second = check(told, REQUEST, word, at=3.0)
     assert isinstance(second, TrialRejected) and second.reason == "its architecture is that of trial 4"
 
-    told.tell([Withdrawn(4)])  # it never began: the architecture is free again
+    told.tell([Withdrawn(4)])  # it never started, so the architecture is free again
     assert isinstance(check(told, REQUEST, word, at=4.0), TrialProposed)
 
 
-def test_the_starting_graph_is_rejected_once_a_trial_of_it_has_finished() -> None:
+def test_starting_graph_is_rejected_after_one_has_finished() -> None:
     fresh = History(history().space)
     assert isinstance(check(fresh, REQUEST, proposed(parent=None), at=2.0), TrialProposed)
 

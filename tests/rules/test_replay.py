@@ -1,4 +1,4 @@
-"""A journal's events with the run as it stood before each."""
+"""Replay of a journal's events with the run before each event."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_state_after_the_first_line_alone_is_what_it_makes() -> None:
     assert state_after([started()]) == begin(started())
 
 
-def test_an_event_that_does_not_fit_ends_the_replay_where_it_is_taken_in() -> None:
+def test_unfitting_event_ends_the_replay_where_it_is_applied() -> None:
     events: list[AnyEvent] = [started(), joined(), requested(0), proposed(0)]
     events.append(TrialHeartbeat(at=1.0, trial=0, attempt=1, doing=""))
     pairs = replay([*events, begun(0, 2.0)])

@@ -1,4 +1,4 @@
-"""Rounds outlive their workers: whatever is lost, resumed and joins, under whatever host names, none is lost or doubled."""
+"""Rounds outlive their workers: losses, resumes and joins under any host name neither lose nor repeat one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.journals import begun, finished, joined, one_trial, proposed, request
 
 
 def rounds_of(run: Run) -> list[int]:
-    """Of those present, lowest first."""
+    """Rounds of the present workers, lowest first."""
     return sorted(worker.round for worker in run.workers.values())
 
 
-def test_after_a_resume_under_another_host_name_a_worker_goes_on_with_the_round_that_was_lost() -> None:
+def test_worker_under_another_host_name_continues_the_lost_round() -> None:
     run = state_after(one_trial(resumed(5), joined(1, 6, host="a-new-container")))
 
     assert run.workers[1].round == 1
 
 
-def test_a_worker_on_the_host_of_a_lost_one_takes_its_round_and_not_another_hosts() -> None:
+def test_worker_on_the_host_of_a_lost_one_takes_its_round() -> None:
     two = [
         started(),
         joined(0, host="a"),
@@ -40,7 +40,7 @@ def test_a_worker_on_the_host_of_a_lost_one_takes_its_round_and_not_another_host
     assert (run.workers[2].round, run.workers[3].round) == (2, 1)
 
 
-def test_of_two_workers_of_one_host_each_goes_on_with_one_of_the_two_rounds() -> None:
+def test_two_workers_of_one_host_continue_one_round_each() -> None:
     two = [started(), joined(0, host="a"), joined(1, host="a"), *trial_of(1, number=0, round=1)]
 
     run = state_after([*two, resumed(5), joined(2, 6, host="a"), joined(3, 6, host="a")])
@@ -48,7 +48,7 @@ def test_of_two_workers_of_one_host_each_goes_on_with_one_of_the_two_rounds() ->
     assert rounds_of(run) == [0, 1]
 
 
-def test_a_worker_under_a_new_name_goes_on_with_the_round_that_is_missing_for_longest() -> None:
+def test_worker_on_a_new_host_continues_the_oldest_lost_round() -> None:
     run = state_after(
         [
             started(),
@@ -70,7 +70,7 @@ def trial_of(worker: int, number: int, round: int) -> list[AnyEvent]:
     return [
         requested(number, worker=worker, round=round),
         proposed(number),
-        begun(number, 1.0, worker=worker),
+        begun(number, 1.0, worker=worker, round_=round),
         finished(number, 2.0, 0.5),
     ]
 
@@ -87,8 +87,8 @@ steps = st.lists(
 
 
 @given(steps)
-def test_no_round_is_lost_and_none_doubled_whatever_is_lost_resumed_and_joins(drawn: list[tuple[str, object]]) -> None:
-    """A round k is begun as often as there are workers, present or gone, whose successors' rounds have come to k."""
+def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str, object]]) -> None:
+    """Round k is started as often as there are workers, present or lost, whose successors have reached it."""
     run = state_after([started(duration=1e6)])
     begun_rounds: Counter[int] = Counter()
     most_at_once = 0
@@ -109,12 +109,12 @@ def test_no_round_is_lost_and_none_doubled_whatever_is_lost_resumed_and_joins(dr
                 evolve(run, proposed(trial))
                 for start in decide(run, run.at):
                     if isinstance(start, Start):
-                        evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch))
+                        evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch, start.round))
                         begun_rounds[run.trials[start.trial].round] += start.attempt == 1
                         if what == "train":
                             evolve(run, finished(start.trial, run.at, 0.5))
 
-    # All threads of rounds: those of the workers that are present, and those that wait for a successor.
+    # All sequences of rounds: of present workers, and of lost workers without a successor.
     while len(run.workers) < most_at_once:
         evolve(run, joined(run.next_worker, run.at, host="another"))
     assert begun_rounds == Counter(k for last in rounds_of(run) for k in range(1, last + 1))

@@ -1,7 +1,6 @@
-"""Rules of docs/benchmark.md, held to what a run really uses: the composed configuration, the plan, the journal of a run.
+"""Rules of docs/benchmark.md, compared with the composed configuration, the plan and the journal of a run.
 
-No constant of the code stands on the right of a comparison here: the figures are the page's. tools/break_rules.py breaks each
-rule once and shows which test sees it.
+The right side of each comparison is a figure from the page, never a constant of the code.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from aiperf.journal.events import AnyEvent, EpochFinished, ProposalRequested, Tr
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.plan import Plan
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, progress_seconds, schedule_of
-from aiperf.rules.procedure import end_of_trial, epoch_limit, patience, predicted_accuracy, told_accuracy
+from aiperf.rules.procedure import end_of_trial, epoch_limit, patience, predicted_accuracy, reported_accuracy
 from aiperf.rules.state import begin
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
@@ -49,15 +48,13 @@ def ranked_plan(*words: str) -> Plan:
     ("round_", "epochs", "waits"),
     [(1, 15, 6), (2, 30, 8), (3, 45, 10), (4, 60, 12), (7, 60, 18), (8, 60, 20), (50, 60, 20)],
 )
-def test_rounds_of_the_ranking_schedule_lengthen_as_the_paper_and_the_predecessor_say(
-    round_: int, epochs: int, waits: int
-) -> None:
-    procedure = schedule_of(open_run(RANKED).first)  # as a journal's first line tells it
+def test_ranking_schedule_lengthens_rounds_as_in_the_paper(round_: int, epochs: int, waits: int) -> None:
+    procedure = schedule_of(open_run(RANKED).first)  # as a journal's first line records it
 
     assert (epoch_limit(procedure, round_), patience(procedure, round_)) == (epochs, waits)
 
 
-def test_a_ranking_run_lasts_12_hours_of_which_the_first_is_warm_up() -> None:
+def test_ranking_run_lasts_12_hours_with_1_hour_of_warm_up() -> None:
     first = open_run(RANKED).first
 
     assert (first.duration_seconds, first.warmup_seconds) == (12 * 3600, 3600)
@@ -65,9 +62,7 @@ def test_a_ranking_run_lasts_12_hours_of_which_the_first_is_warm_up() -> None:
 
 @pytest.mark.parametrize(("fall", "ends"), [(0.0009, True), (0.0011, False)])
 @pytest.mark.parametrize(("round_", "waits"), [(1, 6), (2, 8), (9, 20)])
-def test_a_trial_stops_when_its_loss_has_not_fallen_by_a_thousandth_for_its_rounds_patience(
-    fall: float, ends: bool, round_: int, waits: int
-) -> None:
+def test_trial_without_improvement_stops_after_its_patience(fall: float, ends: bool, round_: int, waits: int) -> None:
     still = [1.0] * waits
 
     assert end_of_trial(PROCEDURE, round_, [1.0 + fall, *still]) == ("early stop" if ends else None)
@@ -75,52 +70,49 @@ def test_a_trial_stops_when_its_loss_has_not_fallen_by_a_thousandth_for_its_roun
 
 
 @pytest.mark.parametrize(("round_", "epochs"), [(1, 15), (2, 30), (3, 45), (4, 60), (30, 60)])
-def test_a_trial_that_goes_on_improving_ends_with_its_rounds_epochs(round_: int, epochs: int) -> None:
+def test_improving_trial_ends_after_the_epochs_of_its_round(round_: int, epochs: int) -> None:
     falling = [10.0 - 0.01 * epoch for epoch in range(60)]
 
     assert end_of_trial(PROCEDURE, round_, falling[: epochs - 1]) is None
     assert end_of_trial(PROCEDURE, round_, falling[:epochs]) == "epochs"
 
 
-# --- what the search is told
+# --- accuracy reported to the search
 
 
 @settings(deadline=None)
 @given(st.floats(0.3, 0.95), st.floats(0.2, 0.9), st.floats(0.3, 1.5), st.integers(5, 60))
-def test_the_search_is_told_where_the_curve_is_at_epoch_15_however_long_the_trial_was(
-    ceiling: float, gain: float, exponent: float, epochs: int
-) -> None:
+def test_reported_accuracy_is_the_curve_at_epoch_15(ceiling: float, gain: float, exponent: float, epochs: int) -> None:
     gain = min(gain, ceiling - 0.01)
     curve = [ceiling - gain * x**-exponent for x in range(1, epochs + 1)]
 
-    told = told_accuracy(PROCEDURE, curve)
+    told = reported_accuracy(PROCEDURE, curve)
 
     assert told == pytest.approx(ceiling - gain * 15**-exponent, abs=3e-3)
 
 
 @given(st.lists(st.floats(0, 1), min_size=15, max_size=60), st.lists(st.floats(0, 1), max_size=45))
-def test_what_a_trial_does_after_the_epochs_that_every_round_has_changes_nothing_of_what_is_told(
-    curve: list[float], otherwise: list[float]
-) -> None:
-    assert told_accuracy(PROCEDURE, curve) == told_accuracy(PROCEDURE, curve[:15] + otherwise)
+def test_epochs_after_round_1_do_not_change_reported_accuracy(curve: list[float], otherwise: list[float]) -> None:
+    assert reported_accuracy(PROCEDURE, curve) == reported_accuracy(PROCEDURE, curve[:15] + otherwise)
 
 
 def test_noise_of_one_epoch_is_not_told_as_a_result() -> None:
     curve = [0.9 - 0.5 * x**-0.7 for x in range(1, 16)]
     lucky = [*curve[:9], 0.99, *curve[10:]]
 
-    assert told_accuracy(PROCEDURE, lucky) < max(curve) + 0.05
+    assert reported_accuracy(PROCEDURE, lucky) < max(curve) + 0.05
 
 
-def test_a_curve_takes_5_epochs_and_with_fewer_the_best_seen_is_told() -> None:
+def test_best_accuracy_is_reported_with_fewer_than_5_epochs() -> None:
     curve = [0.9 - 0.5 * x**-0.7 for x in range(1, 6)]
 
-    assert told_accuracy(PROCEDURE, curve) == pytest.approx(0.9 - 0.5 * 15**-0.7, abs=1e-3)
-    assert told_accuracy(PROCEDURE, curve[:4]) == max(curve[:4])
+    assert reported_accuracy(PROCEDURE, curve) == pytest.approx(0.9 - 0.5 * 15**-0.7, abs=1e-3)
+    assert reported_accuracy(PROCEDURE, curve[:4]) == max(curve[:4])
 
 
 def _least_squares(accuracies: Sequence[float]) -> tuple[float, float]:
-    """The least squared error of c − a·x^(−b) with c ≤ 1 and a ≥ 0, b from 0.02 to 5, by trying; and its value at 60."""
+    """Return the minimum squared error of c − a·x^(−b) with c ≤ 1 and a ≥ 0, for b from 0.02 to 5 by search, and its value at
+    60."""
     best = (math.inf, math.nan)
     y, x = np.array(accuracies), np.arange(1.0, len(accuracies) + 1)
     for exponent in np.geomspace(0.02, 5.0, 2000):
@@ -139,13 +131,13 @@ def _least_squares(accuracies: Sequence[float]) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "accuracies",
     [
-        [0.1 * x for x in range(1, 10)],  # a climb without a ceiling: the fit without c ≤ 1 says 1.7
+        [0.1 * x for x in range(1, 10)],  # a climb without a ceiling: a fit without c ≤ 1 returns 1.7
         [0.2, 0.4, 0.55, 0.7, 0.8, 0.88],
         [0.31, 0.30, 0.36, 0.35, 0.41, 0.40, 0.47],
         [0.9, 0.8, 0.7, 0.6, 0.5],  # a fall: a ≥ 0 leaves its mean
     ],
 )
-def test_the_prediction_is_the_least_squares_fit_with_a_ceiling_of_1_and_a_gain_that_is_none_or_more(
+def test_prediction_is_the_bounded_least_squares_fit(
     accuracies: list[float],
 ) -> None:
     _, at_60 = _least_squares(accuracies)
@@ -208,7 +200,7 @@ def test_in_a_run_the_search_is_told_one_thing_of_every_round(events: list[AnyEv
             curve = [accuracy for _, accuracy in sorted(curves[event.trial].items())]
             assert event.accuracy == max(curve)
             at_6 = predicted_accuracy(curve[:6], 6)
-            assert event.told_accuracy == (max(curve) if at_6 is None else at_6)
+            assert event.reported_accuracy == (max(curve) if at_6 is None else at_6)
             if at_6 is not None:
                 fitted.add(min(rounds[event.trial], 4))
 
@@ -216,7 +208,7 @@ def test_in_a_run_the_search_is_told_one_thing_of_every_round(events: list[AnyEv
 
 
 def test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none(events: list[AnyEvent]) -> None:
-    """Each worker's rounds are 1, 2, 3 … of the trials it begins; a trial tried again on another worker moves no round."""
+    """Each worker's rounds are 1, 2, 3 … of the trials that it starts. A retry on another worker changes no round."""
     rounds = {event.trial: event.round for event in events if isinstance(event, TrialStarted) and event.round}
     first = [event for event in events if isinstance(event, TrialStarted) and event.attempt == 1]
     again = [event for event in events if isinstance(event, TrialStarted) and event.attempt > 1]
@@ -227,11 +219,11 @@ def test_in_a_run_a_round_is_a_trial_and_an_attempt_is_none(events: list[AnyEven
     assert len(again) > 3
     for begun in of_worker.values():
         assert begun == list(range(begun[0], begun[0] + len(begun)))
-    # no round is begun more often than there are places, whatever was lost: three workers stand at each
+    # no round is started more often than there are places, despite losses: each of three workers has one
     assert max(Counter(itertools.chain.from_iterable(of_worker.values())).values()) <= 3
 
 
-def test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8_from_it_on(
+def test_batches_are_default_before_round_4_and_then_tuned(
     events: list[AnyEvent],
 ) -> None:
     rounds = {event.number: event.round for event in events if isinstance(event, ProposalRequested)}
@@ -249,7 +241,7 @@ def test_in_a_run_batches_are_the_default_before_round_4_and_tuned_in_steps_of_8
 # --- budget, batches, tuning
 
 
-def test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_memory_at_batch_32() -> None:
+def test_networks_grow_to_4_times_the_start_within_the_memory() -> None:
     plan = ranked_plan("cluster.memory_bytes=34359738368")
     begins = cost(start("resnet50_v1"))
 
@@ -259,7 +251,7 @@ def test_networks_may_grow_to_four_times_the_start_within_nine_tenths_of_the_mem
     assert plan.space.budget.batch == 32
 
 
-def test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_images() -> None:
+def test_ranking_runs_tune_batches_up_to_a_20th_of_an_epoch() -> None:
     space = ranked_plan("cluster.accelerators=8").space
 
     assert space.tuning_from_round == 4
@@ -268,7 +260,7 @@ def test_ranking_runs_tune_from_round_4_batches_up_to_a_twentieth_of_a_ranks_ima
     assert configure([]).batch.default == 64
 
 
-def test_a_ranking_run_starts_from_resnet50_v1_with_morphism_and_tpe() -> None:
+def test_ranking_run_starts_from_resnet50_with_morphism_and_tpe() -> None:
     plan = ranked_plan()
 
     assert plan.graph.fingerprint == start("resnet50_v1").fingerprint
@@ -276,9 +268,7 @@ def test_a_ranking_run_starts_from_resnet50_v1_with_morphism_and_tpe() -> None:
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 5.0), (250, 5.0), (500, 10.0), (4096, 4096 / 50)])
-def test_a_worker_speaks_every_5_seconds_and_less_often_where_there_are_more_than_250(
-    workers: int, seconds: float
-) -> None:
+def test_worker_reports_every_5_s_or_less_often_with_many(workers: int, seconds: float) -> None:
     assert progress_seconds(limits_of(open_run(RANKED).first), workers) == seconds
 
 
@@ -300,8 +290,8 @@ def test_a_skip_spans_6_relus_at_most_and_a_kernel_grows_to_7() -> None:
     assert {m.kernel for m in morphs if isinstance(m, Kernel)} == {5, 7}
 
 
-def test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_convolution() -> None:
-    graph = start("resnet20")  # its stem is a 3×3 that reads the image
+def test_tuned_kernels_are_odd_and_at_most_7_except_in_the_stem() -> None:
+    graph = start("resnet20")  # its stem is a 3×3 convolution of the image
     space = replace(ranked_plan("start=resnet20").space, budget=Budget(None, None, None))
     history = History(space)
     history.tell([Proposed(0, 1, None, (), 64, None, graph.fingerprint), Finished(0, 0.5)])
@@ -315,7 +305,7 @@ def test_tuned_kernels_are_odd_from_the_parents_size_to_7_on_all_but_the_images_
     assert enlarged == by_hand - {graph.nodes[1].name}
 
 
-def test_limits_and_schedule_of_a_run_are_those_of_its_configuration_and_no_copy_of_another_class() -> None:
+def test_run_uses_the_configurations_own_limits_and_schedule() -> None:
     first = open_run(RANKED).first
 
     run = begin(first)

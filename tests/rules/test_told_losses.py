@@ -1,4 +1,4 @@
-"""Checkpoints that could not be written and images that were left out: what the driver makes of the words, and the warnings."""
+"""Events and warnings for unwritten checkpoints and skipped images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def heard(run: Run, word: Skipped | Saved | Unsaved, now: float) -> list[AnyEven
     return events
 
 
-def test_each_corrupt_image_is_told_of_once_whoever_meets_it_and_however_often_it_is_said() -> None:
+def test_each_corrupt_image_is_reported_once() -> None:
     run = run_of(10)
 
     first = heard(run, Skipped(worker=0, files=files(1, 2)), 1.0)
@@ -52,7 +52,7 @@ def test_a_worker_that_never_was_there_tells_of_nothing() -> None:
     assert heard(run_of(10), Skipped(worker=7, files=files(1)), 1.0) == []
 
 
-def test_no_line_names_more_images_than_it_may_and_together_they_name_all() -> None:
+def test_lines_of_limited_length_name_all_corrupt_images() -> None:
     run = run_of(1000)
 
     events = heard(run, Skipped(worker=0, files=files(*range(250))), 1.0)
@@ -64,7 +64,7 @@ def test_no_line_names_more_images_than_it_may_and_together_they_name_all() -> N
 
 @pytest.mark.parametrize(("limit", "ends"), [(2, True), (3, False), (0, True), (None, False)])
 def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | None, ends: bool) -> None:
-    """Of all workers together: each of them may have met fewer."""
+    """The limit is for all workers together. Each of them may have met fewer."""
     run = run_of(limit)
     heard(run, Skipped(worker=0, files=files(1, 2)), 1.0)
     heard(run, Skipped(worker=1, files=files(3)), 1.0)
@@ -76,12 +76,12 @@ def test_a_run_whose_images_were_repaired_can_be_taken_up_again() -> None:
     run = run_of(0)
     heard(run, Skipped(worker=0, files=files(1)), 1.0)
 
-    evolve(run, RunResumed(at=5.0, down_seconds=1.0, clock_stepped_back_seconds=0.0, versions={}, machine={}))
+    evolve(run, RunResumed(schema=1, at=5.0, down_seconds=1.0, clock_stepped_back_seconds=0.0, versions={}, machine={}))
 
     assert decide(run, 6.0) == []
 
 
-def test_a_checkpoint_that_could_not_be_written_is_an_event_of_its_attempt_and_the_trial_goes_on() -> None:
+def test_unwritten_checkpoint_is_an_event_of_a_running_trial() -> None:
     run = state_after(
         [started(), joined(), requested(0), proposed(0), begun(0, 1.0), evaluated(0, 5.0, 0.5, checkpoint=False)]
     )
@@ -108,7 +108,7 @@ def test_both_stand_as_warnings_beside_the_score() -> None:
     }
 
 
-def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_that_was_heard_of() -> None:
+def test_unwritten_checkpoint_is_reported_once_per_epoch() -> None:
     run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
 
     def unsaved(epoch: int) -> Unsaved:
@@ -119,7 +119,7 @@ def test_a_checkpoint_that_was_not_written_is_told_once_and_only_of_an_epoch_tha
     assert heard(run, unsaved(3), 6.0) == []
 
 
-def test_a_checkpoint_that_stands_after_its_epoch_was_told_can_be_taken_up_from_then_on() -> None:
+def test_checkpoint_completed_after_its_epoch_can_be_resumed() -> None:
     run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
     word = Saved(trial=0, attempt=1, epoch=1)
 

@@ -1,4 +1,4 @@
-"""A trial has one state; an event that does not fit it is refused with the trial's story, and changes nothing."""
+"""A trial has one state. An unfitting event is refused with the trial's history and changes nothing."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from aiperf.rules.fitting import FITS, EventRefused
 from aiperf.rules.observations import observations
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run, begin
-from aiperf.rules.stories import Stories
 from aiperf.rules.trial import TrialState
-from aiperf.simulate.audit.random_runs import play, random_case
+from aiperf.rules.trial_history import Stories
+from tests.audit.random_runs import play, random_case
 from tests.journal.forged import body, hash_chained, lines_of
 from tests.journals import (
     begun,
@@ -59,7 +59,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 REACHED: dict[TrialState | None, list[AnyEvent]] = {
     None: [joined()],
     TrialState.REQUESTED: [joined(), requested(0)],
-    TrialState.REJECTED: [joined(), requested(0), TrialRejected(at=1.0, number=0, reason="")],
+    TrialState.REJECTED: [joined(), requested(0), TrialRejected(at=1.0, number=0, by="searcher", reason="")],
     TrialState.WAITING: [joined(), requested(0), proposed(0)],
     TrialState.RUNNING: [joined(), requested(0), proposed(0), begun(0, 2.0)],
     TrialState.LOST: [
@@ -73,16 +73,16 @@ REACHED: dict[TrialState | None, list[AnyEvent]] = {
         *(WorkerLost(at=3.0, worker=0, reason=""), joined(1, host="b")),
     ],
 }
-"""The shortest way of trial 0 to each state."""
+"""Shortest way of trial 0 to each state."""
 
 
 def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int = 0) -> AnyEvent:
-    """An event of trial 0, at 4 s."""
+    """Return an event of trial 0 at 4 s."""
     working: dict[str, Any] = {"at": 4.0, "trial": trial, "attempt": attempt}
     made: dict[str, AnyEvent] = {
         "ProposalRequested": requested(trial, worker, at=4.0),
         "TrialProposed": proposed(trial, at=4.0),
-        "TrialRejected": TrialRejected(at=4.0, number=trial, reason=""),
+        "TrialRejected": TrialRejected(at=4.0, number=trial, by="searcher", reason=""),
         "TrialStarted": begun(trial, 4.0, attempt=attempt, worker=worker),
         "TrialPrepared": prepared(trial, 4.0, attempt),
         "Progress": interval(trial, 3.0, 4.0, 10, attempt=attempt, worker=worker),
@@ -94,7 +94,7 @@ def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int
         "TrialLost": TrialLost(**working, reason=""),
         "TrialFinished": finished(trial, 4.0, 0.5),
         "TrialFailed": TrialFailed(at=4.0, trial=trial, reason=""),
-        "CheckpointDropped": CheckpointDropped(at=4.0, trial=trial, reason=""),
+        "CheckpointDropped": CheckpointDropped(at=4.0, trial=trial, cause="gone", reason=""),
     }
     return made[kind.__name__]
 
@@ -104,12 +104,12 @@ def reaching(state: TrialState | None) -> Run:
 
 
 def state_of(run: Run, number: int) -> TrialState | None:
-    """By what the run's story says of a number last."""
+    """Return the last state of a number in the trial history."""
     return next((state for state, _, _ in reversed(list(run.stories.of(number)))), None)
 
 
 def check(run: Run) -> None:
-    """The ordered sets and the workers say the same as the states of the trials."""
+    """Check that the ordered sets and the workers agree with the states of the trials."""
     of = {state: {trial.number for trial in run.trials.values() if trial.state is state} for state in TrialState}
     assert set(run.running) == of[TrialState.RUNNING] == {worker.trial for worker in run.workers.values()} - {None}
     assert set(run.lost).isdisjoint(run.ending) and {*run.lost, *run.ending} == of[TrialState.LOST]
@@ -128,16 +128,14 @@ def name(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] not in FITS[one[1]]], ids=name)
-def test_an_event_that_does_not_fit_the_state_is_refused_with_the_story_and_changes_nothing(
-    state: TrialState | None, kind: type[AnyEvent]
-) -> None:
+def test_unfitting_event_is_refused_with_the_history(state: TrialState | None, kind: type[AnyEvent]) -> None:
     run = reaching(state)
     before = copy.deepcopy(run)
     event = event_of(kind, worker=max(run.workers))
 
     for taking in (evolve, observations):
         if taking is observations and kind.__name__ in ("Progress", "EpochFinished"):
-            continue  # no searcher hears of them
+            continue  # no searcher observes them
         with pytest.raises(EventRefused) as refused:
             taking(run, event)
 
@@ -159,8 +157,8 @@ LEADS_TO = {
     TrialFinished: TrialState.FINISHED,
     TrialFailed: TrialState.FAILED,
 }
-"""The state that an event brings its trial to; all others of FITS leave it where it is. A worker that goes, or a resume, takes
-what waited for it to WITHDRAWN and what it trained to LOST."""
+"""State after an event. Other events of FITS do not change the state. A lost worker or a resume withdraws waiting trials and
+loses running ones."""
 
 
 @pytest.mark.parametrize(("state", "kind"), [one for one in PAIRS if one[0] in FITS[one[1]]], ids=name)
@@ -206,7 +204,7 @@ EVENTS = st.one_of(
 
 
 def fitting(run: Run) -> list[AnyEvent]:
-    """Events of which most fit: each trial and request is brought one step on."""
+    """Return events of which most fit: each trial and request makes one step."""
     steps: list[AnyEvent] = [requested(run.next_number, worker, at=4.0) for worker in run.workers]
     steps += [proposed(number, 4.0) for number in run.requests]
     for trial in run.trials.values():
@@ -217,7 +215,7 @@ def fitting(run: Run) -> list[AnyEvent]:
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_whatever_events_come_in_whatever_order_each_is_taken_in_or_refused(data: st.DataObject) -> None:
+def test_events_in_any_order_are_applied_or_refused(data: st.DataObject) -> None:
     run = begin(started())
     for worker in range(2):
         evolve(run, joined(worker))
@@ -235,7 +233,7 @@ def test_whatever_events_come_in_whatever_order_each_is_taken_in_or_refused(data
 
 
 def folded(events: Iterable[AnyEvent], seen: Counter[str]) -> Run:
-    """Every event is taken in, and the sets stay in step with the states."""
+    """Apply every event and check that the sets agree with the states."""
     lines = iter(events)
     first = next(lines)
     assert isinstance(first, RunStarted)
@@ -249,7 +247,7 @@ def folded(events: Iterable[AnyEvent], seen: Counter[str]) -> Run:
     return run
 
 
-def test_every_event_that_the_real_rules_make_fits_whatever_faults_befall_the_run(tmp_path: Path) -> None:
+def test_every_event_of_a_faulty_run_fits(tmp_path: Path) -> None:
     seen: Counter[str] = Counter()
 
     for seed in range(60_000, 60_012):
@@ -257,7 +255,11 @@ def test_every_event_that_the_real_rules_make_fits_whatever_faults_befall_the_ru
         journal.write_bytes(play(random_case(seed)).journal)
         folded(read(journal), seen)
 
-    unsaid = {"CheckpointWritten", "CheckpointNotWritten", "TrialHeartbeat"}  # by these simulated workers
+    unsaid = {
+        "CheckpointWritten",
+        "CheckpointNotWritten",
+        "TrialHeartbeat",
+    }  # these simulated workers send no such messages
     assert {kind.__name__ for kind in FITS} - unsaid <= set(seen), seen
     assert {"finished", "failed", "withdrawn", "running"} <= set(seen), seen
 
@@ -269,11 +271,11 @@ def test_every_event_of_a_recorded_journal_fits(journal: Path) -> None:
     assert run.finished and all(next(run.stories.of(number), None) for number in run.trials)
 
 
-def test_a_line_that_keeps_the_validators_laws_and_fits_no_state_is_refused_by_its_number(tmp_path: Path) -> None:
-    # The validator asks of a dropped checkpoint only that its trial was proposed; a trial that waits has none.
-    lines = lines_of(GOLDEN / "resumed-v2.jsonl")[:6]
+def test_valid_line_that_fits_no_state_is_refused_by_its_number(tmp_path: Path) -> None:
+    # The validator requires only that the trial of a dropped checkpoint was proposed. A waiting trial has none.
+    lines = lines_of(GOLDEN.parent / "journal" / "read_by_number.jsonl")[:6]
     journal = tmp_path / "journal.jsonl"
-    dropped = {"event": "CheckpointDropped", "at": lines[-1]["at"], "trial": 0, "reason": ""}
+    dropped = {"event": "CheckpointDropped", "at": lines[-1]["at"], "trial": 0, "cause": "gone", "reason": ""}
     journal.write_bytes(hash_chained([*map(body, lines), body(dropped)]))
     assert len(list(read(journal))) == 7
 

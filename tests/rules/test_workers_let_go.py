@@ -1,4 +1,4 @@
-"""Workers that were let go, and places where none came up: what the journal says of them, and what it costs."""
+"""Released workers and failed starts: their events and their effects."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from tests.journals import begun, joined, proposed, requested, started
 
 
 @pytest.mark.parametrize(("released", "becomes"), [(True, "lost"), (False, "ending")])
-def test_a_trial_is_given_up_for_losses_of_its_worker_and_never_because_that_was_let_go(
-    released: bool, becomes: str
-) -> None:
+def test_trial_fails_for_lost_but_never_for_released_workers(released: bool, becomes: str) -> None:
     run = state_after([started(), joined(0), requested(0), proposed(0)])
     for attempt in (1, 2, 3):
         evolve(run, begun(0, at=float(attempt), attempt=attempt, worker=attempt - 1))
@@ -33,14 +31,14 @@ def test_a_worker_that_was_let_go_is_no_loss_in_the_books() -> None:
         started(),
         joined(0),
         joined(1),
-        WorkerLost(at=5.0, worker=0, reason="let go", released=True),
+        WorkerLost(at=5.0, worker=0, reason="let go", cause="released"),
     ]
     assert work_log(events).lost_workers == 0
 
     assert work_log([*events, WorkerLost(at=6.0, worker=1, reason="killed")]).lost_workers == 1
 
 
-def test_a_start_that_failed_changes_nothing_but_is_written_down_and_is_a_warning() -> None:
+def test_failed_start_is_recorded_and_a_warning() -> None:
     run = state_after([started(), joined(0)])
     (event,) = interpret(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
     before = (dict(run.workers), dict(run.idle), run.next_worker)

@@ -1,4 +1,4 @@
-"""Random histories: what a run could have told its searchers, with everything that goes wrong in one."""
+"""Random histories of runs with failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def space(
 
 
 def proposed(history: History, proposal: Proposal, request: Request) -> Proposed:
-    """The proposal as the driver tells it: rebuilt and fingerprinted."""
+    """Return the observation of a proposal, as the driver records it."""
     graph = history.graph(proposal.parent)
     for morph in proposal.morphs:
         graph, _ = apply(graph, morph)
@@ -53,7 +53,7 @@ def proposed(history: History, proposal: Proposal, request: Request) -> Proposed
 
 
 class Run:
-    """A run in small: it asks for proposals and tells what became of them."""
+    """Small run that requests proposals and records their results."""
 
     def __init__(self, searcher: Searcher, tuner: Tuner | None, at: Space, seed: int = 0) -> None:
         self.searcher, self.tuner, self.seed = searcher, tuner, seed
@@ -75,7 +75,7 @@ class Run:
         return told
 
     def again(self, upto: int) -> History:
-        """Another history that was told the same."""
+        """Return another history with the same observations."""
         history = History(self.history.space)
         history.tell(self.observations[:upto])
         return history

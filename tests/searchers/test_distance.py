@@ -25,7 +25,7 @@ def lineages(draw: st.DrawFn, at_most: int = 8) -> tuple[Graph, tuple[Morph, ...
 
 
 def convolutions(graph: Graph) -> list[int]:
-    """How many 3×3 or larger and other convolutions each height of maps has, as the graph itself shows it."""
+    """Return the numbers of convolutions of 3×3 or larger, and of others, for each height of maps."""
     heights = list(dict.fromkeys(shape.height for shape in SMALL.shapes if isinstance(shape, Map)))
     counts = [0] * len(heights)
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):
@@ -36,7 +36,7 @@ def convolutions(graph: Graph) -> list[int]:
 
 @settings(max_examples=25, deadline=None)
 @given(lineages())
-def test_depth_and_skips_of_each_stage_are_those_of_the_graph_though_no_graph_was_looked_at(
+def test_depth_and_skips_of_each_stage_equal_those_of_the_graph(
     lineage: tuple[Graph, tuple[Morph, ...]],
 ) -> None:
     graph, morphs = lineage
@@ -65,7 +65,7 @@ def test_an_outline_grows_the_same_in_one_step_or_in_several(
     )
 
 
-def test_descriptors_are_in_powers_of_two_and_the_starting_graph_is_at_the_origin() -> None:
+def test_descriptors_are_log2_with_the_start_at_the_origin() -> None:
     widen = next(morph for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Widen))
     doubled = Widen(widen.convolution, 2 * PLACES.channels[widen.convolution])
     stage = PLACES.stages[widen.convolution]
@@ -81,7 +81,7 @@ def test_descriptors_are_in_powers_of_two_and_the_starting_graph_is_at_the_origi
     assert deep.sum() == pytest.approx(np.log2(1 + 1 / count))
 
 
-def test_growth_of_one_kind_within_one_stage_is_regarded_as_equal_and_across_stages_is_not() -> None:
+def test_growth_is_equal_within_a_stage_but_not_across_stages() -> None:
     relus = [morph.after for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Deepen)]
     by_stage: dict[int, list[str]] = {}
     for relu in relus:

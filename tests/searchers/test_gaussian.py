@@ -1,4 +1,4 @@
-"""Laws of the regression: safe whatever it is told, surer where more was seen, and right about what it saw."""
+"""Properties of the regression: never singular, less variance near observations, correct on observations."""
 
 import numpy as np
 import pytest
@@ -68,7 +68,7 @@ def test_it_agrees_with_regression_written_out_by_hand() -> None:
     assert believed.upper_bound(ahead, 1.5) == pytest.approx(mean + 1.5 * np.sqrt(variance))
 
 
-def test_a_trial_without_result_lowers_curiosity_near_it_and_changes_no_mean() -> None:
+def test_a_trial_without_result_lowers_only_the_variance() -> None:
     seen, accuracies, ahead = places(40), np.arange(40) / 40, 1.5 + places(10, 1)
 
     alone = posterior(seen, accuracies, NOWHERE)
@@ -90,9 +90,7 @@ def test_with_no_result_at_all_it_is_only_curious() -> None:
 
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.floats(0.1, 10), st.floats(-3, 3))
-def test_normalised_results_keep_their_order_and_do_not_depend_on_the_scale(
-    results: list[float], scale: float, shift: float
-) -> None:
+def test_normalised_results_keep_order_and_ignore_scale(results: list[float], scale: float, shift: float) -> None:
     told: Array = np.array([round(result, 4) for result in results], dtype=np.float64)
 
     scores = normalised(told)

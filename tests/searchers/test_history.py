@@ -74,7 +74,7 @@ def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
     assert history.without_result_seen() == ()
 
 
-def test_parents_are_the_best_whose_weights_can_be_inherited_and_equals_go_by_fingerprint() -> None:
+def test_parents_are_the_best_trials_with_stored_weights() -> None:
     history = History(space())
     grown(history, range(40))
     history.tell([Finished(number, 0.5 + (number % 2) / 10) for number in range(40)])
@@ -95,7 +95,7 @@ def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
     assert history.finished_seen() == (0,)
 
 
-def test_a_network_that_cannot_grow_is_nobodys_parent_however_good_it_is() -> None:
+def test_a_network_that_cannot_grow_is_no_parent() -> None:
     history = History(space())
     grown(history, range(1))
     history.tell([Proposed(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)])
@@ -107,7 +107,7 @@ def test_a_network_that_cannot_grow_is_nobodys_parent_however_good_it_is() -> No
     assert history.parents() == (0,)
 
 
-def test_only_failures_by_the_hyperparameters_own_are_kept_for_tuning() -> None:
+def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
     history = History(space())
     grown(history, range(5))
     causes: list[Cause] = ["machine", "divergence", "", "memory", "network"]
@@ -147,7 +147,7 @@ def test_what_guided_search_sees_is_bounded_and_holds_the_best_and_the_newest() 
     assert seen == (*range(BEST_SEEN), *range(count - NEWEST_SEEN, count))
 
 
-def test_of_hundreds_in_flight_the_newest_are_seen_and_of_those_that_failed_as_well() -> None:
+def test_only_the_newest_in_flight_and_failed_trials_are_used() -> None:
     history = History(space())
     grown(history, range(1000))
     history.tell([Failed(number) for number in range(400)])
@@ -179,7 +179,7 @@ def test_the_starting_graph_counts_as_proposed_before_anything_was_told() -> Non
     assert History(space()).is_taken(SMALL.fingerprint)
 
 
-def test_news_of_an_unknown_trial_and_a_number_proposed_twice_are_refused() -> None:
+def test_unknown_trials_and_repeated_numbers_are_refused() -> None:
     history = told(1)
 
     with pytest.raises(UnknownTrial, match="trial 7 was never proposed"):

@@ -86,7 +86,7 @@ def test_it_survives_the_pickling_that_tune_does() -> None:
     assert other.suggest("next") == one.suggest("next")
 
 
-def test_a_saved_search_of_another_start_or_none_at_all_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_search_or_one_of_another_start_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "search"
     search().save(str(file))
     other = space(SMALL.__class__(SMALL.nodes[:-3] + SMALL.nodes[-3:]), Budget.of(SMALL))
@@ -112,7 +112,7 @@ def test_an_error_told_with_mode_min_is_an_accuracy_to_the_search() -> None:
     assert one.history.accuracies == {0: 0.75}
 
 
-def test_a_result_without_the_metric_or_not_a_number_is_a_failure_and_strangers_are_none_of_its_business() -> None:
+def test_a_result_without_a_valid_metric_is_a_failure() -> None:
     one = search()
     for trial in "abc":
         one.suggest(trial)

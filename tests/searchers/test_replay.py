@@ -1,4 +1,4 @@
-"""A proposal is a function of the history as told, the number and the seed."""
+"""A proposal is a function of history, number and seed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Rows that are kept are those that would be made anew, however many were asked for before, and no more than stated."""
+"""Cached rows equal recomputed rows, and the cache is bounded."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def told() -> History:
     return history
 
 
-def test_descriptors_that_were_kept_are_those_made_of_the_lineages_to_the_last_bit() -> None:
+def test_cached_descriptors_equal_computed_ones_exactly() -> None:
     history = told()
     asked = [3, 50, 3, 7], [7, 8], list(range(80)), [79, 0]
 

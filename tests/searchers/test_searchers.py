@@ -1,4 +1,4 @@
-"""Laws of every searcher: what it proposes can be built, fits the budget, is new, and goes on whatever happened."""
+"""Rules of all searchers: proposals are legal, within the budget and new, whatever the history."""
 
 from functools import partial
 from random import Random
@@ -53,7 +53,7 @@ def test_every_proposal_can_be_built_fits_the_budget_and_is_new(searcher: Search
 
 
 @every_searcher
-def test_proposal_0_is_the_starting_graph_and_those_before_any_result_grow_from_it(searcher: Searcher) -> None:
+def test_proposal_0_is_the_start_and_early_ones_grow_from_it(searcher: Searcher) -> None:
     run = Run(searcher, None, space())
 
     first, *others = [run.ask() for _ in range(6)]
@@ -200,7 +200,7 @@ def test_a_value_that_makes_no_searcher_is_named(searcher: SearcherConf, hpo: Hp
         proposer_of(searcher, hpo)
 
 
-def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_grow() -> None:
+def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
     """A budget for few morphs: nobody begins anew with fresh weights while a trained network has room and a new child."""
     tight = Budget.of(SMALL, 1.02)
     history = History(space(budget=tight))
@@ -221,7 +221,7 @@ def test_where_the_best_sixteen_are_full_the_search_goes_on_from_those_that_can_
     assert full >= 8
 
 
-def test_where_all_that_was_drawn_is_known_the_search_goes_on_from_its_best_parent_with_a_new_child() -> None:
+def test_if_all_draws_are_known_the_best_parent_gets_a_new_child() -> None:
     history = History(space())
     full = Proposed(1, 1, None, (), 64, None, "full", can_grow=False)
     history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)])

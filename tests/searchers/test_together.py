@@ -1,4 +1,4 @@
-"""What is proposed where workers ask together: requests that see one history, and architectures that are taken."""
+"""Concurrent proposals: requests with one history, and taken architectures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trial(number: int, graph: Graph = SMALL, *morphs: Deepen) -> Proposed:
 
 
 def asked_together(searcher: Searcher, history: History, first: int, count: int) -> Counter[str]:
-    """The fingerprints of so many proposals that see one history."""
+    """Return the fingerprints of several proposals with one history."""
     found: Counter[str] = Counter()
     for number in range(first, first + count):
         proposal = propose(searcher, history, Request(number, 1, 0), None)
@@ -58,7 +58,7 @@ def test_64_requests_that_see_an_empty_history_hardly_ever_agree(searcher: Searc
     assert max(found.values()) <= 4
 
 
-def test_requests_that_are_told_of_each_other_do_not_all_take_the_most_promising_child() -> None:
+def test_concurrent_requests_do_not_all_take_the_best_child() -> None:
     """With results the bound has no ties: only knowing of the others makes the second of them choose another child."""
     searcher = MorphismConf(parents=1, candidates=400, morphs=1, beta=0.0).build()
     history = History(space())
@@ -107,7 +107,7 @@ def test_an_architecture_belongs_to_its_trial_until_that_is_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("end", [Failed(0), Withdrawn(0)])
-def test_the_starting_graph_may_be_tried_again_until_a_trial_of_it_has_finished(end: Failed | Withdrawn) -> None:
+def test_the_starting_graph_is_repeated_until_a_trial_finishes(end: Failed | Withdrawn) -> None:
     history = History(space())
 
     history.tell([trial(0), end])
@@ -118,8 +118,8 @@ def test_the_starting_graph_may_be_tried_again_until_a_trial_of_it_has_finished(
     assert history.holder(SMALL.fingerprint) == 1
 
 
-def test_a_child_that_was_known_is_drawn_again_once_its_trial_was_withdrawn() -> None:
-    """What is remembered of known children changes no answer."""
+def test_a_child_is_drawn_again_after_its_trial_was_withdrawn() -> None:
+    """The cache of known children does not change proposals."""
 
     class Always:
         """Draws the first kind and the first morph of it."""

@@ -16,7 +16,6 @@ from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import TPESampler
 
 from benchmarks import proposal_speed
-from benchmarks.tuning_landscape import row, search
 from morphism import (
     Budget,
     Convolution,
@@ -50,8 +49,9 @@ from searchers import (
 )
 from searchers.kernel_size import enlarging, own_size, tunable
 from searchers.residual import residuals
-from searchers.tpe import _Joint, _told, batch_range
+from searchers.tpe import _Joint, _trials, batch_range
 from tests.searchers.histories import SMALL, Run, space
+from tests.searchers.tuning_landscape import row, search
 
 TPE = TpeConf().build()
 RANDOM = RandomConf().build()
@@ -69,9 +69,7 @@ def enlarged(graph: Graph, size: int) -> Graph:
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(["digits_small", "resnet20", "resnet50_v1"]), st.sampled_from([3, 5, 7]), st.integers(0, 5))
-def test_a_kernel_size_is_morphs_on_every_smaller_kernel_from_3_on_but_the_images(
-    name: str, size: int, grown: int
-) -> None:
+def test_a_kernel_size_enlarges_smaller_kernels_but_the_images(name: str, size: int, grown: int) -> None:
     graph = start(name)
     for number in range(grown):
         possible = legal(graph, Budget.of(graph, 10))
@@ -89,7 +87,7 @@ def test_a_kernel_size_is_morphs_on_every_smaller_kernel_from_3_on_but_the_image
             assert node.op.kernel == (max(before.op.kernel, min(size, room)) if grows else before.op.kernel)
 
 
-def test_the_stem_is_not_tuned_and_a_networks_own_size_is_the_one_that_most_of_its_kernels_have() -> None:
+def test_the_own_size_is_that_of_most_kernels_without_the_stem() -> None:
     graph = start("resnet50_v1")
     assert "stem.conv" not in {graph.nodes[index].name for index in tunable(graph)}
     assert own_size(graph) == 3
@@ -100,7 +98,7 @@ def test_the_stem_is_not_tuned_and_a_networks_own_size_is_the_one_that_most_of_i
     assert own_size(most) == 5
 
 
-def test_the_own_size_of_a_network_is_the_tuned_one_however_small_its_last_maps_are() -> None:
+def test_the_own_size_ignores_maps_too_small_for_the_tuned_size() -> None:
     for size in (3, 5, 7):
         larger = enlarged(SMALL, size)  # whose last maps have 2×2 pixels, and no room for 5
 
@@ -143,7 +141,7 @@ def test_without_tuning_every_round_takes_the_default() -> None:
     assert (trial.batch_size, trial.kernel_size) == (64, None)
 
 
-def test_from_the_round_on_points_are_on_the_grid_and_the_network_has_the_kernel() -> None:
+def test_tuned_batches_are_on_the_grid_and_kernels_are_applied() -> None:
     run = run_of(30, space(budget=LARGE))
 
     first, *others = run.history.trials.values()
@@ -156,7 +154,7 @@ def test_from_the_round_on_points_are_on_the_grid_and_the_network_has_the_kernel
     assert {trial.kernel_size for trial in others} == {3, 5, 7}
 
 
-def test_the_starting_network_that_is_asked_for_late_is_itself_and_not_a_tuned_one() -> None:
+def test_a_late_request_of_the_starting_network_is_not_tuned() -> None:
     run = run_of(30, space(budget=LARGE))
 
     proposal = propose(EVOLUTION, run.history, Request(30, 9, 0, starting_network=True), TPE)
@@ -199,7 +197,7 @@ def test_no_kernel_is_drawn_that_would_be_over_the_budget(factor: float) -> None
     assert largest == max(size for size in (3, 5, 7) if tight.allows(cost(enlarged(SMALL, size))))
 
 
-def test_where_not_even_the_parents_kernel_is_within_the_budget_kernels_stay_as_they_are() -> None:
+def test_kernels_stay_if_the_parents_size_exceeds_the_budget() -> None:
     """The parent's kernels are 5, a child's added convolution has 3, and there is no room for 5 in it."""
     parent = enlarged(SMALL, 5)
     child, _ = apply(parent, Deepen("stem.relu"))
@@ -239,9 +237,7 @@ def test_points_out_of_memory_are_avoided_afterwards() -> None:
 @pytest.mark.parametrize(
     ("ceiling", "low", "high"), [(None, 8, 128), (100, 8, 96), (8, 8, 8), (5, 5, 5), (10_000, 8, 128)]
 )
-def test_batches_go_from_the_smallest_to_the_ceiling_or_the_largest_in_steps_of_8(
-    ceiling: int | None, low: int, high: int
-) -> None:
+def test_batches_range_from_the_smallest_to_the_ceiling_in_steps(ceiling: int | None, low: int, high: int) -> None:
     history = History(space())
     if ceiling is not None:
         history.tell([CeilingKnown(ceiling)])
@@ -251,7 +247,7 @@ def test_batches_go_from_the_smallest_to_the_ceiling_or_the_largest_in_steps_of_
     assert (batches.low, batches.high, batches.step) == (low, high, 8)
 
 
-def test_where_the_parents_kernels_are_the_largest_the_batch_is_tuned_alone() -> None:
+def test_only_the_batch_is_tuned_if_kernels_are_the_largest() -> None:
     graph = enlarged(SMALL, 7)
     history = History(space(graph, Budget.of(graph, 50)))
 
@@ -259,7 +255,7 @@ def test_where_the_parents_kernels_are_the_largest_the_batch_is_tuned_alone() ->
     assert propose(RANDOM, history, Request(1, 4, 0), TPE).kernel_size == 7
 
 
-def test_optuna_is_not_imported_before_tuning_is_asked_for_and_says_nothing() -> None:
+def test_optuna_is_imported_at_its_first_use_and_prints_nothing() -> None:
     script = (
         "import sys, searchers\n"
         "assert not {'optuna', 'ray', 'torch', 'scipy'} & set(sys.modules), 'heavy imports'\n"
@@ -295,11 +291,11 @@ def test_a_failure_of_a_machine_tells_tuning_nothing() -> None:
 
     run.tell(Failed(lost.number, "machine"))
 
-    assert len(_told(run.history)) == 20
+    assert len(_trials(run.history)) == 20
     assert without  # it was in flight before, and stood there as one
 
 
-def test_a_tuned_trial_is_told_with_its_networks_own_kernel_and_none_is_left_out() -> None:
+def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
     history = History(space(budget=LARGE))
     history.tell(
         [
@@ -310,7 +306,7 @@ def test_a_tuned_trial_is_told_with_its_networks_own_kernel_and_none_is_left_out
         ]
     )
 
-    told = [one.params for one in _told(history)]
+    told = [one.params for one in _trials(history)]
 
     assert told == [{"batch_size": 64, "kernel_size": 3}, {"batch_size": 4096, "kernel_size": 5}]
 
@@ -340,9 +336,7 @@ def test_what_is_told_is_what_growth_does_not_explain() -> None:
     ("ceiling", "default", "low", "high"),
     [(None, 64, 64, 128), (64, 64, 32, 64), (40, 64, 16, 40), (8, 64, 8, 8), (None, 16, 16, 128)],
 )
-def test_where_no_smallest_batch_is_said_tuning_goes_down_to_half_of_the_largest_and_at_most_to_the_default(
-    ceiling: int | None, default: int, low: int, high: int
-) -> None:
+def test_the_default_smallest_batch_is_half_the_largest(ceiling: int | None, default: int, low: int, high: int) -> None:
     history = History(replace(space(default=default), smallest_batch_size=None))
     if ceiling is not None:
         history.tell([CeilingKnown(ceiling)])
@@ -352,7 +346,7 @@ def test_where_no_smallest_batch_is_said_tuning_goes_down_to_half_of_the_largest
     assert (batches.low, batches.high) == (low, high)
 
 
-def test_a_proposal_says_whether_it_was_drawn_at_random_for_want_of_results() -> None:
+def test_a_proposal_records_if_tuning_was_random() -> None:
     run = run_of(0, space(budget=LARGE))
     drawn: list[str] = []
     for number in range(13):
@@ -367,10 +361,10 @@ def test_the_value_that_is_told_is_the_residual() -> None:
     run = run_of(20, space(budget=LARGE))
     values = residuals(run.history, run.history.finished_newest())
 
-    assert [one.value for one in _told(run.history)] == list(values.values())
+    assert [one.value for one in _trials(run.history)] == list(values.values())
 
 
-def test_growth_is_not_credited_with_what_a_batch_that_rose_with_it_gave() -> None:
+def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:
     """Late trials are the larger ones and have the larger batches; only the batch matters, and 64 is the best."""
     run = Run(RandomConf(morphs=3).build(), None, space(budget=LARGE, largest=512))
     batches: dict[int, int] = {}
@@ -391,7 +385,7 @@ def test_growth_is_not_credited_with_what_a_batch_that_rose_with_it_gave() -> No
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(["finished", "divergence", "memory", "shrunk", "in flight"]), min_size=2, max_size=12))
-def test_trials_are_told_in_the_order_of_their_proposals_whatever_became_of_them(fates: list[str]) -> None:
+def test_trials_are_numbered_in_the_order_of_their_proposals(fates: list[str]) -> None:
     """TPE weighs old trials less, by their numbers: a failure of yesterday is not older than all that finished."""
     history = History(space(budget=LARGE))
     for number, fate in enumerate(fates):
@@ -406,7 +400,7 @@ def test_trials_are_told_in_the_order_of_their_proposals_whatever_became_of_them
             case _:
                 pass  # still in flight
 
-    told = sorted(_told(history), key=lambda one: one.number)
+    told = sorted(_trials(history), key=lambda one: one.number)
 
     assert len({one.number for one in told}) == len(told)
     asked = [one.params["batch_size"] for one in told if one.params["batch_size"] > 8]
@@ -416,7 +410,7 @@ def test_trials_are_told_in_the_order_of_their_proposals_whatever_became_of_them
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["middle", "low", "high"])
-def test_batches_come_twice_as_near_to_the_best_wherever_it_lies_and_fewer_fail_where_chance_fails_often(
+def test_tuning_halves_the_distance_to_the_best_batch(
     place: str,
 ) -> None:
     found = row(search(seed, 100, place=place) for seed in range(2000, 2006))
@@ -426,7 +420,7 @@ def test_batches_come_twice_as_near_to_the_best_wherever_it_lies_and_fewer_fail_
     assert fmean(found["failed last"]) < (0.2 if place == "low" else fmean(found["failed first"]))
 
 
-def test_what_was_told_reaches_the_sampler_as_optuna_itself_would_hand_it_on() -> None:
+def test_the_sampler_sees_the_same_trials_as_from_optuna() -> None:
     history = History(proposal_speed.space())
     history.tell(proposal_speed.invented(30))
     history.tell(
@@ -437,7 +431,7 @@ def test_what_was_told_reaches_the_sampler_as_optuna_itself_would_hand_it_on() -
             Shrunk(61, 48, 24),
         ]
     )
-    told = _told(history)
+    told = _trials(history)
     batches, kernels = batch_range(history), IntDistribution(3, 7, step=2)
     spaces: list[dict[str, BaseDistribution]] = [
         {"batch_size": batches},

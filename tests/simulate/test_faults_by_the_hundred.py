@@ -1,4 +1,4 @@
-"""Small runs full of faults keep every law, whatever happens to them."""
+"""Small runs with many random faults keep every law."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.simulate.audit.random_runs import Case, Failed, explained, play, random_case, smaller
 from cluster.faults import DriverDiesConf
+from tests.audit.random_runs import Case, Failed, explained, play, random_case, smaller
 
 BLOCK = 25
 
@@ -28,16 +28,14 @@ def test_runs_full_of_faults_keep_every_law(first: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_drivers_that_are_killed_about_the_runs_end_keep_every_law(seed: int) -> None:
-    # One that is killed while it writes the end holds an end in memory that stands nowhere; the next one writes its own.
+def test_drivers_killed_near_the_runs_end_keep_every_law(seed: int) -> None:
+    # A driver killed while it writes the end has an end in memory that is not on disk. The next driver writes its own.
     case = Case(seed, workers=4, workers_per_host=2, seconds=20.0, faults=(DriverDiesConf(rate=0.7, seconds=1),))
 
     played = play(case)
 
     assert played.effort.incarnations > 1
-    whole = [
-        line for line in played.journal.splitlines() if line.endswith(b'"}')
-    ]  # one that was begun last may be torn
+    whole = [line for line in played.journal.splitlines() if line.endswith(b'"}')]  # the last one may be torn
     assert [b'"reason":"duration"' in line for line in whole if b'"event":"RunEnded"' in line] == [True]
 
 

@@ -1,4 +1,4 @@
-"""A run that follows another does the same work, trial by trial, whatever befalls either of them."""
+"""A run that follows another does the same work, trial by trial, despite faults in both runs."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from aiperf.planning.following import following
 from aiperf.planning.plan import make_plan
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
-from aiperf.simulate.audit.random_runs import PLENTY, SCARCE, Failed, explained, play, random_case
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from cluster.faults import DriverDiesConf, WorkerLostConf
+from tests.audit.random_runs import PLENTY, SCARCE, Failed, explained, play, random_case
 from tests.simulate.test_session import configured
 
 BLOCK = 10
@@ -48,7 +48,7 @@ SAME = (
 
 
 def simulated(folder: Path, follow: Path | None = None, **options: Any) -> list[AnyEvent]:
-    """The journal of a run, which lies in the folder too."""
+    """Return the journal of a run, which is also stored in the folder."""
     opening = open_run(replace(configured(**options), follow=None if follow is None else str(follow)))
     folder.mkdir()
     drive(world_of(opening), opening.first, folder / NAME)
@@ -72,7 +72,7 @@ def begun(events: Iterable[AnyEvent]) -> list[int]:
 
 
 def assert_same_work(there: list[AnyEvent], here: list[AnyEvent]) -> int:
-    """Of each trial that finished in both; gives how many."""
+    """Compare each trial that finished in both runs, and return their number."""
     theirs, mine, both = proposed(there), proposed(here), 0
     ended_there, ended_here = finished(there), finished(here)
     number_here = {event.follows.trial: number for number, event in mine.items() if event.follows is not None}
@@ -91,15 +91,15 @@ def assert_same_work(there: list[AnyEvent], here: list[AnyEvent]) -> int:
 
 @pytest.fixture(scope="module")
 def followed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[AnyEvent, ...]]:
-    """The folder of a run of four workers, and the journal of one of three that follows it."""
+    """Return the folder of a run of four workers, and the journal of a run of three workers that follows it."""
     folder = tmp_path_factory.mktemp("followed")
     simulated(folder / "earlier", workers=4)
     return folder / "earlier", tuple(simulated(folder / "again", folder / "earlier", workers=3, hours=12.0))
 
 
 @pytest.mark.parametrize("first", range(0, 20, BLOCK))
-def test_runs_full_of_faults_that_follow_runs_full_of_faults_keep_every_law(first: int) -> None:
-    """The auditor replays them, makes each of their proposals again from the followed journal, and adds their work up."""
+def test_faulty_runs_that_follow_faulty_runs_keep_every_law(first: int) -> None:
+    """The auditor replays them, recomputes each of their proposals from the followed journal, and sums their work."""
     for seed in range(first, first + BLOCK):
         followed = replace(random_case(1000 + seed), memory_bytes=PLENTY)
         try:
@@ -109,7 +109,7 @@ def test_runs_full_of_faults_that_follow_runs_full_of_faults_keep_every_law(firs
 
 
 @pytest.mark.parametrize(("there", "here"), [(6, 6), (6, 2), (2, 9)])
-def test_a_following_run_does_the_same_work_on_any_number_of_workers(there: int, here: int, tmp_path: Path) -> None:
+def test_following_run_does_the_same_work_on_any_worker_count(there: int, here: int, tmp_path: Path) -> None:
     earlier = simulated(tmp_path / "earlier", workers=there, faults=[WorkerLostConf(rate=0.5)])
 
     again = simulated(
@@ -117,7 +117,7 @@ def test_a_following_run_does_the_same_work_on_any_number_of_workers(there: int,
     )
 
     assert assert_same_work(earlier, again) == len(finished(earlier)) > 2
-    assert isinstance(again[-1], RunEnded) and again[-1].reason == "followed"  # before its time: nothing is left
+    assert isinstance(again[-1], RunEnded) and again[-1].reason == "followed"  # before its time: no trial is left
     assert not any(isinstance(event, TrialRejected) for event in again)
 
 
@@ -130,7 +130,7 @@ def test_one_worker_trains_in_the_order_of_the_followed_run(tmp_path: Path) -> N
     assert [follows[number] for number in begun(again)] == begun(earlier)
 
 
-def test_a_shorter_run_is_cut_off_by_its_time_and_has_done_the_first_of_the_work(tmp_path: Path) -> None:
+def test_shorter_following_run_has_done_the_first_of_the_work(tmp_path: Path) -> None:
     earlier = simulated(tmp_path / "earlier", workers=3)
 
     again = simulated(tmp_path / "again", tmp_path / "earlier", workers=3, hours=1.0)
@@ -139,7 +139,7 @@ def test_a_shorter_run_is_cut_off_by_its_time_and_has_done_the_first_of_the_work
     assert 0 < assert_same_work(earlier, again) < len(finished(earlier))
 
 
-def test_a_run_that_follows_a_following_run_has_the_seeds_of_the_first(tmp_path: Path) -> None:
+def test_run_that_follows_a_follower_has_the_first_runs_seeds(tmp_path: Path) -> None:
     first = simulated(tmp_path / "first", workers=3)
     simulated(tmp_path / "second", tmp_path / "first", workers=2, hours=9.0)
 
@@ -154,7 +154,7 @@ def test_a_run_that_follows_a_following_run_has_the_seeds_of_the_first(tmp_path:
 
 
 @pytest.mark.slow
-def test_weights_are_kept_for_every_trial_that_is_still_to_inherit_them(tmp_path: Path) -> None:
+def test_weights_are_kept_for_every_trial_that_inherits_them(tmp_path: Path) -> None:
     simulated(tmp_path / "earlier", workers=8, hours=6.0)
 
     again = simulated(tmp_path / "again", tmp_path / "earlier", workers=2, hours=40.0)
@@ -169,7 +169,7 @@ def test_weights_are_kept_for_every_trial_that_is_still_to_inherit_them(tmp_path
     assert not any(isinstance(event, TrialRejected) for event in again)
 
 
-def test_a_batch_that_does_not_fit_here_is_refused_by_name_and_with_it_those_that_inherit(tmp_path: Path) -> None:
+def test_unfitting_batch_and_its_children_are_refused(tmp_path: Path) -> None:
     case = replace(random_case(3), workers=3, faults=(), seconds=420.0, searches=False, memory_bytes=PLENTY)
 
     played = play(replace(case, memory_bytes=SCARCE, follows=case))
@@ -193,7 +193,7 @@ def test_a_driver_that_dies_goes_on_with_what_is_left(tmp_path: Path) -> None:
     assert assert_same_work(earlier, again) == len(finished(earlier))
 
 
-def test_every_proposal_is_made_again_from_the_followed_journal_and_from_no_other(
+def test_proposals_are_recomputed_from_the_followed_journal_only(
     tmp_path: Path, followed: tuple[Path, tuple[AnyEvent, ...]]
 ) -> None:
     earlier, again = followed
@@ -219,7 +219,7 @@ def test_a_proposal_that_is_not_the_followed_runs_is_found(
     right, conf = following(earlier), configured()
     at, victim = [(at, event) for at, event in enumerate(again) if isinstance(event, TrialProposed)][5]
     assert victim.follows is not None
-    if name == "order":  # the two trials after one another, exchanged
+    if name == "order":  # the two trials, one after the other, are exchanged
         place = next(at for at, trial in enumerate(right.work.trials) if trial.number == victim.follows.trial)
         trials = list(right.work.trials)
         trials[place], trials[place + 1] = trials[place + 1], trials[place]

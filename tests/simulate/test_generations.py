@@ -1,4 +1,4 @@
-"""Generations grow: over a long run parents come from all rounds, whoever searches; and a run in which they do not is found."""
+"""Over a long run parents come from all rounds for every searcher, and a run without such growth is detected."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import aiperf.rules.interpret
 from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.procedure import predicted_accuracy
-from aiperf.simulate.audit import laws
-from aiperf.simulate.audit.auditor import Auditor
-from aiperf.simulate.audit.laws import BrokenLaw
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
 from benchmarks.landscape_run import Setting, configured
 from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
+from tests.audit import laws
+from tests.audit.auditor import Auditor
+from tests.audit.laws import BrokenLaw
 
 LONG = Setting(workers=8, trials=80, factor=32.0)
-"""Ten rounds of every worker, and room to grow all the while."""
+"""Ten rounds of every worker, with sufficient room to grow."""
 
 
 def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
-    """(round, round of its parent) of every child, of a run that kept all laws."""
+    """Return (round, round of its parent) of every child of a run that kept all laws."""
     opening = open_run(configured(LONG, searcher, seed=0))
     ground_truth = GroundTruth()
     world = world_of(opening, ground_truth=ground_truth)
@@ -37,7 +37,7 @@ def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("searcher", [EvolutionConf(), RandomConf()], ids=["evolution", "random"])
-def test_over_a_long_run_parents_come_from_later_and_later_rounds(searcher: SearcherConf, tmp_path: Path) -> None:
+def test_parents_come_from_later_rounds_over_a_long_run(searcher: SearcherConf, tmp_path: Path) -> None:
     children = descent(searcher, tmp_path)
 
     third = len(children) // 3
@@ -47,16 +47,14 @@ def test_over_a_long_run_parents_come_from_later_and_later_rounds(searcher: Sear
 
 
 def told_by_the_round(procedure: ScheduleConf, accuracies: Sequence[float]) -> float:
-    """As rules 3 had it: a prediction for epoch 60 after a short trial, a measurement after a long one."""
+    """Return the accuracy by rules 3: a prediction for epoch 60 after a short trial, a measurement after a long one."""
     best, predicted = max(accuracies), predicted_accuracy(accuracies, procedure.epochs[-1])
     is_early = len(accuracies) <= procedure.epochs[-2]
     return predicted if is_early and predicted is not None and best <= predicted <= 1 else best
 
 
-def test_results_on_two_scales_keep_round_1_as_the_only_parents_and_that_breaks_a_law(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aiperf.rules.interpret, "told_accuracy", told_by_the_round)
+def test_results_on_two_scales_break_the_law_of_generations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiperf.rules.interpret, "reported_accuracy", told_by_the_round)
 
     with pytest.raises(BrokenLaw) as caught:
         descent(EvolutionConf(), tmp_path)

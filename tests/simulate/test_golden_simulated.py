@@ -1,8 +1,7 @@
-"""Simulated journals are what they were when their hashes were recorded: rearranging code changes no event of a run.
+"""Simulated journals equal those whose hashes were recorded: refactoring changes no event of a run.
 
-A change that is meant to change them (rules of proposing, the simulated cluster's model) records them anew and says so in the
-changelog: `python -m tests.simulate.test_golden_simulated` prints them. The first line is left out, since it names every option
-there is.
+An intended change (rules of proposing, the simulated cluster's model) records them again and is listed in the changelog:
+`python -m tests.simulate.test_golden_simulated` prints them. The first line is excluded, because it names every option.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from cluster.faults import (
     AnyFault,
@@ -52,7 +51,7 @@ RUNS = {
 
 
 def hashed(name: str) -> str:
-    """Of the events of a run after the first, as JSON, without their hashes."""
+    """Return the hash of a run's events after the first, as JSON without their hashes."""
     searcher, hpo, workers, hours, faults = RUNS[name]
     conf = RunConf(
         dataset=ImagenetConf(),
@@ -73,7 +72,7 @@ def hashed(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_simulated_run_writes_the_events_that_it_wrote_when_they_were_recorded(name: str) -> None:
+def test_simulated_run_writes_the_recorded_events(name: str) -> None:
     assert hashed(name) == json.loads(HASHES.read_text())[name]
 
 

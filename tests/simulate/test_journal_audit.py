@@ -1,4 +1,4 @@
-"""The auditor finds in the journal of a real run what it finds in simulated ones, and nothing in an honest one."""
+"""The auditor finds the same defects in the journal of a real run as in simulated ones, and none in an honest journal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from aiperf.journal.events import (
     WorkerJoined,
 )
 from aiperf.journal.journal import read
-from aiperf.simulate.audit import laws
-from aiperf.simulate.audit.journal_audit import audit
-from aiperf.simulate.audit.laws import BrokenLaw
+from tests.audit import laws
+from tests.audit.journal_audit import audit
+from tests.audit.laws import BrokenLaw
 
 REAL = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"
 """A run of two ranks on one machine, killed and resumed."""
@@ -71,7 +71,7 @@ DEFECTS: dict[str, tuple[Callable[[list[AnyEvent]], None], str]] = {
 }
 
 
-def test_the_journal_of_a_real_run_that_was_killed_and_resumed_balances() -> None:
+def test_journal_of_a_resumed_real_run_passes_the_audit() -> None:
     events = lines()
     assert any(isinstance(event, RunResumed) for event in events)
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_interrupted_and_goes_on_is_no_fault() -> None:
 
 
 def shifted(event: AnyEvent) -> AnyEvent:
-    """The same one line later."""
+    """Return the event for a journal with one more line before it."""
     return msgspec.structs.replace(event, position=event.position + 1) if hasattr(event, "position") else event
 
 

@@ -1,4 +1,4 @@
-"""Simulated accelerators have memory: ceilings are said and kept to, and what does not fit runs out of it as in a real run."""
+"""Memory of simulated accelerators: ceilings are reported and respected, and too large batches run out of memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
@@ -43,13 +43,13 @@ from searchers.searcher_config import OffConf, RandomConf, TpeConf
 
 DIGITS = start("digits_small", image=8, channels=1, classes=10)
 LEAST_BYTES = cost(DIGITS).training_memory(8)
-"""That digits_small can be trained in, at batch 8 and FP32."""
+"""Minimum bytes for training digits_small at batch 8 in FP32."""
 
 
 def configured(
     memory_bytes: int, *faults: AnyFault, seed: int = 0, seconds: float = 250.0, **options: object
 ) -> RunConf:
-    """Epochs of a few seconds on accelerators of a few MiB; networks may grow until only batch 8 fits."""
+    """Return a run with epochs of a few seconds on accelerators of a few MiB. Networks may grow until only batch 8 fits."""
     cluster = SimulatedConf(
         workers=3,
         accelerators=2,
@@ -89,7 +89,7 @@ def played(conf: RunConf, ground_truth: GroundTruth | None = None) -> list[AnyEv
 
 
 def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
-    """Of each trial, rebuilt from its whole lineage."""
+    """Return the graph of each trial, rebuilt from its whole lineage."""
     lineages: dict[int | None, Lineage] = {None: Lineage(DIGITS)}
     for event in events:
         if isinstance(event, TrialProposed):
@@ -110,7 +110,7 @@ def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
     ),
     st.sampled_from([None, 512]),
 )
-def test_no_simulated_attempt_trains_at_a_batch_that_its_memory_does_not_hold(
+def test_no_simulated_attempt_exceeds_its_memory(
     memory_bytes: int, seed: int, faults: list[AnyFault], ceiling: int | None
 ) -> None:
     ground_truth = GroundTruth()
@@ -124,9 +124,7 @@ def test_no_simulated_attempt_trains_at_a_batch_that_its_memory_does_not_hold(
 
 @settings(deadline=None)
 @given(st.integers(40, 200_000), st.sampled_from(["fp32", "bf16"]), st.floats(0.5, 1.0))
-def test_a_simulated_ceiling_is_the_one_that_a_rank_of_as_much_memory_reckons(
-    megabytes: int, precision: str, share: float
-) -> None:
+def test_simulated_ceiling_equals_that_of_a_real_rank(megabytes: int, precision: str, share: float) -> None:
     graph, trainer, limit = start("resnet20"), TrainerConf(ceiling_share=share), megabytes * 2**20
 
     memory = memory_of(SimulatedConf(memory_bytes=limit, bytes_per_element=ELEMENT_BYTES[precision]), trainer, graph)
@@ -135,7 +133,7 @@ def test_a_simulated_ceiling_is_the_one_that_a_rank_of_as_much_memory_reckons(
     assert memory.ceiling == real
 
 
-def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672_and_at_32_bits_of_half() -> None:
+def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672() -> None:
     graph, conf = start("resnet50_v1"), SimulatedConf()
 
     assert memory_of(conf, TrainerConf(), graph).ceiling == 672
@@ -153,7 +151,7 @@ def test_every_worker_says_its_ceiling_when_it_is_up() -> None:
 
 
 @pytest.mark.parametrize("tuner", [OffConf(), TpeConf()], ids=["default", "tuned"])
-def test_a_ceiling_below_the_default_lowers_the_default_and_bounds_tuning(tuner: OffConf | TpeConf) -> None:
+def test_ceiling_below_the_default_bounds_default_and_tuning(tuner: OffConf | TpeConf) -> None:
     conf = configured(LEAST_BYTES + 2**22)
     conf.hpo, conf.batch = tuner, BatchConf(default=64)
 
@@ -165,8 +163,8 @@ def test_a_ceiling_below_the_default_lowers_the_default_and_bounds_tuning(tuner:
     assert batches[0] == max(batches) == ceiling
 
 
-def test_a_batch_that_does_not_fit_is_reduced_step_by_step_before_the_network_is_prepared() -> None:
-    """The workers boast of a ceiling that their memory does not hold."""
+def test_batch_is_reduced_stepwise_before_preparation() -> None:
+    """The workers report a ceiling that exceeds their memory."""
     events = played(configured(LEAST_BYTES + 2**22, ceiling=512))
     found = graphs(events)
 
@@ -185,7 +183,7 @@ def test_a_batch_that_does_not_fit_is_reduced_step_by_step_before_the_network_is
     assert len(batches[0]) > 2
 
 
-def test_a_network_that_fits_at_no_batch_fails_as_in_the_real_trainer_and_is_not_tried_again() -> None:
+def test_network_that_fits_at_no_batch_fails_without_a_retry() -> None:
     conf = configured(LEAST_BYTES, seconds=400.0)
     conf.budget = BudgetConf(batch=8, memory_bytes=2**30)
 
@@ -197,7 +195,7 @@ def test_a_network_that_fits_at_no_batch_fails_as_in_the_real_trainer_and_is_not
     assert not any(isinstance(event, TrialPrepared) and event.trial in failed for event in events)
 
 
-def test_on_accelerators_of_1_gib_tuning_keeps_to_the_ceiling_and_grown_networks_are_given_smaller_batches() -> None:
+def test_tuning_on_1_gib_respects_the_ceiling() -> None:
     conf = RunConf(
         dataset=ImagenetConf(),
         schedule=ScheduleConf(duration_seconds=6 * 3600.0, warmup_seconds=1200.0, epochs=[5, 10]),
@@ -215,7 +213,7 @@ def test_on_accelerators_of_1_gib_tuning_keeps_to_the_ceiling_and_grown_networks
     assert any(isinstance(event, BatchReduced) for event in events)
 
 
-def test_equal_seeds_run_out_of_memory_alike_though_drivers_die_between() -> None:
+def test_equal_seeds_run_out_of_memory_equally_despite_restarts() -> None:
     conf = configured(LEAST_BYTES + 2**22, DriverDiesConf(rate=0.03), MemoryRunsOutConf(rate=0.4), ceiling=64)
 
     first, second = (played(conf) for _ in range(2))
@@ -225,7 +223,7 @@ def test_equal_seeds_run_out_of_memory_alike_though_drivers_die_between() -> Non
     assert any(isinstance(event, BatchReduced) for event in first)
 
 
-def test_a_starting_graph_that_the_memory_holds_at_no_batch_is_refused() -> None:
+def test_starting_graph_that_fits_at_no_batch_is_refused() -> None:
     conf = configured(LEAST_BYTES - 1)
     conf.budget = BudgetConf(batch=8, memory_bytes=2**30)
 

@@ -1,4 +1,4 @@
-"""Defects that were made, or could be, are planted one at a time: the simulation must catch each, and name its law."""
+"""Planted defects, one at a time: the simulation must detect each and name its law."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import aiperf.rules.changes.workers
 import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
-import aiperf.simulate.incarnations
+import aiperf.simulate.driver_restarts
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
@@ -37,15 +37,13 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import Journal
 from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
-from aiperf.rules.agenda import Agenda
 from aiperf.rules.decide import Command, Start
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
+from aiperf.rules.replay_queue import Agenda
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
-from aiperf.simulate.audit import laws
-from aiperf.simulate.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
 from cluster.faults import (
     AnyFault,
     BadProposalConf,
@@ -63,6 +61,8 @@ from cluster.faults import (
     WorkerLostConf,
 )
 from searchers.history import CeilingKnown, History, Observation
+from tests.audit import laws
+from tests.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -137,7 +137,7 @@ def resuming_twice(patch: pytest.MonkeyPatch) -> None:
 
 def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
     def keep(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
-        if isinstance(event, WorkerLost) and not event.released:
+        if isinstance(event, WorkerLost) and event.cause != "released":
             gone(run, number, event)
 
     gone = aiperf.rules.changes.workers.gone
@@ -209,7 +209,7 @@ def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> N
 
 
 def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command | None]) -> None:
-    """Every command is changed before it is carried out; None: it is not."""
+    """Change every command before it is executed. None removes it."""
     decide = aiperf.rules.decide.decide
 
     def changed(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
@@ -368,16 +368,16 @@ def offering_a_finished_trial_without_a_checkpoint(patch: pytest.MonkeyPatch) ->
 
 
 SLOW = StragglerConf(rate=1, factor=5)
-"""So that an epoch has several intervals."""
+"""Several intervals per epoch."""
 LOSSES = case(1, WorkerLostConf(rate=0.5))
 DEATHS = case(2, DriverDiesConf(rate=0.03))
 DEATHS_AND_LOSSES = case(23, DriverDiesConf(rate=0.2, seconds=5), WorkerLostConf(rate=0.7))
-"""So many of both that they fall into one turn."""
+"""Enough of both that they occur in one turn."""
 SUDDEN = case(10, CrashConf(rate=0.5, final=0.7), LateConf(rate=0.3), workers=8)
-"""So many trials end without warning that spares are used, and the next proposals come after them."""
+"""Enough trials end without warning that spares are used and the next proposals arrive after them."""
 OVERTAKEN = case(28, BadProposalConf(rate=0.5), searches=True, seconds=400.0, workers=24, turn_seconds=5.0)
-"""Only a checkpoint that is dropped in the turn of a request, and stands behind it, is news that the request must not see. That
-takes a rejection and the end of a trial outside the best in one turn; and about half of such news alters what is drawn."""
+"""A request must not observe a checkpoint that is dropped in the same turn and recorded after it. This takes a rejection and
+the end of a trial outside the best in one turn. About half of such observations change the proposal."""
 PLANTS: list[tuple[Plant, Case, str]] = [
     (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), laws.ONCE),
     (retrying_without_end, LOSSES, laws.LIMITS),
@@ -431,7 +431,7 @@ def _only_this_defect(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     "planted_in", {id(each): each for _, each, _ in PLANTS}.values(), ids=lambda each: f"seed{each.seed}"
 )
-def test_without_a_defect_the_same_runs_keep_every_law_to_their_end(planted_in: Case) -> None:
+def test_same_runs_without_a_defect_keep_every_law(planted_in: Case) -> None:
     journal = play(planted_in).journal
 
     assert b'"event":"RunEnded"' in journal.splitlines()[-1]
@@ -458,12 +458,12 @@ def test_a_planted_defect_is_caught_without_luck_with_its_seed(
 
     caught = sum(_is_caught(replace(planted_in, seed=seed)) for seed in range(12))
 
-    # Every case came to 10 of 12 at least when it was written; below this it is the case that is weak.
+    # Every case had at least 10 of 12 when it was written. A lower number means a weak case.
     assert caught >= 8
 
 
 def _is_caught(planted_in: Case) -> bool:
-    """By whichever law sees it first."""
+    """Return True if any law detects the defect."""
     try:
         play(planted_in)
     except Failed:
@@ -471,7 +471,7 @@ def _is_caught(planted_in: Case) -> bool:
     return False
 
 
-def test_a_broken_law_is_told_with_its_seed_a_short_journal_and_the_trials_story(
+def test_broken_law_is_reported_with_seed_journal_and_history(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     retrying_without_end(monkeypatch)

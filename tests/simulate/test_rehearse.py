@@ -1,7 +1,8 @@
-"""The sweep over cluster sizes: near-perfect scaling without faults, what faults cost, and one picture of it."""
+"""Sweep over cluster sizes: near-perfect scaling without faults, the cost of faults, and one plot."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,18 @@ import pytest
 from aiperf.__main__ import main as command_line
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
+from aiperf.errors import BadConfiguration
+from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
+from aiperf.simulate.study.against import against
 from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
 from aiperf.simulate.study.scaling_plot import draw
 from aiperf.simulate.study.sweep import HEAD, configured, cost_of_faults, introduction, line, lost, reference_in_words
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
+from tests.simulate.test_session import _as_if_real, journal
+from tests.simulate.test_session import configured as simulated_run
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +36,7 @@ def conf() -> RunConf:
     )
 
 
-def test_each_size_is_a_fourth_of_the_next_and_the_largest_is_the_one_asked_for() -> None:
+def test_sizes_are_fourths_up_to_the_requested_size() -> None:
     assert [sizes(largest) for largest in (1, 2, 4, 64, 100)] == [
         [1],
         [1, 2],
@@ -46,7 +52,7 @@ def test_a_sweep_is_short_unless_a_schedule_is_named() -> None:
     assert configured(["schedule.duration_seconds=7200"]).schedule.duration_seconds == 7200
 
 
-def test_clusters_without_faults_scale_within_a_hundredth_and_are_drawn(conf: RunConf, tmp_path: Path) -> None:
+def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path: Path) -> None:
     reference = alone(conf, seeds=4)
 
     sweep = [rehearse(conf, workers, reference) for workers in (1, 8)]
@@ -62,7 +68,7 @@ def test_clusters_without_faults_scale_within_a_hundredth_and_are_drawn(conf: Ru
     assert "one worker alone" in reference_in_words(reference)
 
 
-def test_a_sweep_says_before_its_first_figure_that_nothing_of_it_is_measured(conf: RunConf) -> None:
+def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:
     assert introduction(conf).startswith("simulated clusters: 2 h 47 min of a virtual clock each")
     assert "searcher random, tuning off, faults: none. No work is done" in introduction(conf)
 
@@ -72,7 +78,7 @@ def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: python -m aiperf rehearse" in capsys.readouterr().out
 
 
-def test_what_faults_cost_is_told_line_by_line_and_the_lines_add_up(conf: RunConf) -> None:
+def test_cost_of_faults_by_line_sums_to_the_total(conf: RunConf) -> None:
     assert isinstance(conf.cluster, SimulatedConf)
     faults: list[AnyFault] = [WorkerLostConf(rate=0.5, when="during"), StragglerConf(rate=0.5, factor=2)]
     faulty_conf = replace(conf, cluster=replace(conf.cluster, faults=faults))
@@ -85,3 +91,32 @@ def test_what_faults_cost_is_told_line_by_line_and_the_lines_add_up(conf: RunCon
     assert lines["done again"] > 0 and lines["absent"] > 0 and lines["other speed while busy"] > 0.05
     assert abs(lines["unexplained"]) < 0.01
     assert "done again" in cost_of_faults(faulty_conf, faulty, reference)
+
+
+def test_against_compares_a_run_with_its_own_prediction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conf = simulated_run(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
+    _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    monkeypatch.chdir(tmp_path)
+
+    assert command_line(["rehearse", "--against", "real"]) == 0
+
+    printed = capsys.readouterr().out
+    lines = {line[:22].strip(): line for line in printed.splitlines()[1:]}
+    assert {"score", "training and exchange", "input", "compile", "unexplained"} <= lines.keys()
+    difference = re.search(r"([+-][\d.]+) %$", lines["score"])
+    assert difference is not None and abs(float(difference[1])) <= 3.0
+
+
+@pytest.mark.parametrize("word", ["seed=3", "cluster.workers=5"])
+def test_against_takes_no_option_but_a_profile(word: str) -> None:
+    with pytest.raises(BadConfiguration, match=r"cluster\.profile=RUN alone"):
+        against("run", "runs", [word])
+
+
+def test_against_refuses_a_simulated_run(tmp_path: Path) -> None:
+    path = journal(simulated_run(hours=0.5), tmp_path / NAME)
+
+    with pytest.raises(BadConfiguration, match="is simulated: name a run that trained"):
+        against(str(path.parent), "runs", [])

@@ -1,4 +1,4 @@
-"""Simulated runs whose machine, seed and batch are known: hundreds of trials in a second."""
+"""Simulated runs with known machine, seed and batch size. Hundreds of trials take a second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from aiperf.config import configure
 from aiperf.journal.journal import NAME
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 
 FLOPS = 2e9

@@ -13,7 +13,7 @@ def _curve(*values: float | None) -> list[CurvePoint]:
     return [CurvePoint(float(at + 1), value, 0.0, 0.0, None, None) for at, value in enumerate(values)]
 
 
-def test_the_last_entry_into_the_band_counts_and_not_an_earlier_visit() -> None:
+def test_the_last_entry_into_the_band_counts() -> None:
     points = _curve(None, 100.0, 80.0, 99.5, 104.0, 100.5, 100.0)
 
     near = settled(points, Window(1.0, 7.0), (0.05, 0.01))

@@ -1,4 +1,4 @@
-"""Whether two figures differ: how often that is said wrongly, and that a wide interval is never taken for equality."""
+"""Test of a difference: its error rate, and no equality from a wide interval."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ estimates = st.builds(
 )
 
 
-def test_equal_runs_are_called_different_in_5_of_100_cases_and_no_more() -> None:
+def test_equal_runs_differ_significantly_in_5_percent_of_cases() -> None:
     chance = np.random.default_rng(3)
     real = 0
     for _ in range(2000):
@@ -46,9 +46,7 @@ def test_a_true_regression_on_the_margin_is_passed_in_few_cases() -> None:
 
 
 @given(estimates, estimates)
-def test_the_interval_holds_the_change_and_leaves_no_change_out_just_where_it_is_called_real(
-    one: Estimate, other: Estimate
-) -> None:
+def test_interval_covers_the_change_and_agrees_with_the_verdict(one: Estimate, other: Estimate) -> None:
     found = change(one.value, other.value, one, other)
 
     assert found is not None and found.interval is not None and found.p_value is not None
@@ -59,9 +57,7 @@ def test_the_interval_holds_the_change_and_leaves_no_change_out_just_where_it_is
 
 
 @given(estimates, estimates, st.floats(0.0, 0.5))
-def test_an_error_that_grows_is_judged_as_its_reciprocal_that_sinks(
-    one: Estimate, other: Estimate, margin: float
-) -> None:
+def test_a_growing_error_is_judged_by_its_reciprocal(one: Estimate, other: Estimate, margin: float) -> None:
     grown, sunk = change(one.value, other.value, one, other), change(other.value, one.value, other, one)
     assert grown is not None and grown.interval is not None and sunk is not None and sunk.interval is not None
 

@@ -13,7 +13,7 @@ from aiperf.statistics.work_mix import RunWork
 from tests.statistics.planted import folder_of, run_of
 
 
-def test_a_run_that_follows_another_on_a_slower_machine_shows_its_slowness_pair_by_pair(tmp_path: Path) -> None:
+def test_a_slower_following_run_shows_its_slowness_in_pairs(tmp_path: Path) -> None:
     earlier = folder_of(tmp_path, "earlier")
     first = work_of(run_of(tmp_path, "same", {"follow": earlier}, seed=1))
     second = work_of(run_of(tmp_path, "slower", {"follow": earlier}, seed=1, slower=0.04))
@@ -32,7 +32,7 @@ def test_runs_that_have_no_network_in_common_have_no_pair(tmp_path: Path) -> Non
     assert pairs(one, replace(one, trials=renamed)) is None
 
 
-def test_a_run_against_itself_differs_by_nothing_and_trials_of_unlike_work_are_left_out(tmp_path: Path) -> None:
+def test_equal_runs_have_no_change_and_unequal_work_is_left_out(tmp_path: Path) -> None:
     one = work_of(run_of(tmp_path, "one"))
     half = replace(one.trials[0], operations=one.trials[0].operations / 2)
     cut: RunWork = replace(one, trials=(half, *one.trials[1:]))

@@ -1,4 +1,4 @@
-"""What a difference of scores is made of: parts that add up, and that give back what was planted."""
+"""Parts of a difference of scores: their sum is exact, and they recover planted effects."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _shares(first: RunWork, second: RunWork) -> dict[str, tuple[float, float]]:
     return {part.name: (part.log_ratio, part.error or 0.0) for part in found.parts}
 
 
-def test_a_machine_that_is_slower_by_a_share_is_found_whatever_the_search_does(tmp_path: Path) -> None:
+def test_a_slower_machine_is_found_for_any_search(tmp_path: Path) -> None:
     base = work_of(run_of(tmp_path, "base"))
     for name, seed, slower in (("same-seed", 0, 0.03), ("other-seed", 5, 0.03), ("seed-alone", 3, 0.0)):
         other = work_of(run_of(tmp_path, name, seed=seed, slower=slower))
@@ -94,7 +94,7 @@ def test_a_machine_that_is_slower_by_a_share_is_found_whatever_the_search_does(t
         assert found["accelerators"][0] == 0.0 and abs(found["unexplained"][0]) < 0.003, name
 
 
-def test_other_batches_are_told_from_a_slower_machine_where_both_runs_have_some_in_common(tmp_path: Path) -> None:
+def test_batches_are_separated_from_machines_if_some_are_common(tmp_path: Path) -> None:
     tuned: dict[str, object] = {"hpo": "tpe", "cluster.ceiling": 64, "batch.smallest": 8, "schedule.warmup_rounds": 3}
     base = work_of(run_of(tmp_path, "base"))
     other = work_of(run_of(tmp_path, "tuned", tuned, slower=0.05))
@@ -106,7 +106,7 @@ def test_other_batches_are_told_from_a_slower_machine_where_both_runs_have_some_
     assert found["batches"][0] < -0.002, "smaller batches, more steps"
 
 
-def test_batches_that_only_one_of_two_runs_ever_had_are_not_told_from_its_machine(tmp_path: Path) -> None:
+def test_unshared_batches_are_not_separated_from_the_machine(tmp_path: Path) -> None:
     first, second = (work_of(run_of(tmp_path, str(batch), {"batch.default": batch})) for batch in (16, 64))
 
     found = _shares(first, second)
@@ -116,7 +116,7 @@ def test_batches_that_only_one_of_two_runs_ever_had_are_not_told_from_its_machin
 
 
 @pytest.mark.slow
-def test_ten_seeds_on_machines_that_are_alike_spread_by_their_search_and_on_unlike_ones_by_the_machines(
+def test_spread_is_assigned_to_search_or_machines(
     tmp_path: Path,
 ) -> None:
     def spread(kind: str, step: float) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""What is said of repeated runs holds as often as it says."""
+"""Intervals of the spread of repeated runs have their stated coverage."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ def test_worked_numbers_of_the_docstrings_are_right(module: object) -> None:
 
 
 @pytest.mark.parametrize(("runs", "variation"), [(3, 0.01), (5, 0.05), (10, 0.2)])
-def test_the_interval_of_a_coefficient_of_variation_holds_the_true_one_in_95_of_100_cases(
-    runs: int, variation: float
-) -> None:
+def test_interval_of_the_variation_has_95_percent_coverage(runs: int, variation: float) -> None:
     chance = np.random.default_rng(1)
     drawn = chance.normal(100.0, 100.0 * variation, size=(1500, runs)).tolist()
 
@@ -35,7 +33,7 @@ def test_the_interval_of_a_coefficient_of_variation_holds_the_true_one_in_95_of_
     assert 0.93 <= covered <= 0.97
 
 
-def test_as_many_runs_as_are_suggested_know_the_mean_to_the_precision_in_95_of_100_cases() -> None:
+def test_suggested_runs_reach_the_precision_in_95_of_100_cases() -> None:
     chance = np.random.default_rng(2)
     precision, holds = 0.01, 0
     for _ in range(1500):
@@ -59,7 +57,7 @@ def test_one_run_tells_nothing_of_another() -> None:
     assert of_repeats([5.0]) is None and spread.spread([5.0]) is None
 
 
-def test_an_interval_of_one_run_comes_back_from_its_estimate_as_it_was() -> None:
+def test_interval_of_one_run_survives_the_estimate() -> None:
     found = of_one_run(100.0, (97.0, 103.0), 8)
 
     assert found is not None and found.basis == "evenness"
@@ -67,7 +65,7 @@ def test_an_interval_of_one_run_comes_back_from_its_estimate_as_it_was() -> None
     assert found.standard_error == pytest.approx(3.0 / quantile(8))
 
 
-def test_runs_without_spread_need_no_more_and_have_no_interval_of_it() -> None:
+def test_runs_without_spread_need_no_further_runs() -> None:
     found = spread.spread([7.0, 7.0, 7.0])
 
     assert found is not None and found.variation == 0.0 and found.variation_interval is None

@@ -1,4 +1,4 @@
-"""Which entries of a list cannot be told apart."""
+"""Ties of a list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _known(value: float, error: float, freedom: int = 30) -> tuple[float, Estima
     return value, Estimate(value, error, freedom, "repeats")
 
 
-def test_what_cannot_be_told_apart_does_not_carry_over_and_places_say_so() -> None:
+def test_ties_are_not_transitive() -> None:
     first, middle, last = ties([_known(103.0, 1.0), _known(100.0, 1.0), _known(97.0, 1.0)])
 
     assert (first.best_place, first.worst_place) == (1, 2)
@@ -33,7 +33,7 @@ def test_what_cannot_be_told_apart_does_not_carry_over_and_places_say_so() -> No
 
 
 @given(entries)
-def test_each_place_lies_in_its_range_groups_rise_with_places_and_the_best_of_a_group_is_surely_worse_than_the_former_best(
+def test_places_ranges_and_groups_are_consistent(
     rows: list[tuple[float, Estimate | None]],
 ) -> None:
     standings = ties(rows)
@@ -62,7 +62,7 @@ def test_the_order_in_which_entries_come_does_not_matter(
     assert [straight[index].place for index in order] == [each.place for each in shuffled]
 
 
-def test_in_a_list_of_equal_systems_one_pair_is_called_apart_in_5_of_100_lists_at_most() -> None:
+def test_equal_systems_are_separated_in_5_of_100_lists_at_most() -> None:
     chance = np.random.default_rng(5)
     wrong = 0
     for _ in range(400):
@@ -72,7 +72,7 @@ def test_in_a_list_of_equal_systems_one_pair_is_called_apart_in_5_of_100_lists_a
     assert wrong / 400 <= 0.08
 
 
-def test_an_entry_whose_uncertainty_is_not_known_is_tied_with_none_and_may_stand_above_or_below_others() -> None:
+def test_an_entry_without_uncertainty_is_never_compared() -> None:
     sure, unknown = ties([_known(100.0, 0.1), (50.0, None)])
 
     assert (unknown.place, unknown.group, unknown.best_place) == (2, None, None)

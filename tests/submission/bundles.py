@@ -1,4 +1,4 @@
-"""Submissions that were taken apart, changed and put together again, as whoever wants a better place would."""
+"""Forged submissions: unpacked, changed and packed again."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any
 
 from aiperf.journal.journal import Journal, read
 from aiperf.submission.archive import Content, manifest_of, pack, unpack
-from aiperf.submission.signer import Signer
+from aiperf.submission.signatures import sign
 
 Members = dict[str, bytes]
 
 
 def members_of(bundle: Path) -> Members:
-    """What is in a submission, in its order."""
+    """Return the members of a submission, in order."""
     with tempfile.TemporaryDirectory() as folder:
         return {name: (Path(folder) / name).read_bytes() for name in unpack(bundle, Path(folder)).names}
 
 
-def repacked(bundle: Path, change: Callable[[Members], None], signer: Signer | None = None) -> Path:
-    """The same submission with its members changed, their checksums made anew, and signed anew by whoever did it."""
+def repacked(
+    bundle: Path, change: Callable[[Members], None], key: Path | None = None, signature: str | None = None
+) -> Path:
+    """Change members of a submission, make new checksums, and sign with another key or put a given signature there."""
     members = members_of(bundle)
     change(members)
     contents: dict[str, Content] = dict(members)
     manifest = manifest_of(contents)
     path = bundle.with_name("changed")
     path.unlink(missing_ok=True)
-    pack(path, contents, manifest, None if signer is None else signer.sign(manifest))
+    pack(path, contents, manifest, signature if key is None else sign(key, manifest))
     return path
 
 
@@ -45,7 +47,7 @@ def edited(name: str, edit: Callable[[Any], None]) -> Callable[[Members], None]:
 
 
 def rewritten(name: str, change_line: Callable[[int, Any], Any]) -> Callable[[Members], None]:
-    """Changes events of a journal, and chains it anew."""
+    """Change events of a journal and recompute its chain."""
 
     def change(members: Members) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from aiperf.journal.events import RunEnded, RunStarted
 from aiperf.journal.journal import read
+from aiperf.ranking.announced_seed import announced_seed
+from aiperf.report.candidate import candidate_of
+from aiperf.submission.announcement_file import read_log
+from aiperf.submission.announcements import RunBegun
 from tests.cli.user import Answer, User
 from tests.submission.keys import allowed_file, key_file
 
@@ -30,14 +35,15 @@ def announced(user: User, *words: str, key: str = "key") -> str:
 
 
 def begun(user: User, wanted: str, *words: str) -> Answer:
-    return user(*words, f"announcement={wanted}", "announcement_log=log")
+    seed = announced_seed(wanted) if len(wanted) == 64 else 0
+    return user(f"seed={seed}", *words, f"announcement={wanted}", "announcement_log=log")
 
 
 def runs(folder: Path) -> list[Path]:
     return sorted((folder / "runs").glob("*"))
 
 
-def test_an_announced_run_is_begun_once_and_its_journal_names_the_announcement(aiperf: User, tmp_path: Path) -> None:
+def test_an_announced_run_begins_once_and_names_its_announcement(aiperf: User, tmp_path: Path) -> None:
     key_file(tmp_path)
     wanted = announced(aiperf, *WORDS)
 
@@ -50,19 +56,71 @@ def test_an_announced_run_is_begun_once_and_its_journal_names_the_announcement(a
     assert isinstance(last, RunEnded) and last.reason == "duration" and first.status != 2, first.err
     assert second.status == 2
     assert f"was used by run '{run.name}'" in second.err
+    last_entry = read_log(tmp_path / "log").entries[-1]
+    assert isinstance(last_entry.entry, RunBegun) and last_entry.key is None
+    assert (last_entry.entry.announcement, last_entry.entry.run) == (wanted, started.run)
+
+
+def test_the_seed_of_an_announced_run_follows_from_its_id(aiperf: User, tmp_path: Path) -> None:
+    key_file(tmp_path)
+    chosen = aiperf("announce", *WORDS, "seed=7", "--key", "key", "--log", "log")
+    said = aiperf("announce", *WORDS, "--key", "key", "--log", "log").out.splitlines()
+    wanted = said[0].split()[1]
+
+    other = aiperf(*WORDS, f"announcement={wanted}", "announcement_log=log", "seed=7")
+
+    assert "leave seed=7 out" in chosen.err
+    assert f" seed={announced_seed(wanted)} announcement={wanted}" in said[-1]
+    assert f"seed is 7, and seed {announced_seed(wanted)} follows from the announcement" in other.err
+
+
+def test_a_log_in_a_folder_with_a_slash_gets_the_folder(aiperf: User, tmp_path: Path) -> None:
+    key_file(tmp_path)
+
+    answer = aiperf("announce", *WORDS, "--key", "key", "--log", "site/")
+
+    assert answer.status == 0, answer.err
+    assert [path.name for path in (tmp_path / "site").iterdir()] == ["announcements.jsonl"]
+    assert aiperf("announce", *WORDS, "--key", "key", "--log", "no/site/").status == 2
+
+
+def test_a_wrong_key_file_is_refused_without_its_content(aiperf: User, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("swordfish" * 1000)
+
+    answer = aiperf("announce", *WORDS, "--key", "secret", "--log", "log")
+
+    assert answer.status == 2
+    assert "'secret' is another file" in answer.err
+    assert "swordfish" not in answer.err and len(answer.err) < 500
+
+
+def test_a_run_with_the_seed_of_its_announcement_is_as_announced(aiperf: User, tmp_path: Path) -> None:
+    key_file(tmp_path)
+    printed = aiperf("announce", *WORDS, "--key", "key", "--log", "log")
+    (command,) = [line for line in printed.out.splitlines() if line.startswith("start it")]
+    words = shlex.split(command)
+    begin = next(at for at, word in enumerate(words) if "=" in word)
+
+    answer = aiperf(*words[begin:])
+
+    assert answer.status != 2, answer.err
+    (run,) = runs(tmp_path)
+    started = next(iter(read(run)))
+    assert isinstance(started, RunStarted)
+    assert started.seed == int(str(started.config["announcement"])[:8], 16)
+    assert candidate_of(read(run)).seed_source == "announcement"
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["seed=1"], "seed is 1, and 0 was announced"),
         (["schedule.duration_seconds=61"], "schedule.duration_seconds is 61.0, and 60.0 was announced"),
         (["hpo=tpe"], "hpo.name is 'tpe', and 'off' was announced"),
         (["cluster.workers=3"], "cluster.workers is 3, and 2 was announced"),
         (["name=other"], "name is 'other', and None was announced"),
     ],
 )
-def test_a_run_that_differs_from_its_announcement_is_refused_before_anything_is_made(
+def test_a_differing_run_is_rejected_before_anything_is_created(
     aiperf: User,
     tmp_path: Path,
     words: list[str],
@@ -82,7 +140,7 @@ def test_a_run_that_differs_from_its_announcement_is_refused_before_anything_is_
     )
 
 
-def test_a_run_under_other_rules_or_before_its_announcement_is_refused(
+def test_other_rules_or_an_early_start_are_rejected(
     aiperf: User,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +156,7 @@ def test_a_run_under_other_rules_or_before_its_announcement_is_refused(
     assert "s before it was announced" in answer.err
 
 
-def test_a_withdrawn_announcement_and_one_that_is_not_there_are_refused(aiperf: User, tmp_path: Path) -> None:
+def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path: Path) -> None:
     key_file(tmp_path)
     wanted = announced(aiperf, *WORDS)
     aiperf("announce", "--withdraw", wanted, "--why", "node 7 burnt", "--key", "key", "--log", "log")
@@ -120,11 +178,11 @@ def test_a_withdrawn_announcement_and_one_that_is_not_there_are_refused(aiperf: 
         (["--log", "log", "--key", "key", "seed=-1"], "seed is at least 0"),
         (["--log", "log", "--key", "key", "sead=1"], "did you mean"),
         (["--log", "log", "--key", "key", "--withdraw", "0"], "go together"),
-        (["--log", "log", "--show", "seed=1"], "leave seed=1 out"),
+        (["--log", "log", "--show", "seed=1"], "found seed=1: leave them out"),
         (["--log", "log", "--show"], "'log' cannot be read"),
     ],
 )
-def test_what_cannot_be_announced_is_refused_and_nothing_is_written(
+def test_an_invalid_announcement_is_rejected_and_not_written(
     aiperf: User,
     tmp_path: Path,
     words: list[str],

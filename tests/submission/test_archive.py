@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BundleRefused
 from aiperf.submission.archive import MANIFEST, SIGNATURE, Content, DiskTooSmall, manifest_of, pack, unpack
+from aiperf.submission.inspect_submission import inspect
 
 NAMES = st.from_regex(r"[a-z0-9_+-][A-Za-z0-9._+-]{0,9}(/[a-z0-9_+-][a-z0-9._+-]{0,9}){0,2}", fullmatch=True)
 TAME = {"submission.json": b"{}", "runs/1/journal.jsonl": b"a line\n" * 100, "runs/1/empty": b""}
@@ -33,7 +34,7 @@ def packed(folder: Path, contents: dict[str, Content], signature: str | None = "
 
 
 def member(name: str, content: bytes = b"", **others: object) -> Member:
-    """As `submit` writes it, but for what is said."""
+    """Archive of `submit` with the given changes."""
     told = tarfile.TarInfo(name)
     told.size, told.mode = len(content), 0o644
     for field, value in others.items():
@@ -41,14 +42,16 @@ def member(name: str, content: bytes = b"", **others: object) -> Member:
     return told, content
 
 
-def archive(
-    members: Sequence[Member], form: Literal[0, 1, 2] = tarfile.USTAR_FORMAT, after: bytes = b"\0" * 1024
-) -> bytes:
-    """A gzipped tar of anything."""
+END = b"\0" * 1024
+
+
+def archive(members: Sequence[Member], form: Literal[0, 1, 2] = tarfile.USTAR_FORMAT, after: bytes = END) -> bytes:
+    """A gzipped tar of anything. With the usual end it fills records of 10,240 bytes, as tar's do."""
     whole = b""
     for told, content in members:
         whole += told.tobuf(form, "utf-8", "surrogateescape") + content + b"\0" * (-len(content) % 512)
-    return gzip.compress(whole + after, mtime=0)
+    whole += after
+    return gzip.compress(whole + b"\0" * (-len(whole) % tarfile.RECORDSIZE if after == END else 0), mtime=0)
 
 
 def with_manifest(*members: Member, extra: Sequence[str] = ()) -> list[Member]:
@@ -60,7 +63,7 @@ def with_manifest(*members: Member, extra: Sequence[str] = ()) -> list[Member]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.dictionaries(NAMES, st.binary(max_size=1500), max_size=6))
-def test_what_is_packed_is_unpacked_and_equal_contents_are_equal_bytes(
+def test_packing_round_trips_and_is_deterministic(
     tmp_path_factory: pytest.TempPathFactory, contents: dict[str, bytes]
 ) -> None:
     folder, into = tmp_path_factory.mktemp("packed"), tmp_path_factory.mktemp("unpacked")
@@ -117,19 +120,22 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a name twice": (archive([*with_manifest(member("a", b"1")), member("a", b"2")]), "'a' comes again"),
     "a name twice, listed twice": (archive(with_manifest(member("a", b"1"), member("a", b"2"))), "found 'a' again"),
     "a name twice but for capitals": (archive(with_manifest(member("a"), member("A"))), "found 'A' again"),
-    "a file that is a folder too": (archive(with_manifest(member("a"), member("a/b"))), "'a/b' lies in a file"),
+    "a file that is a folder too": (archive(with_manifest(member("a"), member("a/b"))), "'a/b' is in a file"),
     "a manifest twice": (archive([*with_manifest(), member(MANIFEST)]), "comes again"),
     "a signature after all": (archive([*with_manifest(member("a")), member(SIGNATURE)]), "comes again"),
     "two signatures": (archive([member(MANIFEST), member(SIGNATURE), member(SIGNATURE)]), "comes again"),
     "a member that is not listed": (archive([*with_manifest(member("a")), member("b")]), "'b' is not listed"),
     "a member that is missing": (archive(with_manifest(member("a"), extra=["b"])), "'b' is missing"),
-    "another order": (archive([with_manifest(member("a"), member("b"))[at] for at in (0, 2, 1)]), "'a' was to come"),
-    "no manifest": (archive([member("a")]), "the first member of a submission is MANIFEST; found 'a'"),
-    "no member": (archive([]), "the first member of a submission is MANIFEST; found ''"),
+    "another order": (
+        archive([with_manifest(member("a"), member("b"))[at] for at in (0, 2, 1)]),
+        "byte for byte, what `submit` writes",
+    ),
+    "no manifest": (archive([member("a")]), "the first member of a submission is MANIFEST"),
+    "no member": (archive([]), "the first member of a submission is MANIFEST"),
     "a manifest of something else": (archive([member(MANIFEST, b"../../etc\n")]), "is one of sha256sum's"),
     "a manifest that leads out": (archive(with_manifest(extra=["../outside"])), "found '../outside'"),
-    "a manifest without an end": (archive([member(MANIFEST, b"0" * 64 + b"  a")]), "ends with a newline"),
-    "a manifest of bytes": (archive([member(MANIFEST, b"\xff\n")]), "text in ASCII"),
+    "a manifest without an end": (archive([member(MANIFEST, b"0" * 64 + b"  a")]), "with its newline"),
+    "a manifest of bytes": (archive([member(MANIFEST, b"\xff\n")]), "is one of sha256sum's"),
     "a manifest without measure": (archive([member(MANIFEST, b"\n" * (5 << 20))]), "MANIFEST has at most"),
     "a signature without measure": (archive([member(MANIFEST), member(SIGNATURE, b"x" * 5000)]), "has at most 4096"),
     "a header of pax": (
@@ -137,34 +143,63 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
         "is of type b'x'",
     ),
     "a long name of GNU": (archive([member("n" * 300)], tarfile.GNU_FORMAT), "is of type b'L'"),
-    "a program": (archive(_with(member("run.sh", b"#!", mode=0o4755))), "header is the one that `submit` writes"),
-    "another time": (archive(_with(member("a", b"x", mtime=1))), "header is the one that `submit` writes"),
-    "another owner": (archive(_with(member("a", b"x", uid=1000))), "header is the one that `submit` writes"),
+    "a program": (archive(_with(member("run.sh", b"#!", mode=0o4755))), "byte for byte"),
+    "another time": (archive(_with(member("a", b"x", mtime=1))), "byte for byte"),
+    "another owner": (archive(_with(member("a", b"x", uid=1000))), "byte for byte"),
     "bytes between members": (
-        gzip.compress(gzip.decompress(archive([member(MANIFEST, b"")]))[:512] + b"\1" + b"\0" * 1535),
-        "found another",
+        gzip.compress(gzip.decompress(archive([member(MANIFEST, b"")]))[:512] + b"\1" + b"\0" * 9727),
+        "byte for byte",
     ),
     "bytes in the end of a block": (
         gzip.compress(
-            gzip.decompress(archive([member(MANIFEST), member(SIGNATURE, b"x")]))[:1025] + b"\1" * 511 + b"\0" * 1024
+            gzip.decompress(archive([member(MANIFEST), member(SIGNATURE, b"x")]))[:1025] + b"\1" * 511 + b"\0" * 8704
         ),
-        "come zeros",
+        "byte for byte",
     ),
-    "bytes after the end": (archive([member(MANIFEST)], after=b"\0" * 1024 + b"more"), "is over; found more"),
-    "no end": (archive([member(MANIFEST)], after=b""), "cut short"),
-    "a size below zero": (archive([member(MANIFEST, size=-1)], tarfile.GNU_FORMAT), "header"),
-    "a size beyond the file": (archive([member(MANIFEST, size=4000)], after=b""), "cut short"),
+    "bytes after the end": (archive([member(MANIFEST)], after=END + b"more"), "byte for byte"),
+    "no end": (archive([member(MANIFEST)], after=b""), "byte for byte"),
+    "a size below zero": (archive([member(MANIFEST, size=-1)], tarfile.GNU_FORMAT), "found -1"),
+    "a size beyond the file": (archive([member(MANIFEST, size=4000)], after=b""), "one whole gzipped tar"),
     "a size without measure": (archive([member(MANIFEST), member("a", size=8**11 - 1)]), "unpacks to at most"),
     "a bomb": (archive(with_manifest(member("zeros", b"\0" * (40 << 20)))), "unpacks to at most"),
-    "no gzip": (b"PK\3\4 a zip", "one whole gzip file"),
-    "nothing": (b"", "cut short"),
-    "half a gzip": (archive(with_manifest(member("a", bytes(range(256)) * 9)))[:-300], "gzip file"),
-    "a gzip of another sum": (archive([member(MANIFEST)])[:-8] + b"\0" * 8, "gzip file"),
+    "no gzip": (b"PK\3\4 a zip", "one whole gzipped tar"),
+    "nothing": (b"", "one whole gzipped tar"),
+    "half a gzip": (archive(with_manifest(member("a", bytes(range(256)) * 9)))[:-300], "one whole gzipped tar"),
+    "a gzip of another sum": (archive([member(MANIFEST)])[:-8] + b"\0" * 8, "one whole gzipped tar"),
 }
 
 
+def test_the_hostile_archives_differ_from_a_good_one(tmp_path: Path) -> None:
+    """The builder itself makes what `submit` makes, so that each hostile archive is refused for its own fault."""
+    (tmp_path / "bundle").write_bytes(archive(with_manifest(member("a", b"1"), member("b", b"2"))))
+    (tmp_path / "into").mkdir()
+
+    assert unpack(tmp_path / "bundle", tmp_path / "into").names == ("a", "b")
+
+
+@pytest.mark.parametrize("header", ["pax", "longname"])
+def test_a_header_that_announces_gigabytes_is_not_read(header: str, tmp_path: Path) -> None:
+    """tarfile reads the content of such headers into memory before it looks at a name."""
+    kind = tarfile.XHDTYPE if header == "pax" else tarfile.GNUTYPE_LONGNAME
+    (tmp_path / "bundle").write_bytes(archive([member(MANIFEST), member("x", size=7 << 30, type=kind)], after=b""))
+
+    with pytest.raises(BundleRefused, match="is of type"):
+        unpack(tmp_path / "bundle", tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "/dev/zero", "folder"])
+def test_what_is_no_regular_file_is_refused_at_once(kind: str, tmp_path: Path) -> None:
+    path = {"FIFO": tmp_path / "fifo", "/dev/zero": Path("/dev/zero"), "folder": tmp_path}[kind]
+    if kind == "FIFO":
+        os.mkfifo(path)
+
+    for read in (inspect, lambda path: unpack(path, tmp_path)):
+        with pytest.raises(OSError, match="no file"):
+            read(path)
+
+
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_is_refused_by_name_and_nothing_of_it_lies_outside(name: str, tmp_path: Path) -> None:
+def test_a_hostile_file_is_rejected_and_writes_nothing_outside(name: str, tmp_path: Path) -> None:
     content, told = HOSTILE[name]
     (tmp_path / "bundle").write_bytes(content)
     into = tmp_path / "a" / "b"
@@ -201,9 +236,7 @@ def test_any_byte_that_is_changed_in_it_is_refused_or_named(
     assert unpacked.changed or unpacked.manifest != manifest or unpacked.signature != "a signature\n"
 
 
-def test_a_disk_without_room_is_said_before_the_member_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_before_the_member_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = packed(tmp_path, dict(TAME))
     into = tmp_path / "into"
     into.mkdir()
@@ -214,7 +247,7 @@ def test_a_disk_without_room_is_said_before_the_member_is_written(
         unpack(path, into)
 
 
-def test_a_file_that_changes_while_it_is_packed_is_refused_and_leaves_no_archive(tmp_path: Path) -> None:
+def test_a_file_changed_while_packed_leaves_no_archive(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     for before, after in ((b"abc", b"abd"), (b"abc", b"ab"), (b"abc", b"abcd")):
         journal.write_bytes(before)

@@ -1,4 +1,4 @@
-"""How many of the runs that a site announced it has published, and what does not fit."""
+"""Counts of announced and published runs, and their differences."""
 
 from __future__ import annotations
 
@@ -13,43 +13,77 @@ from hypothesis import strategies as st
 from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
+from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announced_run import announcement
 from aiperf.submission.announcement_file import add, read_log
-from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunWithdrawn
+from aiperf.submission.announcements import (
+    Announcements,
+    HeadWitnessed,
+    RunAnnounced,
+    RunBegun,
+    RunWithdrawn,
+    signers_of,
+)
 from aiperf.submission.published import announced, witnessed_unix
 from tests.journals import started
-from tests.submission.keys import new_signer
+from tests.submission.keys import key_file
 
 ANNOUNCED_UNIX = 1_790_000_000.0
 
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Announcements:
-    """Four runs, of seeds 0 to 3: the last one by another key. Then a witness of all."""
+    """Announce four runs, the last with another key, add a witness, and begin all four."""
     folder = tmp_path_factory.mktemp("log")
-    conf = configure([])
-    signers = [new_signer(folder, name) for name in ("one", "two", "witness")]
-    for seed in range(4):
-        of_seed = replace(conf, seed=seed)
-        add(folder / "log", signers[seed == 3], lambda log, conf=of_seed: announcement(conf, log, ANNOUNCED_UNIX))  # type: ignore[misc]
-    add(
-        folder / "log",
-        signers[2],
-        lambda log: HeadWitnessed(number=5, previous=log.head, at_unix=ANNOUNCED_UNIX + 60),
-    )
+    keys = [key_file(folder, name) for name in ("one", "two", "witness")]
+    announce(folder / "log", 3, keys[0])
+    announce(folder / "log", 1, keys[1])
+    add(folder / "log", keys[2], witness)
+    for number in range(1, 5):
+        begin(folder / "log", number)
     return read_log(folder / "log")
+
+
+def announce(log: Path, runs: int, key: Path) -> None:
+    for _ in range(runs):
+        add(log, key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
+
+
+def witness(log: Announcements) -> HeadWitnessed:
+    return HeadWitnessed(number=len(log.entries) + 1, previous=log.head, at_unix=ANNOUNCED_UNIX + 60)
+
+
+def begin(path: Path, number: int) -> None:
+    """Add the entry that the driver of `run_of(log, number)` adds."""
+
+    def begun(log: Announcements) -> RunBegun:
+        first = run_of(log, number)
+        return RunBegun(
+            number=len(log.entries) + 1,
+            previous=log.head,
+            at_unix=first.started_unix,
+            announcement=log.entries[number - 1].id,
+            run=first.run,
+            started_unix=first.started_unix,
+            folder="elsewhere",
+            host="host",
+        )
+
+    add(path, None, begun)
 
 
 def run_of(log: Announcements, number: int) -> RunStarted:
     """The first line of a run as entry `number` announced it."""
     signed = log.entries[number - 1]
     assert isinstance(signed.entry, RunAnnounced)
-    config = signed.entry.config | {"announcement": signed.id, "announcement_log": "log", "runs": "elsewhere"}
+    seed = announced_seed(signed.id)
+    own = {"announcement": signed.id, "announcement_log": "log", "runs": "elsewhere", "seed": seed}
+    config = signed.entry.config | own
     return started(
         run=f"run-{number}",
         config=config,
         config_hash=config_hash(config),
-        seed=signed.entry.seed,
+        seed=seed,
         proposal_rules=signed.entry.proposal_rules,
         started_unix=ANNOUNCED_UNIX + 100.0 * number,
     )
@@ -57,7 +91,7 @@ def run_of(log: Announcements, number: int) -> RunStarted:
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(1, 4), max_size=8))
-def test_each_announced_run_counts_once_however_often_it_is_published(log: Announcements, numbers: list[int]) -> None:
+def test_each_announced_run_counts_once(log: Announcements, numbers: list[int]) -> None:
     found = announced(log, [run_of(log, number) for number in numbers])
 
     assert (found.published, found.announced) == (len(set(numbers)), 4)
@@ -81,19 +115,19 @@ def test_runs_that_do_not_fit_are_named_with_how(log: Announcements) -> None:
 
     assert found.published == 1
     assert found.unannounced == ("stranger",)
-    assert dict(found.broken) == {
-        "run-1": ("it began 3600 s before it was announced",),
-        "run-2": ("seed is 7, and 1 was announced",),
-    }
+    broken = dict(found.broken)
+    assert "it began 3600 s before it was announced" in broken["run-1"]
+    assert [text.partition(", and")[0] for text in broken["run-2"]] == ["seed is 7"]
+    assert "'run-3' as the one run of this announcement" in broken["again"][0]
     assert [names for _, names in found.used_twice] == [("run-3", "again")]
 
 
 def test_a_withdrawn_run_stays_announced_and_its_reason_is_told(log: Announcements, tmp_path: Path) -> None:
-    signer = new_signer(tmp_path)
-    signed, _ = add(tmp_path / "log", signer, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
+    key = key_file(tmp_path)
+    signed, _ = add(tmp_path / "log", key, lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
     add(
         tmp_path / "log",
-        signer,
+        key,
         lambda log: RunWithdrawn(number=2, previous=log.head, at_unix=1.0, announcement=signed.id, reason="no power"),
     )
 
@@ -103,9 +137,9 @@ def test_a_withdrawn_run_stays_announced_and_its_reason_is_told(log: Announcemen
     assert [missing.withdrawn for missing in found.missing] == ["no power"]
 
 
-def test_a_log_that_was_cut_or_begun_anew_since_a_submission_is_told(log: Announcements, tmp_path: Path) -> None:
+def test_a_cut_or_restarted_log_is_reported(log: Announcements, tmp_path: Path) -> None:
     cut = replace(log, entries=log.entries[:3])
-    add(tmp_path / "log", new_signer(tmp_path), lambda log: announcement(configure([]), log, ANNOUNCED_UNIX))
+    announce(tmp_path / "log", 1, key_file(tmp_path))
     anew = read_log(tmp_path / "log")
 
     assert announced(log, [], [cut, log]).forked == 0
@@ -113,10 +147,77 @@ def test_a_log_that_was_cut_or_begun_anew_since_a_submission_is_told(log: Announ
     assert announced(anew, [], [cut, log]).forked == 2
 
 
-def test_a_witness_is_somebody_elses_key_after_the_announcement(log: Announcements) -> None:
-    last = log.entries[4]
-    own = replace(log, entries=(*log.entries[:4], replace(last, key=log.entries[0].key)))
+def test_a_witness_is_another_principal_after_the_announcement(tmp_path: Path) -> None:
+    keys = {name: key_file(tmp_path, name) for name in ("site", "second", "other", "stranger")}
+    announce(tmp_path / "log", 1, keys["site"])
+    allowed = tmp_path / "allowed"
+    allowed.write_text(
+        f"site {keys['site'].with_suffix('.pub').read_text()}site {keys['second'].with_suffix('.pub').read_text()}"
+        f"other {keys['other'].with_suffix('.pub').read_text()}"
+    )
 
-    assert witnessed_unix(log, log.entries[0]) == ANNOUNCED_UNIX + 60
-    assert witnessed_unix(own, own.entries[0]) is None
-    assert witnessed_unix(own, own.entries[3]) == ANNOUNCED_UNIX + 60
+    def witnessed() -> float | None:
+        log = read_log(tmp_path / "log")
+        return witnessed_unix(log, log.entries[0], signers_of(log, allowed))
+
+    seen = [witnessed()]
+    for name in ("second", "stranger", "other"):
+        add(tmp_path / "log", keys[name], witness)
+        seen.append(witnessed())
+
+    assert seen == [None, None, None, ANNOUNCED_UNIX + 60]
+    log = read_log(tmp_path / "log")
+    assert witnessed_unix(log, log.entries[0], {}) is None
+
+
+def test_one_announcement_serves_one_run_in_separate_bundles(log: Announcements) -> None:
+    """Each of two runs is published alone, with the whole log: only the run that the log has as begun fits."""
+    first = run_of(log, 1)
+    other = msgspec.structs.replace(first, started_unix=first.started_unix + 7200)
+
+    assert announced(log, [first]).broken == ()
+    ((name, how),) = announced(log, [other]).broken
+    assert (name, announced(log, [other]).published) == ("run-1", 0)
+    assert "as the one run of this announcement" in how[0]
+
+
+def test_a_run_without_a_begun_entry_is_broken(tmp_path: Path) -> None:
+    announce(tmp_path / "log", 1, key_file(tmp_path))
+    log = read_log(tmp_path / "log")
+
+    assert announced(log, [run_of(log, 1)]).broken == (
+        ("run-1", ("the log has no entry that a run began with this announcement",)),
+    )
+
+
+def test_a_withdrawal_of_a_used_announcement_is_reported(tmp_path: Path) -> None:
+    path, key = tmp_path / "log", key_file(tmp_path)
+    announce(path, 2, key)
+    ids = [each.id for each in read_log(path).entries]
+
+    def withdraw(number: int) -> None:
+        add(
+            path,
+            key,
+            lambda log: RunWithdrawn(
+                number=len(log.entries) + 1,
+                previous=log.head,
+                at_unix=1.0,
+                announcement=ids[number - 1],
+                reason="why not",
+            ),
+        )
+
+    begin(path, 1)
+    withdraw(1)
+    withdraw(2)
+    begin(path, 2)
+    log = read_log(path)
+    found = announced(log, [run_of(log, 1), run_of(log, 2)])
+
+    assert found.withdrawn == (("run-1", "why not"), ("run-2", "why not"))
+    assert found.broken == (("run-2", ("the announcement had been withdrawn when it began (why not)",)),)
+    assert [(each.begun, each.withdrawn) for each in announced(log, []).missing] == [
+        ("run-1", "why not"),
+        ("run-2", "why not"),
+    ]

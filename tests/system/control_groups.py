@@ -16,7 +16,7 @@ GROUPS = Path("/sys/fs/cgroup")
 
 @contextmanager
 def group_with(controller: str, *limits: Mapping[str, str]) -> Iterator[Path]:
-    """A group whose files say what the first of `limits` fits to this machine; skips where there can be none."""
+    """Create a group with the first of `limits` that fits this machine. Skip if none can be created."""
     name = f"aiperf-test-{os.getpid()}"
     group = GROUPS / controller / name if (GROUPS / controller).is_dir() else GROUPS / name
     try:
@@ -36,7 +36,7 @@ def group_with(controller: str, *limits: Mapping[str, str]) -> Iterator[Path]:
 
 
 def inside(group: Path, program: str) -> str:
-    """What a program prints that a shell starts after it has entered the group."""
+    """Return the output of a program started by a shell inside the group."""
     return subprocess.run(
         ["sh", "-c", f'echo $$ > {group / "cgroup.procs"} && exec "$0" -c "$1"', sys.executable, program],
         capture_output=True,

@@ -1,4 +1,4 @@
-/* A driver of two invented accelerators with NVML's own binary interface, so that the real nvidia-ml-py can be run where
+/* A driver of two invented accelerators (NVML_COUNT=8: eight; a slice MIG-… of one has 20 GiB) with NVML's own binary interface, so that the real nvidia-ml-py can be run where
  * there is no GPU. Behaviour by environment: NVML_LOST=1 accelerator 1 is lost from its second utilisation on;
  * NVML_THROTTLE=mask; NVML_OLD=1 a driver without the event reasons' new name and without any energy counter;
  * NVML_PROCESSES=1,2 processes of these numbers compute on accelerator 0;
@@ -12,7 +12,8 @@
 
 enum { SUCCESS = 0, NOT_SUPPORTED = 3, GPU_IS_LOST = 15 };
 typedef struct { int index; int looks; } *device_t;
-static struct { int index; int looks; } accelerators[2] = {{0, 0}, {1, 0}};
+static struct { int index; int looks; } accelerators[9] = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}};
+enum { SLICE = 8 };
 static int lost(device_t d) { return d->index == 1 && getenv("NVML_LOST") && d->looks > 1; }
 
 int nvmlInit_v2(void) { return SUCCESS; }
@@ -20,7 +21,15 @@ int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { (void)code; return "invented error"; }
 int nvmlSystemGetDriverVersion(char *text, unsigned length) { snprintf(text, length, "570.86.15"); return SUCCESS; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return SUCCESS; }
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    const char *text = getenv("NVML_COUNT");
+    *count = text ? (unsigned)atoi(text) : 2;
+    return SUCCESS;
+}
+int nvmlDeviceGetHandleByUUID(const char *uuid, device_t *device) {
+    *device = (device_t)&accelerators[SLICE];
+    return strncmp(uuid, "MIG-", 4) ? 6 /* not found */ : SUCCESS;
+}
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, device_t *device) {
     *device = (device_t)&accelerators[index];
     return SUCCESS;
@@ -48,6 +57,7 @@ typedef struct { unsigned long long total, free, used; } memory_t;
 int nvmlDeviceGetMemoryInfo(device_t d, memory_t *memory) {
     if (lost(d)) return GPU_IS_LOST;
     *memory = (memory_t){80ULL << 30, 50ULL << 30, 30ULL << 30};
+    if (d->index == SLICE) memory->total = 20ULL << 30;
     return SUCCESS;
 }
 int nvmlDeviceGetEnforcedPowerLimit(device_t d, unsigned *milliwatts) { *milliwatts = d->index ? 300000 : 400000; return SUCCESS; }

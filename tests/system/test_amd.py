@@ -1,4 +1,4 @@
-"""amdsmi's answers become figures; asked of a library with amdsmi's interface, since no AMD accelerator is at hand."""
+"""amdsmi's answers become numbers. Uses a substitute library with amdsmi's interface, without an AMD accelerator."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from aiperf.system.amd import AmdSampler, cap_watts, given, violations
 from aiperf.system.sampler import DeviceSample, Unavailable
+from aiperf.system.samplers.amd import AmdSampler, cap_watts, given, violations
 
 
 class InventedAmdsmi:
-    """Two accelerators with the answers that amdsmi 7.0.2 gives for an MI300X; the second has no sensors left."""
+    """Two accelerators with the answers of amdsmi 7.0.2 for an MI300X. The second has no sensors left."""
 
     class AmdSmiException(Exception):
         pass
@@ -104,7 +104,7 @@ def test_the_answers_of_amdsmi_come_in_si_units_and_with_names() -> None:
     assert not library.is_open
 
 
-def test_a_driver_that_is_not_loaded_makes_the_sampler_unavailable() -> None:
+def test_without_a_loaded_driver_the_sampler_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="driver not loaded"):
         AmdSampler(InventedAmdsmi(is_loaded=False))
 

@@ -1,4 +1,4 @@
-"""What limits a process: in trees of files, and in a real control group with a real quota; what the trainer makes of it."""
+"""Limits of a process: in trees of files, and in a real control group with a real quota, and their use by the trainer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def version_1(folder: Path) -> str:
     )
 
 
-def test_the_tightest_limit_of_a_version_2_group_and_those_above_holds(tmp_path: Path) -> None:
+def test_the_tightest_limit_of_version_2_groups_holds(tmp_path: Path) -> None:
     write(tmp_path / "slurm", cpu__max="max 100000", memory__max="8589934592")
     write(tmp_path / "slurm/job", cpu__max="250000 100000", memory__max="max")
     mounts = f"30 24 0:27 / {tmp_path} rw,nosuid - cgroup2 cgroup2 rw"
@@ -40,7 +40,7 @@ def test_the_tightest_limit_of_a_version_2_group_and_those_above_holds(tmp_path:
     assert control_group_limits("0::/slurm/job\n", mounts) == Limits(processors=2.5, memory_bytes=8 << 30)
 
 
-def test_a_container_finds_its_own_group_at_the_root_of_the_mount(tmp_path: Path) -> None:
+def test_a_container_has_its_group_at_the_root_of_the_mount(tmp_path: Path) -> None:
     write(tmp_path, cpu__max="400000 100000", memory__max="1073741824")
     inside = f"30 24 0:27 / {tmp_path} ro - cgroup2 cgroup ro"
     bound = f"30 24 0:27 /docker/abc {tmp_path} ro - cgroup2 cgroup ro"
@@ -67,7 +67,7 @@ def test_no_limit_is_none_and_not_a_large_number(tmp_path: Path) -> None:
 
 @pytest.fixture
 def one_processor() -> Iterator[Path]:
-    """A control group whose processes have the time of one and a half processors."""
+    """A control group with a quota of one and a half processors."""
     first = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}
     with group_with("cpu", first, {"cpu.max": "150000 100000"}) as group:
         yield group
@@ -104,7 +104,7 @@ def test_affinity_and_quota_both_hold_and_one_is_the_least(
 
 
 @pytest.mark.parametrize(("cores", "ranks", "each"), [(8, 8, 1), (16, 2, 8), (7, 2, 3), (1, 2, 1), (512, 1, 64)])
-def test_a_rank_decodes_and_computes_on_its_share_of_its_workers_cores_not_of_the_hosts(
+def test_a_rank_uses_its_share_of_its_workers_cores(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cores: int, ranks: int, each: int
 ) -> None:
     """Eight workers on a host of 64 have 8 cores each: together their threads are as many as the cores."""

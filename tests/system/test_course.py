@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.course import PARTS, GrowingCourse, mean
 from aiperf.system.log import Log, Look, Session
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.telemetry import read, summarise
+from aiperf.system.utilization_series import PARTS, GrowingCourse, mean
 
 DEVICE = Device(id="GPU-0", kind="accelerator", memory_bytes=100)
 
@@ -22,9 +22,7 @@ def look(at: float, utilisation: float | None = None, memory: int | None = None)
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 400.0), st.floats(0.0, 1.0)), max_size=40), st.floats(1.0, 1000.0))
-def test_what_was_sampled_is_in_the_course_whole_and_what_lies_beyond_the_end_is_not(
-    drawn: list[tuple[float, float]], end: float
-) -> None:
+def test_the_series_has_all_samples_before_the_end(drawn: list[tuple[float, float]], end: float) -> None:
     course, at, busy, seconds = GrowingCourse("accelerator", end), 0.0, 0.0, 0.0
     for length, utilisation in drawn:
         course.add(DEVICE, look(at + length, utilisation), at)
@@ -38,7 +36,7 @@ def test_what_was_sampled_is_in_the_course_whole_and_what_lies_beyond_the_end_is
     assert (average or 0.0) * seconds == pytest.approx(busy, abs=1e-6)
 
 
-def test_a_figure_stands_at_its_time_and_time_without_samples_stays_empty() -> None:
+def test_values_keep_their_time_and_gaps_stay_empty() -> None:
     course = GrowingCourse("accelerator", float(PARTS))
     course.add(DEVICE, look(11.0, 1.0, 50), 10.0)
     course.add(DEVICE, look(21.5, 0.5), 20.5)
@@ -66,7 +64,7 @@ def recorded(folder: Path, worker: int, busy: float, seconds: int = 100) -> None
     log.close()
 
 
-def test_telemetry_has_a_course_of_each_kind_over_all_workers_from_the_runs_beginning(tmp_path: Path) -> None:
+def test_telemetry_has_a_series_per_kind_over_all_workers(tmp_path: Path) -> None:
     recorded(tmp_path, 0, 1.0)
     recorded(tmp_path, 1, 0.5)
 
@@ -90,3 +88,14 @@ def test_a_gap_in_the_recording_is_a_gap_in_the_course(tmp_path: Path) -> None:
 
     assert math.fsum(course.utilisation_seconds) == pytest.approx(4.0)
     assert course.utilisation[PARTS // 2] is None
+
+
+def test_each_of_the_first_devices_has_its_own_series(tmp_path: Path) -> None:
+    recorded(tmp_path, 0, 1.0)
+    recorded(tmp_path, 1, 0.5)
+
+    found = summarise(read(tmp_path), (40.0, 100.0)).device_courses
+
+    shares = {(each.worker, each.device): each.utilisation for each in found}
+    assert shares[0, "GPU-0"] == pytest.approx([1.0] * PARTS) and shares[1, "GPU-0"] == pytest.approx([0.5] * PARTS)
+    assert set(shares) == {(0, "host"), (0, "GPU-0"), (1, "host"), (1, "GPU-0")}

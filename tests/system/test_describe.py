@@ -1,18 +1,20 @@
-"""The description tells what limits this process, without loading anything heavy."""
+"""The description reports the limits of this process without loading large packages."""
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from aiperf.system.attach import Attached, attach, visible
 from aiperf.system.describe import System, container, describe
-from aiperf.system.processor import cpu_model
+from aiperf.system.processor import cpu_model, near_processors
 from aiperf.system.sampler import Device, Sampler, Unavailable
+from aiperf.system.samplers.attach import Attached, attach, visible
 
 
 def test_this_host_is_described() -> None:
@@ -74,8 +76,53 @@ def test_visible_accelerators_are_those_that_cuda_would_show(listed: str | None,
     assert [device.index for device in visible(FOUR, environment)] == indices
 
 
+AMD = tuple(Device(id=f"amd-{index}", kind="accelerator", index=index, vendor="AMD") for index in range(8))
+
+
+@pytest.mark.parametrize(
+    ("environment", "indices"),
+    [
+        ({"ROCR_VISIBLE_DEVICES": "4,5,6"}, [4, 5, 6]),
+        ({"ROCR_VISIBLE_DEVICES": "4,5,6", "HIP_VISIBLE_DEVICES": "2,0"}, [6, 4]),
+        ({"HIP_VISIBLE_DEVICES": "3"}, [3]),
+    ],
+)
+def test_hip_counts_within_the_devices_of_rocr(environment: dict[str, str], indices: list[int]) -> None:
+    assert [device.index for device in visible(AMD, environment)] == indices
+
+
+def test_ray_is_imported_under_slurm_on_amd() -> None:
+    """Slurm sets ROCR_VISIBLE_DEVICES alone, with which Ray's import would raise."""
+    environment = {name: value for name, value in os.environ.items() if name != "HIP_VISIBLE_DEVICES"}
+    code = "import aiperf.drive.ray, os; import ray; print(os.environ['HIP_VISIBLE_DEVICES'])"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment | {"ROCR_VISIBLE_DEVICES": "4,5"},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+
+    assert said.stdout.strip() == "0,1"
+
+
 def test_a_sampler_that_cannot_be_opened_leaves_its_reason() -> None:
     def none_here() -> Sampler:
         raise Unavailable("no such driver")
 
     assert attach({"invented": none_here}) == Attached({}, {"invented": "no such driver"})
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "near"),
+    [("0-1,4\n", 2, {1, 4}), ("0-1,4\n", 3, {1, 2, 3, 4}), ("\n", 1, {1, 2, 3, 4}), (None, 1, {1, 2, 3, 4})],
+)
+def test_a_rank_keeps_to_processors_near_its_device(
+    text: str | None, least: int, near: set[int], tmp_path: Path
+) -> None:
+    if text is not None:
+        folder = tmp_path / "bus/pci/devices/0000:3b:00.0"
+        folder.mkdir(parents=True)
+        (folder / "local_cpulist").write_text(text)
+
+    assert near_processors("0000:3b:00.0", (1, 2, 3, 4), least, tmp_path) == near

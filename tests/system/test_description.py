@@ -1,4 +1,4 @@
-"""What a node is read to be: on trees of files like a kernel's, and on this host."""
+"""Description of a node: on trees of files like a kernel's, and on this host."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def two_sockets(root: Path) -> Path:
     return written(root, files)
 
 
-def test_processors_are_counted_by_socket_core_and_thread_and_each_governor_is_named(tmp_path: Path) -> None:
+def test_processors_count_by_socket_core_and_thread(tmp_path: Path) -> None:
     root = two_sockets(tmp_path)
 
     told = processors(root / "proc", root / "sys")
@@ -59,7 +59,7 @@ def test_processors_are_counted_by_socket_core_and_thread_and_each_governor_is_n
     assert [each["gibibytes"] for each in told["numa"]] == [64, 64]
 
 
-def test_what_a_kernel_does_not_show_is_said_to_be_unread_with_the_reason_and_no_value_is_guessed(
+def test_unreadable_values_have_a_reason_and_no_guess(
     tmp_path: Path,
 ) -> None:
     written(tmp_path, {"proc/meminfo": f"MemTotal: {24 << 20} kB\n"})
@@ -102,7 +102,7 @@ def module(mebibytes: int, kind: int = 0x22, speed: int = 4800) -> bytes:
     return bytes(formatted) + b"DIMM A1\0maker\0\0"
 
 
-def test_memory_modules_are_read_from_the_firmwares_table_as_it_is_specified(tmp_path: Path) -> None:
+def test_memory_modules_are_read_from_the_smbios_table(tmp_path: Path) -> None:
     table = tmp_path / "DMI"
     bios = bytes([0, 24]) + bytes(22) + b"a maker\0\0"
     table.write_bytes(bios + module(32768) * 3 + module(0) + module(16384, 0x1A, 0) + bytes([127, 4, 0, 0, 0, 0]))
@@ -118,7 +118,7 @@ def test_a_table_that_is_damaged_is_unread(tmp_path: Path, content: bytes) -> No
     assert modules(table).startswith(UNREAD)
 
 
-def test_links_are_told_with_driver_firmware_and_the_pcie_link_that_they_sit_on(tmp_path: Path) -> None:
+def test_links_have_driver_firmware_and_pcie_link(tmp_path: Path) -> None:
     device = "sys/bus/pci/devices/0000:01:00.0"
     written(
         tmp_path,
@@ -163,7 +163,7 @@ SECRETS = {
 }
 
 
-def test_no_secret_of_the_environment_is_recorded_and_what_matters_is() -> None:
+def test_no_secret_of_the_environment_is_recorded() -> None:
     told = machine.variables(
         {**SECRETS, "NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "8", "RAY_RAYLET_PID": "77", "RAY_TMPDIR": "/tmp/a"}
     )
@@ -176,7 +176,7 @@ def test_no_secret_of_the_environment_is_recorded_and_what_matters_is() -> None:
     )
 
 
-def test_a_containers_image_is_what_the_environment_or_its_own_file_says(tmp_path: Path) -> None:
+def test_a_containers_image_is_from_its_environment_or_file(tmp_path: Path) -> None:
     written(tmp_path, {"run/.containerenv": 'engine="podman-4.3"\nimage="registry.example/aiperf:1"\n'})
     nowhere = written(tmp_path / "other", {"proc/self/cgroup": "0::/kubepods.slice/x\n"})
 
@@ -189,7 +189,7 @@ def test_a_containers_image_is_what_the_environment_or_its_own_file_says(tmp_pat
     assert unnamed["runtime"] == "kubernetes" and unnamed["image"].startswith(UNREAD)
 
 
-def test_this_host_is_described_in_all_parts_twice_alike_and_without_its_name(tmp_path: Path) -> None:
+def test_this_host_has_equal_descriptions_without_its_name(tmp_path: Path) -> None:
     folders = {"run": tmp_path}
 
     one, other = describe_node(folders, {}), describe_node(folders, {})
@@ -201,7 +201,7 @@ def test_this_host_is_described_in_all_parts_twice_alike_and_without_its_name(tm
     assert boot not in json.dumps(one)
 
 
-def test_nodes_that_differ_are_named_with_what_they_have_and_what_most_have() -> None:
+def test_differing_nodes_are_named_with_both_values() -> None:
     nodes = {f"n{number}": {"driver": "560.35", "kernel": {"release": "6.1"}} for number in range(64)}
     nodes |= {f"n{number}": {"driver": "550.54", "kernel": {"release": "6.1"}} for number in (7, 8)}
     nodes["n9"] = {"kernel": {"release": "6.1"}}
@@ -216,7 +216,7 @@ def test_nodes_that_are_alike_differ_in_nothing() -> None:
     assert differences({}) == ()
 
 
-def test_things_with_names_are_compared_by_their_names_and_not_by_their_places() -> None:
+def test_named_items_are_compared_by_name_not_by_position() -> None:
     one = {"network": [{"name": "eth0", "mtu": 1500}, {"name": "eth1", "mtu": 9000}]}
     other = {"network": [{"name": "eth1", "mtu": 9000}, {"name": "eth0", "mtu": 1400}]}
 

@@ -1,4 +1,4 @@
-"""A run's system as its journal tells it: each description once, kinds of nodes, what differs, and the form."""
+"""System of a run in its journal: each description once, kinds of nodes, differences, and the form."""
 
 from __future__ import annotations
 
@@ -15,24 +15,21 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.reading import Measured, Reading
-from aiperf.preflight.told import lines as lines_of_preflight
-from aiperf.report.figure import Picture
+from aiperf.preflight.result_table import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page
-from aiperf.report.system import tables
+from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.text import closing_lines
 from aiperf.system.description.form import FIELDS
 from aiperf.system.description.node import hash_of
 from aiperf.system.description.of_run import SystemDescription, system_description
 from tests.report.journals import Shape, invented
 
-DRAWN = ("accelerators", "devices", "error", "losses", "operations", "score", "tree", "workers")
-"""Pictures of a page: drawing them takes longer than all else here."""
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
 
 
 def measured(name: str, description: dict[str, Any] | None) -> Measured:
-    """A node as preflight measured it; None: its description failed."""
+    """Return a node as preflight measured it. None if its description failed."""
     if description is None:
         reading = Reading(probe="system", unit="text", failed="no answer in 180 s")
     else:
@@ -45,7 +42,7 @@ OLD, NEW = {"driver": "550.54", "kernel": "6.1"}, {"driver": "560.35", "kernel":
 
 
 def checks() -> list[NodeChecked]:
-    """64 nodes that stood at the start, of which two have an old driver, and one that joined later."""
+    """64 nodes at the start, two of them with an old driver, and one that joined later."""
     nodes = [measured(f"n{number}", OLD if number in (7, 8) else NEW) for number in range(64)]
     late = [measured("late", OLD)]
     return [*judged(nodes, nodes, PreflightConf()), *judged(late, [*nodes, *late], PreflightConf())]
@@ -61,7 +58,7 @@ def of(*lines: NodeChecked) -> SystemDescription:
     return system_description(first().config, lines)
 
 
-def test_a_description_stands_once_in_a_journal_and_every_node_has_it_all_the_same() -> None:
+def test_a_journal_stores_each_description_once() -> None:
     lines = checks()
 
     written = [line for line in lines if "description" in line.readings["system"]["facts"]]
@@ -72,7 +69,7 @@ def test_a_description_stands_once_in_a_journal_and_every_node_has_it_all_the_sa
     assert system.nodes == 65 and system.not_described == ()
 
 
-def test_four_thousand_nodes_that_are_alike_add_one_description_to_the_journal() -> None:
+def test_four_thousand_equal_nodes_add_one_description() -> None:
     description = {"environment": {"NCCL_DEBUG": "x" * 4000}}
     nodes = [measured(f"n{number}", description) for number in range(4096)]
 
@@ -81,7 +78,7 @@ def test_four_thousand_nodes_that_are_alike_add_one_description_to_the_journal()
     assert size < 4096 * 200 + 5000
 
 
-def test_a_node_that_was_checked_again_counts_as_it_was_found_last() -> None:
+def test_the_last_check_of_a_node_counts() -> None:
     node = [measured("n0", OLD)], [measured("n0", NEW)]
     lines = [line for one in node for line in judged(one, one, PreflightConf())]
 
@@ -119,7 +116,7 @@ def test_readings_that_nobody_here_wrote_make_no_trouble(readings: dict[str, Any
 
     report = gather([first(), line, *SMALL[1:]])
 
-    assert all(cell.text is not None for table in tables(report) for row in table.rows for cell in row)
+    assert all(cell.text is not None for table in described_nodes(report) for row in table.rows for cell in row)
 
 
 def test_terminal_and_page_say_which_nodes_differ_and_in_what() -> None:
@@ -128,12 +125,11 @@ def test_terminal_and_page_say_which_nodes_differ_and_in_what() -> None:
     report = gather([first(), *checks(), *SMALL[1:]])
 
     assert f"  note: {told}" in closing_lines(report)
-    blank = [Picture(name, name, "", "", None, None, "not drawn") for name in DRAWN]
-    text = page(report, blank, blank[0])
-    assert told in text and "What differs between nodes" in text and "62 of 65 nodes: " in text
+    text = page(report, [system(report)])
+    assert told in text and "Differences between nodes" in text and "62 of 65 nodes: " in text
 
 
-def test_before_a_run_begins_the_same_is_told_and_of_many_parts_that_differ_the_first_five() -> None:
+def test_preflight_names_the_first_five_differences() -> None:
     told = "3 of 65 nodes differ: driver 550.54 on late n7 n8, else 560.35"
     many = [measured("a", {f"part{number}": 1 for number in range(9)}), measured("b", {})]
 
@@ -146,7 +142,7 @@ def test_before_a_run_begins_the_same_is_told_and_of_many_parts_that_differ_the_
 # --- the form
 
 
-def test_a_form_is_filled_in_from_a_file_and_by_words_which_go_before_it_and_stands_in_the_journal(
+def test_typed_fields_override_the_forms_file(
     tmp_path: Path,
 ) -> None:
     file = tmp_path / "site.yaml"
@@ -163,11 +159,11 @@ def test_a_form_is_filled_in_from_a_file_and_by_words_which_go_before_it_and_sta
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("nmae: x\n", "says 'nmae'"),
+        ("nmae: x\n", "unknown field 'nmae'"),
         ("year: old\n", "site.yaml"),
-        ("- a\n", "has the form's fields"),
-        ("a: [\n", "is none"),
-        ("file: other.yaml\n", "says 'file'"),
+        ("- a\n", "must map the form's fields"),
+        ("a: [\n", "is not valid YAML"),
+        ("file: other.yaml\n", "unknown field 'file'"),
         ("power_share: 2\n", "lies between 0 and 1"),
     ],
 )
@@ -184,12 +180,12 @@ def test_a_file_that_is_not_there_is_refused_by_its_name() -> None:
         configure(["system.file=nowhere.yaml"])
 
 
-def test_a_form_that_was_begun_and_is_not_finished_is_named_field_by_field_and_one_that_nobody_began_is_none() -> None:
+def test_an_unfinished_form_names_its_empty_fields() -> None:
     begun = gather([first(name="Big Iron", cooling="air"), *SMALL[1:]])
     finished = gather([first(**dict.fromkeys(FIELDS, "x")), *SMALL[1:]])
     none = gather(SMALL)
 
-    (note,) = (line for line in closing_lines(begun) if "form is not finished" in line)
+    (note,) = (line for line in closing_lines(begun) if "form is incomplete" in line)
     assert all(name in note for name in FIELDS if name not in ("name", "cooling", "notes"))
-    assert not any("form is not finished" in line for line in (*closing_lines(finished), *closing_lines(none)))
+    assert not any("form is incomplete" in line for line in (*closing_lines(finished), *closing_lines(none)))
     assert set(none.system.unfinished) == set(FIELDS) - {"notes"}

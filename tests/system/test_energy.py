@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.spans import Span
 from aiperf.errors import BadPower
-from aiperf.system.eehpc import Level, Measurement, level
-from aiperf.system.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.log import Log, Look, Record, Sample, Session
-from aiperf.system.meters import read_meters
+from aiperf.system.power.eehpc import Level, Measurement, level
+from aiperf.system.power.energy import Energy, EnergyFacts, energy_facts, energy_warnings
+from aiperf.system.power.meters import read_meters
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.telemetry import read
@@ -77,9 +77,7 @@ def accelerators(telemetry: Telemetry, score: float = 3e12) -> Energy:
 
 
 @given(st.floats(50, 700), st.floats(-3, 3), st.lists(st.floats(0.2, 2.9), min_size=2, max_size=40))
-def test_counter_and_samples_of_one_curve_agree_wherever_they_were_taken(
-    base: float, slope: float, gaps: list[float]
-) -> None:
+def test_counter_and_samples_of_one_curve_agree(base: float, slope: float, gaps: list[float]) -> None:
     """Power that runs straight: the trapezoidal rule is exact, and so is the counter's difference."""
 
     def watts(at: float) -> float:
@@ -103,10 +101,10 @@ def test_counter_and_samples_of_one_curve_agree_wherever_they_were_taken(
     assert one.energy_disagreement == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_sensor_that_sees_a_part_of_the_time_is_shown_beside_the_counter_with_what_they_differ_by(
+def test_a_biased_sensor_is_shown_with_its_disagreement(
     tmp_path: Path,
 ) -> None:
-    """Of two devices one has 460 W by its counter, and 414 W in the moments of its samples: a tenth less."""
+    """One of two devices has 460 W by its counter and 414 W in its samples: a tenth less."""
 
     def figures(at: float, index: int) -> dict[str, float]:
         return {"power_watts": 414.0 if index else 460.0, "energy_joules": 1e6 + 460.0 * at}
@@ -122,7 +120,7 @@ def test_a_sensor_that_sees_a_part_of_the_time_is_shown_beside_the_counter_with_
     assert found.flops_per_watt == pytest.approx(3e12 / 920)
 
 
-def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_warned_of_by_the_worst_device(
+def test_a_disagreement_above_5_percent_is_warned_of(
     tmp_path: Path,
 ) -> None:
     telemetry = recorded(
@@ -137,8 +135,8 @@ def test_counters_and_samples_that_differ_by_more_than_a_twentieth_are_warned_of
     assert "-6.7 % on A100 on n0" in warning.text
 
 
-def test_a_gap_is_in_no_energy_and_in_no_mean_and_is_told(tmp_path: Path) -> None:
-    """900 W in a gap of 39 s, 300 W around it: nobody saw the 900."""
+def test_a_gap_adds_no_energy_and_is_reported(tmp_path: Path) -> None:
+    """900 W in a gap of 39 s, 300 W around it. The 900 W are not measured."""
     found = accelerators(
         recorded(tmp_path, lambda at, _: None if 20 < at < 60 else {"power_watts": 300.0, "energy_joules": 300.0 * at})
     )
@@ -148,7 +146,7 @@ def test_a_gap_is_in_no_energy_and_in_no_mean_and_is_told(tmp_path: Path) -> Non
     assert found.watts == pytest.approx(300.0)
 
 
-def test_a_counter_that_begins_anew_is_counted_as_such_and_its_second_is_told_by_samples(tmp_path: Path) -> None:
+def test_a_counter_reset_is_counted_and_filled_by_samples(tmp_path: Path) -> None:
     found = accelerators(
         recorded(
             tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at + (1e6 if at <= 50 else 0.0)}
@@ -161,7 +159,7 @@ def test_a_counter_that_begins_anew_is_counted_as_such_and_its_second_is_told_by
     assert found.disagreement == pytest.approx(0.0)
 
 
-def test_a_device_without_any_figure_leaves_the_others_without_a_sum_that_would_pass_for_all(tmp_path: Path) -> None:
+def test_a_device_without_values_leaves_no_sum(tmp_path: Path) -> None:
     found = accelerators(recorded(tmp_path, lambda _, index: {"power_watts": 300.0} if index else {}, devices=2))
 
     assert (found.joules, found.watts, found.flops_per_watt) == (None, None, None)
@@ -172,10 +170,10 @@ def test_a_run_without_power_has_no_energy() -> None:
     assert energy_facts(None, (), {"n0"}, 1e12, {0: 100.0}, 100.0) is None
 
 
-def test_a_worker_that_was_replaced_is_no_gap_and_its_power_is_not_counted_beside_its_successors(
+def test_a_replaced_worker_is_no_gap_and_counts_once(
     tmp_path: Path,
 ) -> None:
-    """300 W until 40 s; from 50 s on another worker's 500 W; a third was gone before the window began."""
+    """300 W until 40 s. Another worker's 500 W from 50 s. A third worker was lost before the window."""
     for worker, since, until, watts in ((0, 0, 40, 300.0), (1, 50, 100, 500.0), (2, -20, -10, 700.0)):
         log = Log(tmp_path / f"{worker}.jsonl")
         log.begin(
@@ -203,7 +201,7 @@ activities = st.sampled_from(["epochs", "start-up", "search"])
     st.booleans(),
     st.floats(1, 9),
 )
-def test_energy_is_told_apart_by_what_the_worker_was_at_and_adds_up_to_all_of_it(
+def test_energy_by_activity_sums_to_all_energy(
     stretches: list[tuple[float, float, str]], has_counter: bool, slope: float
 ) -> None:
     """Power of slope · t: between any two moments it is known what was spent."""
@@ -238,7 +236,7 @@ def test_energy_is_told_apart_by_what_the_worker_was_at_and_adds_up_to_all_of_it
 # --- levels
 
 
-def test_sensors_inside_nodes_reach_no_level_and_say_what_is_missing(tmp_path: Path) -> None:
+def test_sensors_inside_nodes_reach_no_level(tmp_path: Path) -> None:
     facts = energy_facts(
         recorded(tmp_path, lambda at, _: {"power_watts": 300.0, "energy_joules": 300.0 * at}),
         (),
@@ -336,13 +334,53 @@ def names(reached: Level) -> dict[str, int]:
     return {aspect.name: aspect.level for aspect in reached.aspects}
 
 
-def test_a_site_meter_before_the_supplies_of_all_nodes_gives_flops_per_watt_of_level_3(tmp_path: Path) -> None:
+def test_an_upstream_meter_of_all_nodes_reaches_level_3(tmp_path: Path) -> None:
     facts = facts_of(metered(tmp_path, table_of(lambda _: 2e4, lambda at: 7e9 + 2e4 * at, range(-5, 130))))
 
     assert facts.level.level == 3, facts.level.missing
     assert facts.best.scope == "meters"
     assert facts.best.joules == pytest.approx(2e4 * 100)
     assert facts.best.flops_per_watt == pytest.approx(5e13 / 2e4)
+
+
+def facts_with_sensors(folder: Path, meter_watts: float, form: str = FORM, hosts: int = 2) -> EnergyFacts:
+    """Return facts of two hosts with one worker each. The accelerator draws 300 W in the first and 500 W in the second."""
+    metered(folder, table_of(lambda _: meter_watts, lambda at: 1e9 + meter_watts * at, range(-5, 130)), form)
+    devices = []
+    for index in range(hosts):
+        part = folder / f"host-{index}"
+        part.mkdir()
+        (one,) = recorded(part, lambda at, _, watts=300.0 + 200 * index: {"power_watts": watts}).devices  # type: ignore[misc]
+        devices.append(dataclasses.replace(one, worker=index, host=f"n{index}"))
+    telemetry = dataclasses.replace(
+        recorded(folder / "host-0", lambda at, _: {"power_watts": 300.0}), devices=tuple(devices)
+    )
+    meters = read_meters(folder, WALL, (10.0, 110.0), 120.0)
+    facts = energy_facts(telemetry, meters, {f"n{index}" for index in range(hosts)}, 5e13, {0: 100.0, 1: 100.0}, 100.0)
+    assert facts is not None
+    return facts
+
+
+@pytest.mark.parametrize(("nodes", "watts"), [(2, 1.0), (2, 750.0), (1, 280.0)])
+def test_a_meter_below_the_sensors_behind_it_is_contradictory(tmp_path: Path, nodes: int, watts: float) -> None:
+    facts = facts_with_sensors(tmp_path, watts, FORM.replace("16", str(nodes)))
+
+    (warning,) = energy_warnings(facts)
+    assert warning.severity == "critical" and f"read {watts:.4g} W" in warning.text
+    assert facts.level.level == 0
+    assert (facts.best.scope, facts.best.flops_per_watt) == ("meters", None)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "watts", "measured"), [(2, 770.0, "nodes"), (1, 290.0, "nodes"), (2, 1.0, "storage")]
+)
+def test_a_meter_that_can_be_right_is_no_contradiction(tmp_path: Path, nodes: int, watts: float, measured: str) -> None:
+    form = FORM.replace("16", str(nodes)).replace("measured: [nodes, interconnect]", f"measured: [{measured}]")
+
+    facts = facts_with_sensors(tmp_path, watts, form)
+
+    assert energy_warnings(facts) == ()
+    assert facts.best.flops_per_watt == pytest.approx(5e13 / watts)
 
 
 def test_two_meters_are_summed_and_are_as_good_as_the_lesser(tmp_path: Path) -> None:
@@ -356,7 +394,7 @@ def test_two_meters_are_summed_and_are_as_good_as_the_lesser(tmp_path: Path) -> 
     assert facts.level.level == 2
 
 
-def test_a_gap_of_a_meter_costs_the_level_and_no_joule_is_made_up_for_it(tmp_path: Path) -> None:
+def test_a_gap_of_a_meter_costs_the_level_and_adds_no_energy(tmp_path: Path) -> None:
     whole = table_of(lambda _: 2e4, lambda at: 1e9 + 2e4 * at, range(-5, 130)).splitlines(keepends=True)
 
     facts = facts_of(metered(tmp_path, "".join(whole[:50] + whole[70:])))
@@ -375,13 +413,11 @@ def test_a_gap_of_a_meter_costs_the_level_and_no_joule_is_made_up_for_it(tmp_pat
         ("unix_seconds,watts\n5,100\n6,-1\n", FORM, "watts='-1'"),
         ("unix_seconds,watts\n5,100\n6,lots\n", FORM, "watts='lots'"),
         ("unix_seconds,watts\n5,100\n", FORM, "two samples or more"),
-        ("unix_seconds,watts\n5,100\n6,100\n", "nodes: 3\n", "docs/energy.md"),
+        ("unix_seconds,watts\n5,100\n6,100\n", "nodes: 3\n", "docs/report.md"),
         ("unix_seconds,watts\n5,100\n6,100\n", FORM + "knots: 3\n", "knots"),
     ],
 )
-def test_a_meter_that_cannot_be_read_is_refused_by_file_line_and_reason(
-    tmp_path: Path, table: str, form: str, says: str
-) -> None:
+def test_an_unreadable_meter_is_refused_with_reason(tmp_path: Path, table: str, form: str, says: str) -> None:
     with pytest.raises(BadPower, match="power") as refused:
         read_meters(metered(tmp_path, table, form), 0.0, (0.0, 10.0), 10.0)
 

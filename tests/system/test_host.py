@@ -9,7 +9,7 @@ import pytest
 from aiperf.system.host import HostSampler, RaplCounter, busy_and_total
 
 
-def test_waiting_for_a_disk_is_idle_and_guests_are_not_counted_twice() -> None:
+def test_disk_waits_are_idle_and_guests_count_once() -> None:
     assert busy_and_total("cpu  10 2 3 100 50 1 4 5 7 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n") == (25, 175)
 
 
@@ -33,7 +33,7 @@ def zone(folder: Path, name: str, microjoules: int, wrap: int = 1_000_000) -> Pa
     return folder
 
 
-def test_energy_is_the_packages_sum_and_goes_on_over_the_counters_end(tmp_path: Path) -> None:
+def test_energy_sums_packages_over_counter_overflow(tmp_path: Path) -> None:
     first = zone(tmp_path / "intel-rapl:0", "package-0", 900_000)
     second = zone(tmp_path / "intel-rapl:1", "package-1", 100)
     zone(tmp_path / "intel-rapl:0:0", "core", 500)

@@ -1,4 +1,4 @@
-"""Whose work a machine's processors do: looked at for real, added up over a window, and warned of."""
+"""Processor time of a machine by user: measured, summed over a window, and the resulting warnings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from aiperf.system.host import HOST
-from aiperf.system.load_watch import LoadWatch
+from aiperf.system.load.load_watch import LoadWatch
+from aiperf.system.load.own_processes import OwnProcesses
 from aiperf.system.log import Look, parse
-from aiperf.system.own_processes import OwnProcesses
 from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime
 from aiperf.system.telemetry import HostLoad, Limits, Sample, Session, Telemetry, summarise, telemetry_warnings
@@ -43,7 +43,7 @@ def session(worker: int = 0, host: str = "n1", boot: str | None = "boot", space:
 def looks(
     of: Session, *, own: float, others: float, stolen: float = 0.0, until: int = 100
 ) -> Iterator[Session | Sample]:
-    """Each five seconds; shares of all processor time, constant."""
+    """Yield a sample every five seconds, with constant shares of all processor time."""
     yield of
     for at in range(0, until + 1, 5):
         passed = float(at * PROCESSORS)
@@ -71,7 +71,7 @@ def warned(*records: Session | Sample) -> list[str]:
     return [warning.text for warning in found if warning.severity == "warning"]
 
 
-def test_two_recorders_that_see_the_same_processes_say_of_a_machine_what_one_does() -> None:
+def test_two_recorders_of_one_machine_report_it_once() -> None:
     one = loads(*looks(session(), own=0.6, others=0.2, stolen=0.1))
     two = loads(
         *looks(session(), own=0.6, others=0.2, stolen=0.1), *looks(session(1, "n1b"), own=0.6, others=0.2, stolen=0.1)
@@ -85,7 +85,7 @@ def test_two_recorders_that_see_the_same_processes_say_of_a_machine_what_one_doe
     assert (two[0].own, two[0].others) == pytest.approx((0.6, 0.2))
 
 
-def test_what_containers_of_one_machine_cannot_see_of_one_another_is_no_other_programs() -> None:
+def test_containers_of_one_machine_are_not_other_programs() -> None:
     """Each sees its own 30 % alone: to each of them the other's would be foreign."""
     (load,) = loads(
         *looks(session(0, "pod-a", space="pid:[1]"), own=0.3, others=0.3),
@@ -124,7 +124,7 @@ def test_the_part_of_the_window_with_most_of_others_is_named() -> None:
     assert load.seconds == pytest.approx(50.0)
 
 
-def test_more_than_five_per_cent_of_others_or_stolen_is_warned_of_and_less_is_not() -> None:
+def test_more_than_5_percent_of_others_or_steal_is_warned_of() -> None:
     assert warned(*looks(session(), own=0.9, others=0.04, stolen=0.04)) == []
 
     (beside,) = warned(*looks(session(), own=0.5, others=0.31), *looks(session(1, "n2", "boot2"), own=0.9, others=0.0))
@@ -148,7 +148,7 @@ def test_telemetry_of_older_releases_says_nothing_of_others() -> None:
     assert loads(old, *samples) == ()
 
 
-def test_interrupts_and_kernel_threads_are_nobodys_and_steal_stands_apart(tmp_path: Path) -> None:
+def test_interrupts_kernel_threads_and_steal_are_separate(tmp_path: Path) -> None:
     def stand(own: int, foreign: int, thread: int, irq: int, steal: int) -> None:
         a_process(tmp_path, 1, 0, "ours", ticks=own)
         a_process(tmp_path, 2, 0, "theirs", ticks=foreign)
@@ -173,9 +173,7 @@ def test_interrupts_and_kernel_threads_are_nobodys_and_steal_stands_apart(tmp_pa
 SPIN = "import time\nprint(1, flush=True)\nwhile True: pass"
 
 
-def test_a_recorder_tells_a_foreign_busy_loop_from_its_own_runs_work_and_names_it_on_an_accelerator(
-    invented_driver: Path, tmp_path: Path
-) -> None:
+def test_a_recorder_separates_a_foreign_program_from_its_run(invented_driver: Path, tmp_path: Path) -> None:
     """The loop and the recorder's run are two children of this test: two families."""
     out = tmp_path / "0.jsonl"
     words = f"--out {out} --interval 0.05 --host n1 --worker 0 --accelerators 2".split()
@@ -210,7 +208,7 @@ def test_a_recorder_tells_a_foreign_busy_loop_from_its_own_runs_work_and_names_i
     first, last = told[0].look.processors, told[-1].look.processors
     assert first is not None and last is not None
     others = (last.programs - last.own) - (first.programs - first.own)
-    assert others > 0.9 * spun / TICKS  # beside other programs of this machine it may be any more
+    assert others > 0.9 * spun / TICKS  # other programs of this machine may add to it
     assert 0 < last.own - first.own < 1.1 * had + 5.0  # the run's process, and its recorder
     accelerators = [record for record in records(out) if record.look.foreign is not None]
     assert {record.device.index: set(record.look.foreign or ()) for record in accelerators} == {

@@ -1,4 +1,4 @@
-"""A processor's stand-in for a peak is the rate of a real matrix product, measured here."""
+"""A processor's reference peak is the rate of a real matrix product, measured here."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from aiperf.train.matmul_peak import CpuDataType, matmul_passes, matmul_rates
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
-def test_the_rate_is_one_a_processor_can_have_and_the_thread_count_is_put_back(dtype: CpuDataType) -> None:
+def test_the_rate_is_plausible_and_the_thread_count_restored(dtype: CpuDataType) -> None:
     before = torch.get_num_threads()
 
     rates = matmul_rates(dtype, threads=1, seconds=0.05)
@@ -18,7 +18,7 @@ def test_the_rate_is_one_a_processor_can_have_and_the_thread_count_is_put_back(d
     assert torch.get_num_threads() == before
 
 
-def test_the_fastest_so_far_is_told_after_each_pass_and_whether_it_was_of_that_pass() -> None:
+def test_each_pass_reports_the_fastest_rate_so_far() -> None:
     before, best = torch.get_num_threads(), 0.0
     for one in matmul_passes("fp32", threads=1):
         assert one.flops >= best

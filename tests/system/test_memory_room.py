@@ -1,4 +1,4 @@
-"""How much memory control groups have left, in trees of every shape and in a real group; and who may ask them."""
+"""Free memory of control groups, in trees of every shape and in a real group, and its only reader."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MB = 1 << 20
 
 @dataclass(frozen=True)
 class Group:
-    """What the kernel tells of one group."""
+    """Values that the kernel reports for one group."""
 
     limit: int | None
     used: int
     idle_files: int
-    """Of what is used: files that nobody needs now."""
+    """Used memory in inactive files."""
 
     @property
     def room(self) -> int | None:
@@ -81,7 +81,7 @@ def host(folder: Path, line: list[Group], hidden: int, version: int, is_namespac
     st.sampled_from([1, 2]),
     st.booleans(),
 )
-def test_the_least_that_any_group_from_its_own_up_to_the_mount_has_left_is_the_room(
+def test_memory_room_is_the_least_of_all_groups_above(
     line_and_hidden: tuple[list[Group], int], version: int, is_namespaced: bool
 ) -> None:
     line, hidden = line_and_hidden
@@ -97,9 +97,7 @@ def test_the_least_that_any_group_from_its_own_up_to_the_mount_has_left_is_the_r
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("lacks", ["memory.current", "memory.usage_in_bytes"])
-def test_a_group_with_a_limit_that_does_not_tell_its_use_leaves_nothing(
-    tmp_path: Path, version: int, lacks: str
-) -> None:
+def test_a_limited_group_without_reported_use_leaves_nothing(tmp_path: Path, version: int, lacks: str) -> None:
     proc = host(tmp_path, [Group(None, 0, 0), Group(1 << 30, 0, 0)], 0, version, False)
     file = tmp_path / "mounted/g1" / lacks
     told = file.exists()
@@ -109,9 +107,9 @@ def test_a_group_with_a_limit_that_does_not_tell_its_use_leaves_nothing(
 
 
 def test_a_group_that_is_not_in_sight_has_what_is_mounted_for_it(tmp_path: Path) -> None:
-    """A process that was moved out of its container's namespace is told as /../x, and a longer name is no group below."""
+    """A process moved out of its container's namespace is shown as /../x. A longer name is not a subgroup."""
     proc = host(tmp_path, [Group(None, 0, 0), Group(900, 0, 0), Group(70, 0, 0)], 1, 2, False)
-    Group(5, 0, 0).write_as_version_2(tmp_path)  # beside what is mounted, where no path may lead
+    Group(5, 0, 0).write_as_version_2(tmp_path)  # next to the mount, where no path may lead
     for told in ("/../g2", "/g1/..", "/g1/g2/../..", "/g12", "/g1g2", "/other"):
         (proc / "self/cgroup").write_text(f"0::{told}\n")
         assert memory_room_here(proc) == 900, told
@@ -129,7 +127,7 @@ def test_where_the_kernel_tells_nothing_no_memory_is_counted_on(tmp_path: Path) 
 
 @pytest.fixture
 def half_a_gigabyte() -> Iterator[Path]:
-    """A group below one whose processes have 512 MB together; it has no limit of its own."""
+    """A group without a limit, below a group with a limit of 512 MB."""
     size = str(512 * MB)
     with group_with("memory", {"memory.limit_in_bytes": size}, {"memory.max": size}) as limited:
         own = limited / "own"
@@ -158,16 +156,14 @@ print(available_bytes())
 """
 
 
-def test_in_a_real_group_what_is_taken_is_gone_and_files_that_were_written_are_not(
-    half_a_gigabyte: Path, tmp_path: Path
-) -> None:
+def test_a_real_group_counts_memory_and_not_written_files(half_a_gigabyte: Path, tmp_path: Path) -> None:
     program = LIVING.format(file=str(tmp_path / "file"))
 
     fresh, holding, after = map(int, inside(half_a_gigabyte, program).split())
 
     assert 400 * MB < fresh <= 512 * MB
     assert 95 * MB < fresh - holding < 115 * MB
-    if storage({"file": tmp_path})[0].file_system != "tmpfs":  # whose files are memory that is taken
+    if storage({"file": tmp_path})[0].file_system != "tmpfs":  # files in tmpfs use memory
         assert abs(fresh - after) < 30 * MB
 
 

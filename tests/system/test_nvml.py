@@ -1,4 +1,4 @@
-"""NVML's numbers become names and units; run through the real nvidia-ml-py against an invented driver built here."""
+"""NVML's numbers become names and units. Runs through the real nvidia-ml-py against a substitute driver built here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system import nvml
 from aiperf.system.log import parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.samplers import nvml
+from aiperf.system.samplers.xid import hardware_xids
 from aiperf.system.telemetry import Limits, Sample, Session, summarise, telemetry_warnings
-from aiperf.system.xid import hardware_xids
 
 LOOK = """
 import sys, msgspec
-from aiperf.system.nvml import NvmlSampler
+from aiperf.system.samplers.nvml import NvmlSampler
 sampler = NvmlSampler()
 looks = [sampler.sample() for _ in range(3)]
 sys.stdout.buffer.write(msgspec.json.encode([sampler.devices(), *looks]))
@@ -57,6 +57,61 @@ def look(driver: Path, **environment: str) -> tuple[list[Device], list[list[Devi
     )
 
 
+OLD_MODULE = """
+import pynvml
+del pynvml.NVML_ERROR_NOT_READY, pynvml.NVML_ERROR_DEPRECATED
+del pynvml.nvmlDeviceGetCurrentClocksEventReasons, pynvml.NVMLLibraryMismatchError
+name = pynvml.nvmlDeviceGetName
+pynvml.nvmlDeviceGetName = lambda handle: name(handle).encode()
+"""
+
+
+def test_a_pynvml_of_11_lacks_names_and_is_read(invented_driver: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", OLD_MODULE + LOOK],
+        env=os.environ | {"LD_LIBRARY_PATH": str(invented_driver)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    devices, *_ = msgspec.json.decode(found.stdout)
+    assert [device["model"] for device in devices] == ["NVIDIA A100-SXM4-80GB"] * 2
+
+
+USABLE = """
+import sys, msgspec
+from pathlib import Path
+from aiperf.config import configure
+from aiperf.drive.preflight import check_here, judged
+from aiperf.planning.this_machine import this_machine
+conf = configure(["dataset=digits"])
+shape = this_machine(conf)
+here = check_here(conf, Path(sys.argv[1]), is_full=False)
+faults = [fault for line in judged([here], [here], conf.preflight) for fault in line.faults]
+print(shape.accelerators, shape.memory_bytes >> 30, len([f for f in faults if f.startswith("accelerators")]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "accelerators", "gigabytes"), [("0", 1, 80), ("2,3", 2, 80), ("MIG-1c", 1, 20), ("", 0, None)]
+)
+def test_a_process_plans_with_the_accelerators_it_may_use(
+    invented_driver: Path, tmp_path: Path, listed: str, accelerators: int, gigabytes: int | None
+) -> None:
+    """The node lists eight."""
+    environment = {"LD_LIBRARY_PATH": str(invented_driver), "NVML_COUNT": "8", "CUDA_VISIBLE_DEVICES": listed}
+    said = subprocess.run(
+        [sys.executable, "-c", USABLE, str(tmp_path)],
+        env=os.environ | environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    ).stdout
+
+    count, memory, faults = map(int, said.split())
+    assert (count, faults) == (accelerators, 0)
+    assert gigabytes is None or memory == gigabytes
+
+
 def test_each_known_throttle_bit_has_the_name_nvml_gives_it() -> None:
     named = {
         pynvml.nvmlClocksEventReasonGpuIdle: "gpu_idle",
@@ -73,7 +128,7 @@ def test_each_known_throttle_bit_has_the_name_nvml_gives_it() -> None:
 
 
 @given(st.integers(0, 2**64 - 1))
-def test_no_throttle_bit_is_lost_even_one_that_nvml_has_not_named_yet(mask: int) -> None:
+def test_no_throttle_bit_is_lost_even_an_unknown_one(mask: int) -> None:
     reasons = nvml.throttle_reasons(mask)
 
     assert len(set(reasons)) == len(reasons) == mask.bit_count()
@@ -112,14 +167,12 @@ def test_a_figure_that_a_driver_has_no_data_of_is_not_measured(invented_driver: 
 
 
 @pytest.mark.parametrize("name", ["NVML_ERROR_FREQ_NOT_SUPPORTED", "NVML_ERROR_INVALID_ARGUMENT"])
-def test_an_error_of_ours_is_raised_and_not_taken_for_a_missing_figure(invented_driver: Path, name: str) -> None:
+def test_a_programming_error_is_raised(invented_driver: Path, name: str) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         look(invented_driver, NVML_POWER_CODE=str(CODES[name]))
 
 
-def test_the_recorders_of_a_host_ask_each_its_own_workers_accelerators_and_no_others(
-    invented_driver: Path, tmp_path: Path
-) -> None:
+def test_a_recorder_reads_its_workers_accelerators_only(invented_driver: Path, tmp_path: Path) -> None:
     """Here two workers of one accelerator each, and a third without any."""
     recorders = []
     for worker, visible in enumerate(("0", "1", "")):
@@ -150,7 +203,7 @@ def test_the_recorders_of_a_host_ask_each_its_own_workers_accelerators_and_no_ot
     assert not asked[2].exists()
 
 
-def test_without_an_nvidia_driver_the_sampler_is_unavailable_and_says_why() -> None:
+def test_without_an_nvidia_driver_the_sampler_is_unavailable() -> None:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
@@ -190,7 +243,7 @@ def test_the_figures_of_a_driver_come_in_si_units_and_with_names(invented_driver
     )
 
 
-def test_what_a_device_does_not_support_is_not_measured_and_never_zero(invented_driver: Path) -> None:
+def test_unsupported_values_are_none_and_never_zero(invented_driver: Path) -> None:
     _, (first, *_) = look(invented_driver, NVML_OLD="1")
 
     assert first[0].energy_joules is None
@@ -198,7 +251,7 @@ def test_what_a_device_does_not_support_is_not_measured_and_never_zero(invented_
     assert first[0].throttle == ()  # asked by its old name
 
 
-def test_an_accelerator_that_is_lost_says_so_and_the_others_are_sampled_on(invented_driver: Path) -> None:
+def test_a_lost_accelerator_does_not_stop_the_others(invented_driver: Path) -> None:
     devices, looks = look(invented_driver, NVML_LOST="1")
 
     assert [samples[1].gone for samples in looks] == [None, "GPU is lost", "GPU is lost"]
@@ -206,9 +259,7 @@ def test_an_accelerator_that_is_lost_says_so_and_the_others_are_sampled_on(inven
     assert all(samples[0].utilisation == 0.93 for samples in looks)
 
 
-def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use(
-    invented_driver: Path, tmp_path: Path
-) -> None:
+def test_a_recorder_records_its_workers_accelerators(invented_driver: Path, tmp_path: Path) -> None:
     out = tmp_path / "0.jsonl"
     arguments = "--interval 0.05 --host n1 --worker 0 --accelerators 2"
     process = subprocess.Popen(
@@ -241,7 +292,7 @@ def test_a_recorder_on_a_host_with_accelerators_records_those_its_worker_may_use
 
 HEALTH = """
 import sys, msgspec
-from aiperf.system.nvml import NvmlSampler
+from aiperf.system.samplers.nvml import NvmlSampler
 sampler = NvmlSampler()
 sys.stdout.buffer.write(msgspec.json.encode(sampler.health([device.id for device in sampler.devices()][:1])))
 sampler.close()
@@ -249,7 +300,7 @@ sampler.close()
 
 
 @pytest.mark.parametrize(("environment", "errors"), [({}, 0), ({"NVML_SICK": "1"}, 3)])
-def test_health_tells_memory_errors_since_the_driver_began_of_those_that_are_asked_about(
+def test_health_reports_memory_errors_of_wanted_devices(
     invented_driver: Path, environment: dict[str, str], errors: int
 ) -> None:
     told = subprocess.run(
@@ -283,7 +334,7 @@ sys.stdout.buffer.write(msgspec.json.encode(accelerators()))
 """
 
 
-def test_a_description_holds_what_the_driver_tells_and_why_of_the_rest(invented_driver: Path) -> None:
+def test_a_description_has_values_or_reasons(invented_driver: Path) -> None:
     told = msgspec.json.decode(
         subprocess.run(
             [sys.executable, "-c", DESCRIBE],

@@ -1,4 +1,4 @@
-"""Which processes are a run's, and that their processor time is counted once, those that have ended included."""
+"""Processes of a run are identified, and their processor time counts once, including ended processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.own_processes import OwnProcesses, identity, roots_of, seen_here
+from aiperf.system.load.own_processes import OwnProcesses, identity, roots_of, seen_here
 from aiperf.system.processes import Process, everybody
 
 ROOT = 10
@@ -20,7 +20,7 @@ SESSION = "session_2026-11-22_10-11-12_123456_789"
 
 @dataclass
 class Machine:
-    """An invented one, whose processes fork, work and end; a parent waits for its children as soon as they end."""
+    """A simulated machine whose processes fork, work and end. A parent waits for its children as soon as they end."""
 
     processes: dict[int, Process] = field(default_factory=dict)
     ours: set[int] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Machine:
         self.worked += ticks if pid in self.ours else 0
 
     def end(self, pid: int) -> None:
-        """Of one without children."""
+        """End a process without children."""
         ended = self.processes.pop(pid)
         if ended.parent in self.processes:
             self._change(ended.parent, 0, ended.ticks + ended.children_ticks)
@@ -59,7 +59,7 @@ class Machine:
 
 
 @given(st.data())
-def test_what_a_run_has_had_is_counted_once_whoever_has_ended_between_two_looks(data: st.DataObject) -> None:
+def test_processor_time_counts_once_over_ended_processes(data: st.DataObject) -> None:
     machine = Machine()
     machine.begin(1, 0)
     machine.begin(ROOT, 1)
@@ -100,7 +100,7 @@ def test_a_process_whose_parent_has_ended_is_still_the_runs() -> None:
     assert own.ticks == 300
 
 
-def test_a_later_process_of_the_same_number_is_not_the_one_that_ended() -> None:
+def test_a_reused_process_number_is_another_process() -> None:
     machine = Machine()
     machine.begin(1, 0)
     machine.begin(ROOT, 1)
@@ -124,7 +124,7 @@ def a_process(proc: Path, pid: int, parent: int, *words: str, ticks: int = 0, fl
     (proc / str(pid) / "comm").write_text(f"program{pid}\n")
 
 
-def test_rays_daemons_and_the_driver_above_a_worker_are_roots_and_the_shell_that_began_them_is_none(
+def test_ray_daemons_and_the_driver_are_roots_not_the_shell(
     tmp_path: Path,
 ) -> None:
     a_process(tmp_path, 1, 0, "init")
@@ -138,7 +138,7 @@ def test_rays_daemons_and_the_driver_above_a_worker_are_roots_and_the_shell_that
     assert roots_of(5, 77, tmp_path) == (frozenset({3, 4, 5, 77}), SESSION)
 
 
-def test_daemons_of_the_same_ray_are_the_runs_wherever_they_descend_from_and_those_of_another_ray_are_not(
+def test_daemons_of_the_same_ray_session_are_the_runs(
     tmp_path: Path,
 ) -> None:
     a_process(tmp_path, 1, 0, "init")
@@ -155,7 +155,7 @@ def test_daemons_of_the_same_ray_are_the_runs_wherever_they_descend_from_and_tho
     assert own.pids == {4, 5, 7}
 
 
-def test_the_driver_is_found_by_its_identity_on_its_own_machine_alone() -> None:
+def test_the_driver_is_found_by_identity_on_its_own_machine() -> None:
     boot, space, pid, started = identity().split("/")
 
     assert seen_here(identity()) == os.getpid()
@@ -167,7 +167,7 @@ def test_the_driver_is_found_by_its_identity_on_its_own_machine_alone() -> None:
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
 
-def test_real_processes_that_end_between_two_looks_are_counted_as_the_kernel_counts_them() -> None:
+def test_ended_real_processes_count_as_in_the_kernel() -> None:
     own = OwnProcesses({os.getpid()})
     own.look(everybody())
     before = os.times()

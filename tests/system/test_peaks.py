@@ -11,7 +11,7 @@ from aiperf.system.peaks import DataType, Peak, Units, board_variant, peak, tabl
 
 TERA = 1e12
 
-# What data sheets print with 2:4 structured sparsity, in TFLOPS, for the models of the table.
+# Published values with 2:4 structured sparsity, in TFLOPS, for the models of the table.
 PRINTED_SPARSE: dict[str, dict[DataType, float]] = {
     "NVIDIA A10": {"tf32": 125, "bf16": 250, "fp16": 250},
     "NVIDIA A40": {"tf32": 149.6, "bf16": 299.4, "fp16": 299.4},
@@ -50,7 +50,7 @@ def test_no_entry_is_a_sparse_figure(model: str) -> None:
         assert peak(model, None, dtype) == pytest.approx(printed * TERA / 2, rel=0.015), dtype
 
 
-def test_every_model_that_can_be_sparse_is_held_against_its_sparse_figure() -> None:
+def test_every_sparse_model_is_compared_with_its_sparse_peak() -> None:
     for row in table():
         assert row.example in PRINTED_SPARSE or re.search(rf"\b({'|'.join(WITHOUT_SPARSITY)})", row.example), (
             row.example
@@ -58,7 +58,7 @@ def test_every_model_that_can_be_sparse_is_held_against_its_sparse_figure() -> N
 
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row.example)
-def test_a_sparse_figure_cannot_enter_a_row_whose_units_are_known(row: Peak) -> None:
+def test_a_sparse_peak_cannot_enter_a_row_with_known_units(row: Peak) -> None:
     if row.units is None:
         assert row.example in WITHOUT_CLOCK
         return
@@ -101,7 +101,7 @@ def test_types_stand_in_the_ratios_that_tensor_units_have() -> None:
         if "tf32" in flops:
             assert half / flops["tf32"] == pytest.approx(2, rel=0.03), row.example
         if "fp32" in flops:
-            # 2 on GeForce and L40, 16 on A100, 31.25 on GB200; a sparse figure of Hopper would make 29.5, of Blackwell 60.
+            # 2 on GeForce and L40, 16 on A100, 31.25 on GB200. A sparse value would give 29.5 on Hopper, 60 on Blackwell.
             assert 2 - 0.01 <= half / flops["fp32"] <= 31.3, row.example
             is_blackwell = re.search(r"B[23]00", row.example) is not None
             assert is_blackwell or half / flops["fp32"] < 17, row.example
@@ -148,12 +148,12 @@ def test_worked_figures() -> None:
         "",
     ],
 )
-def test_an_unknown_accelerator_has_no_peak_even_if_it_resembles_one(model: str) -> None:
+def test_an_unknown_accelerator_has_no_peak(model: str) -> None:
     assert peak(model, None, "fp16") is None
 
 
 @pytest.mark.parametrize("name", ["AMD Instinct MI250X / MI250", "AMD Instinct MI250X/MI250"])
-def test_the_name_that_rocm_gives_both_mi250x_and_mi250_is_told_apart_by_the_compute_units(name: str) -> None:
+def test_mi250x_and_mi250_differ_by_their_compute_units(name: str) -> None:
     assert peak(name, "OAM", "bf16", compute_units=110) == 191.5e12
     assert peak(name, None, "bf16", compute_units=104) == 181.05e12
     assert peak(name, None, "bf16") is None

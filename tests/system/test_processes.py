@@ -1,4 +1,4 @@
-"""Processes as the kernel tells of them: real ones, with odd names, that stop, end, and have threads that come and go."""
+"""Real processes as the kernel reports them: with odd names, stopped, ended, and with changing threads."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_thread_that_ended_between_two_looks_is_left_out(tmp_path: Path, monke
     assert list(family(5)) == [5, 9]
 
 
-def test_a_family_is_a_process_and_all_below_it_whichever_thread_started_them() -> None:
+def test_a_family_includes_children_of_every_thread() -> None:
     started_by_a_thread = """
 import subprocess, threading
 def start():
@@ -126,7 +126,7 @@ input()
     assert set(found[1:]) == below
 
 
-def test_what_a_process_can_do_is_told_of_one_processor_and_not_on_other_systems(tmp_path: Path) -> None:
+def test_processor_features_are_read_on_linux_only(tmp_path: Path) -> None:
     (tmp_path / "cpuinfo").write_text(
         "processor\t: 0\nmodel name\t: bf16 fake\nFeatures\t: fp asimd bf16\nCPU part\t: 0xd49\n\nprocessor\t: 1\n"
     )
@@ -147,5 +147,5 @@ def test_proc_is_read_in_one_room_alone() -> None:
     room = Path("aiperf/system")
     others = {path for path in reading if not path.is_relative_to(room)}
     assert room / "processes.py" in reading
-    # whose /proc is passed on to that room; and the mark in an environment, which lies below all rooms
+    # /proc is passed on to that package, and the mark in an environment is below all packages
     assert others == {Path("aiperf/data/available_memory.py"), Path("aiperf/scratch.py")}

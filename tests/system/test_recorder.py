@@ -1,4 +1,4 @@
-"""The recorder is a light process of its own that samples on time and ends with its parent."""
+"""The recorder is a small separate process that samples on time and ends with its parent."""
 
 from __future__ import annotations
 

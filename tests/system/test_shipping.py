@@ -1,4 +1,4 @@
-"""Telemetry from a host's own disk arrives in the run's folder line by line, once, whatever the disks do meanwhile."""
+"""Telemetry from a host's own disk reaches the run's folder line by line, once, despite disk errors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b" 
 
 
 @given(LINES, st.integers(0, 20), st.integers(21, 64))
-def test_what_arrives_is_at_any_time_the_whole_lines_that_were_recorded(
+def test_the_copy_is_always_whole_recorded_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], torn: int, block: int
 ) -> None:
-    """Of each line some bytes may have been written alone when it is shipped; blocks hold a line at least."""
+    """A line may be written in part when it is copied. Blocks hold at least one line."""
     folder = tmp_path_factory.mktemp("shipping")
     arrived = folder / "run" / "telemetry" / "0.jsonl"
     shipment = Shipment(folder / "local.jsonl", arrived)
@@ -33,9 +33,7 @@ def test_what_arrives_is_at_any_time_the_whole_lines_that_were_recorded(
                 assert arrived.read_bytes() == whole
 
 
-def test_what_a_disk_would_not_take_whole_is_shipped_again_and_stands_there_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rejected_write_is_repeated_and_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shipment = Shipment(tmp_path / "local.jsonl", tmp_path / "0.jsonl")
     shipment.local.write_bytes(b"one\ntwo\n")
     write, left = os.write, [3]

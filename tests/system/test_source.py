@@ -35,9 +35,9 @@ def _said(command: str, folder: Path) -> str:
     return answer.stdout.split()[0]
 
 
-def test_the_digest_is_that_of_stock_tools_in_a_checkout_and_where_it_is_installed(sources: Path) -> None:
+def test_the_digest_equals_that_of_stock_tools(sources: Path) -> None:
     assert source.__doc__ is not None
-    command = source.__doc__.partition("checkout's name):\n")[2].strip()
+    command = source.__doc__.partition("name in a checkout:\n")[2].strip()
     in_a_checkout, ours = _said(command, sources), digest(sources)
 
     (sources / CONFIGURATION).rename(sources / "aiperf" / CONFIGURATION)
@@ -46,7 +46,7 @@ def test_the_digest_is_that_of_stock_tools_in_a_checkout_and_where_it_is_install
     assert _said(command.replace(f" {CONFIGURATION} ", " ", 1), sources) == ours
 
 
-def test_whatever_is_changed_in_a_package_changes_the_digest_and_nothing_else_does(sources: Path) -> None:
+def test_only_changes_in_a_package_change_the_digest(sources: Path) -> None:
     before = digest(sources)
     (sources / "README.md").write_text("beside")
     (sources / "aiperf" / "__pycache__" / "more.pyc").write_text("made here")
@@ -67,7 +67,7 @@ def test_packages_that_are_not_there_are_said(sources: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_a_checkout_names_its_commit_and_whether_files_differ_from_it(sources: Path) -> None:
+def test_a_checkout_names_its_commit_and_changed_files(sources: Path) -> None:
     def git(*words: str) -> str:
         as_somebody = ("-c", "user.name=a", "-c", "user.email=a@b")
         return subprocess.run(

@@ -1,16 +1,18 @@
-"""What a host is connected to and what a run's folders lie on is told as the kernel says, or said to be unknown."""
+"""Network and storage of a host are described from the kernel's files, or reported as unknown."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
-from aiperf.report.words import flattened
+from aiperf.report.phrases import flattened
 from aiperf.system.describe import describe, folders_of
-from aiperf.system.network import Link, links
+from aiperf.system.network import Link, interface_of, links
 from aiperf.system.storage import mounted, storage
 
 MOUNTS = r"""21 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -39,9 +41,7 @@ def mounts(tmp_path: Path) -> Path:
         ("scratchless", ("ext4", "/dev/vda")),
     ],
 )
-def test_a_folder_lies_on_the_nearest_mount_above_it_and_of_two_at_one_place_on_the_upper(
-    mounts: Path, folder: str, told: tuple[str, str]
-) -> None:
+def test_a_folder_is_on_the_nearest_upper_mount(mounts: Path, folder: str, told: tuple[str, str]) -> None:
     (found,) = storage({"data set": mounts.parent / folder}, mounts)
 
     assert (found.file_system, found.source) == told
@@ -49,7 +49,7 @@ def test_a_folder_lies_on_the_nearest_mount_above_it_and_of_two_at_one_place_on_
     assert found.size_bytes == whole.f_blocks * whole.f_frsize
 
 
-def test_a_runs_folder_that_is_to_be_made_lies_where_it_will_and_a_data_set_that_is_not_there_lies_nowhere(
+def test_a_new_run_folder_has_storage_a_missing_set_none(
     mounts: Path,
 ) -> None:
     run, images = storage(
@@ -61,7 +61,7 @@ def test_a_runs_folder_that_is_to_be_made_lies_where_it_will_and_a_data_set_that
     assert images.why_not == "No such file or directory"
 
 
-def test_a_kernel_that_lists_no_mounts_leaves_the_file_system_unknown_and_says_so(tmp_path: Path) -> None:
+def test_without_mounts_the_file_system_is_unknown(tmp_path: Path) -> None:
     (found,) = storage({"run": tmp_path}, tmp_path / "no mountinfo")
 
     assert found.file_system is None and found.size_bytes and "no mount" in (found.why_not or "")
@@ -82,7 +82,7 @@ def network(sys: Path, name: str, *, has_device: bool, **files: str) -> None:
         (folder / file).write_text(text + "\n")
 
 
-def test_interfaces_with_a_device_are_told_with_the_kernels_speed_and_others_only_where_there_is_none(
+def test_interfaces_with_a_device_come_before_virtual_ones(
     tmp_path: Path,
 ) -> None:
     network(tmp_path, "lo", has_device=False, operstate="unknown")
@@ -121,9 +121,21 @@ def test_ports_of_infiniband_adapters_are_told_with_their_rate(tmp_path: Path) -
     assert rows["network.mlx5_1 port 1.bits_per_second"] == "unknown"
 
 
-def test_this_host_is_described_with_its_boot_its_storage_and_its_network(tmp_path: Path) -> None:
+def test_this_host_has_boot_storage_and_network(tmp_path: Path) -> None:
     system = describe(folders_of(tmp_path, None))
 
     assert system.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert [one.name for one in system.storage] == ["run"] and system.storage[0].file_system
     assert isinstance(system.network, tuple)
+
+
+def test_each_address_of_this_host_has_an_interface() -> None:
+    names = {name for _, name in socket.if_nameindex()}
+
+    assert interface_of("127.0.0.1") == "lo"
+    for addresses in psutil.net_if_addrs().values():
+        for each in addresses:
+            if each.family == socket.AF_INET:
+                assert interface_of(each.address) in names
+    with pytest.raises(OSError, match=r"no interface of this host has 203\.0\.113\.77: found .*lo with 127\.0\.0\.1"):
+        interface_of("203.0.113.77")

@@ -48,7 +48,7 @@ def write(
     folder: Path, devices: Sequence[Device], faults: dict[str, Fault] | None = None, seconds: int = 100, worker: int = 0,
     accelerators: int | None = None,
 ) -> None:  # fmt: skip
-    """A file of one look a second by the real writer; a fault changes a device's figures at a time, or drops them."""
+    """Write a file with one sample per second by the real writer. A fault changes or drops a device's values at a time."""
     log = Log(folder / f"{worker}.jsonl")
     log.begin(session([HOST, *devices], worker, accelerators=accelerators))
     for at in range(seconds + 1):
@@ -84,7 +84,7 @@ def test_healthy_busy_accelerators_give_no_warning(tmp_path: Path) -> None:
     assert texts(summary(tmp_path)) == []
 
 
-def test_a_throttled_accelerator_is_warned_of_with_reason_and_share_of_time(tmp_path: Path) -> None:
+def test_a_throttled_accelerator_is_warned_of_with_reason(tmp_path: Path) -> None:
     def hot_brakes(at: float, figures: dict[str, object]) -> dict[str, object]:
         return figures | ({"throttle": ("gpu_idle", "hw_thermal_slowdown")} if 20 < at <= 32 else {})
 
@@ -111,7 +111,7 @@ def test_a_hot_accelerator_is_warned_of_with_its_temperature(tmp_path: Path) -> 
     assert texts(summary(tmp_path, (0.0, 50.0))) == []
 
 
-def test_uncorrected_memory_errors_inside_the_window_are_critical(tmp_path: Path) -> None:
+def test_uncorrected_memory_errors_in_the_window_are_critical(tmp_path: Path) -> None:
     def failing(at: float, figures: dict[str, object]) -> dict[str, object]:
         return figures | {"ecc_uncorrected": 7 if at < 50 else 9, "ecc_corrected": 3}
 
@@ -124,7 +124,7 @@ def test_uncorrected_memory_errors_inside_the_window_are_critical(tmp_path: Path
     assert texts(summary(tmp_path, (0.0, 40.0))) == []
 
 
-def test_an_accelerator_that_stops_answering_while_its_host_is_recorded_on_is_critical(tmp_path: Path) -> None:
+def test_an_accelerator_that_stops_answering_is_critical(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda at, figures: figures if at < 40 else None})
 
     assert device(summary(tmp_path), "GPU-1").seconds_missing == pytest.approx(61.0)
@@ -140,13 +140,13 @@ def test_a_lost_accelerator_is_told_in_its_drivers_words(tmp_path: Path) -> None
     assert text.endswith("last seen at 98 s (GPU is lost)")
 
 
-def test_an_accelerator_that_was_never_sampled_but_announced_vanished(tmp_path: Path) -> None:
+def test_an_announced_accelerator_without_samples_vanished(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1)], {"GPU-1": lambda _, __: None})
 
     assert any("vanished" in text for text in texts(summary(tmp_path), "critical"))
 
 
-def test_fewer_accelerators_than_the_worker_trains_on_are_critical(tmp_path: Path) -> None:
+def test_missing_accelerators_of_a_worker_are_critical(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(index) for index in range(6)], accelerators=8)
 
     assert texts(summary(tmp_path)) == ["2 of 8 accelerators of worker 0 on 'n0' missing when recording began"]
@@ -156,11 +156,11 @@ def test_idle_accelerators_are_warned_of(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, figures: figures | {"utilisation": 0.02}})
 
     assert texts(summary(tmp_path)) == [
-        "1 of 1 accelerator sat idle; least used A100 #0 of worker 0 on 'n0', mean utilisation 2.0 %"
+        "1 of 1 accelerator sat idle; least used A100 #0 of worker 0 on 'n0', mean utilization 2.0 %"
     ]
 
 
-def test_power_limits_that_differ_between_accelerators_of_one_model_are_warned_of(tmp_path: Path) -> None:
+def test_different_power_limits_of_one_model_are_warned_of(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0), accelerator(1, cap=250.0), accelerator(2, cap=None)])
 
     assert texts(summary(tmp_path)) == [
@@ -168,7 +168,7 @@ def test_power_limits_that_differ_between_accelerators_of_one_model_are_warned_o
     ]
 
 
-def test_accelerators_without_a_sampler_are_not_measured_rather_than_idle(tmp_path: Path) -> None:
+def test_accelerators_without_a_sampler_are_not_idle(tmp_path: Path) -> None:
     write(tmp_path, [], accelerators=4)
 
     assert texts(summary(tmp_path)) == [
@@ -210,7 +210,7 @@ def test_a_recording_that_breaks_off_is_told_as_not_measured(tmp_path: Path) -> 
     st.floats(0.0, 50.0),
     st.floats(0.5, 100.0),
 )
-def test_constant_power_gives_power_times_the_measured_time_wherever_samples_and_window_fall(
+def test_constant_power_gives_power_times_measured_time(
     gaps: list[float], watts: float, start: float, length: float
 ) -> None:
     records: list[Record] = list(looks_at(gaps, watts))
@@ -246,7 +246,7 @@ def test_rising_power_is_integrated_by_the_trapezoidal_rule(tmp_path: Path) -> N
     assert one.power_mean_watts == pytest.approx(55.0)
 
 
-def test_energy_is_the_counters_where_power_was_looked_at_in_the_wrong_moments(tmp_path: Path) -> None:
+def test_energy_is_the_counters_if_samples_are_biased(tmp_path: Path) -> None:
     """500 W in nine tenths of each second, 100 W in the moments of the samples, as a sensor has it that sees a part."""
     write(
         tmp_path,
@@ -274,7 +274,7 @@ def test_where_the_counter_began_anew_power_samples_stand_in(tmp_path: Path) -> 
     assert one.energy_counted_share == pytest.approx(0.99)
 
 
-def test_a_counter_is_not_read_across_the_restart_of_its_recorder(tmp_path: Path) -> None:
+def test_a_counter_is_not_read_across_a_recorder_restart(tmp_path: Path) -> None:
     """The host's is counted from the recorder's own start: 5 J before, 2000 J after are no 1995 J."""
     write(tmp_path, [], seconds=0)
     log = Log(tmp_path / "0.jsonl")
@@ -322,7 +322,7 @@ def test_a_second_session_goes_on_where_the_first_was_killed(tmp_path: Path) -> 
     assert (one.seconds_measured, one.energy_joules, one.gone) == (80.0, 300.0 * 80, None)
 
 
-def test_an_error_counter_that_begins_anew_is_not_counted_backwards(tmp_path: Path) -> None:
+def test_a_reset_error_counter_is_not_counted_backwards(tmp_path: Path) -> None:
     write(
         tmp_path,
         [accelerator(0)],
@@ -378,7 +378,7 @@ WRONG_LINES = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_LINES.values(), ids=WRONG_LINES)
-def test_a_damaged_line_is_left_out_and_warned_of_by_its_file_and_line(tmp_path: Path, wrong: bytes) -> None:
+def test_a_damaged_line_is_left_out_and_warned_of(tmp_path: Path, wrong: bytes) -> None:
     folder = tmp_path / "telemetry"
     write(folder, [accelerator(0)], seconds=100)
     whole = summary(folder)
@@ -397,7 +397,7 @@ def test_many_damaged_lines_of_a_file_are_one_warning(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], seconds=3)
     file = tmp_path / "0.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(b"".join([b"lost\n", *lines[1:]]))  # the session: nothing after it can be told whose it is
+    file.write_bytes(b"".join([b"lost\n", *lines[1:]]))  # the session: the owner of all later lines is unknown
 
     (text,) = texts(summary(tmp_path), "warning")
 
@@ -415,7 +415,7 @@ def test_a_file_that_cannot_be_read_is_warned_of_by_name(tmp_path: Path) -> None
     assert text.startswith(f"telemetry damaged: {tmp_path.name}/0.jsonl left out of every figure (it cannot be read")
 
 
-def test_telemetry_of_another_version_is_warned_of_and_not_guessed_at() -> None:
+def test_telemetry_of_another_version_is_warned_of() -> None:
     lines = [
         msgspec.json.encode(msgspec.structs.replace(session([HOST]), schema=2)) + b"\n",
         b'{"line":"sample","device":"host","at":0.0,"wall_unix":1.0}\n',
@@ -426,7 +426,7 @@ def test_telemetry_of_another_version_is_warned_of_and_not_guessed_at() -> None:
     assert [(one.line, one.lines) for one in damaged] == [(1, 2)] and "version 2" in damaged[0].why
 
 
-def test_what_was_not_measured_is_absent_from_the_line_and_none_when_read(tmp_path: Path) -> None:
+def test_missing_values_are_absent_in_a_line_and_none_when_read(tmp_path: Path) -> None:
     write(tmp_path, [accelerator(0)], {"GPU-0": lambda _, __: {"power_watts": 0.0}}, seconds=0)
 
     line = (tmp_path / "0.jsonl").read_bytes().splitlines()[-1]

@@ -1,12 +1,11 @@
-"""The script that plants faults in recorded telemetry tells a report that finds them from one that does not."""
+"""Faults of accelerators appear as warnings in the report, and nothing else does: planted and found."""
 
-import sys
+from pathlib import Path
 
 import pytest
 
 from aiperf.run_warning import RunWarning
-from benchmarks import telemetry_warnings
-from benchmarks.telemetry_warnings import PLANTED, unanswered
+from tests.system.planted_telemetry import PLANTED, unanswered, warnings_of_a_run
 
 HOT = "1 of 39 accelerators reached 85 °C; hottest NVIDIA A100 #{index} of worker 1 on 'node01', 91 °C"
 
@@ -26,7 +25,5 @@ def test_a_warning_of_a_healthy_accelerator_is_a_problem() -> None:
 
 
 @pytest.mark.slow
-def test_the_report_of_a_run_finds_all_that_was_planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["telemetry_warnings"])
-
-    assert telemetry_warnings.main() == 0
+def test_the_report_of_a_run_finds_all_that_was_planted(tmp_path: Path) -> None:
+    assert unanswered(warnings_of_a_run(tmp_path)) == []

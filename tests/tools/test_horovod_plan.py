@@ -18,7 +18,7 @@ LOGIN_NODE = Facts("cpython-311", "x86_64", "2.13.0+cu128", True, "g++12", "12.8
 GPU_NODE = replace(LOGIN_NODE, nvcc="12.8", nccl="2.27.3")
 
 
-def test_a_gloo_wheel_of_the_login_node_is_not_taken_on_a_gpu_node() -> None:
+def test_a_gloo_wheel_is_not_used_on_a_gpu_node() -> None:
     login, gpu = plan(LOGIN_NODE), plan(GPU_NODE)
 
     assert login.key != gpu.key
@@ -45,7 +45,7 @@ def test_whatever_makes_another_wheel_makes_another_key(other: dict[str, object]
     assert plan(replace(GPU_NODE, **other)).key != plan(GPU_NODE).key  # type: ignore[arg-type]
 
 
-def test_a_compiler_of_another_cuda_than_torchs_builds_no_nccl_and_says_so() -> None:
+def test_a_compiler_of_another_cuda_builds_no_nccl() -> None:
     other = plan(replace(GPU_NODE, nvcc="13.0"))
 
     assert not other.has_nccl
@@ -67,10 +67,65 @@ def test_nvcc_and_nccl_are_found_where_they_lie(tmp_path: Path) -> None:
     assert nccl_version("#define NCCL_H_\n") is None
 
 
+def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> None:
+    """torch's NCCL has no libnccl.so, and nvcc is a wrapper in a folder without CUDA's libraries."""
+    nvcc, nccl = tmp_path / "bin/nvcc", tmp_path / "nccl"
+    nvcc.parent.mkdir()
+    nvcc.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "release 13.0, V13.0.88" || echo "#$ _HERE_=/opt/cuda/bin" >&2\n'
+    )
+    nvcc.chmod(0o755)
+    (nccl / "include").mkdir(parents=True)
+    (nccl / "include/nccl.h").write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 29\n#define NCCL_PATCH 7\n")
+    (nccl / "lib").mkdir()
+    (nccl / "lib/libnccl.so.2").touch()
+
+    facts = look({**os.environ, "PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(nccl)})
+    made = plan(replace(facts, torch_cuda="13.0"))
+
+    assert made.environment == {
+        "HOROVOD_GPU_OPERATIONS": "NCCL",
+        "HOROVOD_CUDA_HOME": "/opt/cuda",
+        "HOROVOD_NCCL_LINK": "SHARED",
+    }
+    assert made.nccl_links == str(nccl)
+    (nccl / "lib/libnccl.so").touch()
+    assert not look({**os.environ, "NCCL_HOME": str(nccl)}).needs_links
+
+
+def test_the_key_is_one_line() -> None:
+    assert "\n" not in plan(look(os.environ)).key
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not all(map(shutil.which, ("g++", "cmake", "make"))), reason="no g++, cmake and make here")
-def test_a_wheel_kept_under_the_key_of_former_versions_is_not_taken(tmp_path: Path) -> None:
-    """The script with a pip that only says what it was asked: it builds, though an old wheel lies in the cache."""
+def test_the_build_lets_cmake_4_configure_and_links_torchs_nccl(tmp_path: Path) -> None:
+    """The script with an interpreter that plans NCCL, and keeps the environment of `pip wheel`."""
+    python, nccl, seen = tmp_path / "python", tmp_path / "nccl", tmp_path / "seen"
+    (nccl / "include").mkdir(parents=True)
+    python.write_text(
+        f"""#!/bin/sh
+case "$1 $2 $3" in
+  *horovod_plan.py*) [ $2 = --fits ] || printf '%s\\n' key=k 'operations=(HOROVOD_NCCL_LINK=SHARED)' nccl_links={nccl} note= ;;
+  "-m pip wheel") env >{seen}; readlink "$HOROVOD_NCCL_HOME/lib/libnccl.so" >>{seen} ;;
+  "-m pip install") ;;
+  *) exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+
+    script = ["bash", "tools/build_horovod.sh", str(python), "horovod==0.28.1", str(tmp_path / "cache")]
+    subprocess.run(script, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+
+    assert "CMAKE_POLICY_VERSION_MINIMUM=3.5\n" in seen.read_text()
+    assert seen.read_text().endswith(f"{nccl}/lib/libnccl.so.2\n")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not all(map(shutil.which, ("g++", "cmake", "make"))), reason="no g++, cmake and make here")
+def test_a_wheel_of_former_versions_is_not_used(tmp_path: Path) -> None:
+    """Run the script with a pip that only prints its arguments: it builds, although the cache has an old wheel."""
     pytest.importorskip("horovod")
     import torch
 

@@ -1,5 +1,5 @@
-"""What the tests of the torch side stand on: small graphs, weights that make a comparison mean something, and an
-interpreter that computes a graph node by node in the plainest way.
+"""Builders for tests with torch: small graphs, weights that make comparisons meaningful, and an interpreter that
+computes a graph node by node.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def small_start(name: str) -> Graph:
 
 
 def random_state(graph: Graph, seed: int, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
-    """Weights of a network as if it had been trained: every batch normalisation has statistics and a scale of its own."""
+    """Return weights like those of a trained network: every batch normalisation has its own statistics and scale."""
     generator = torch.Generator().manual_seed(seed)
     state = {}
     for name, tensor in described(graph).items():
@@ -95,7 +95,7 @@ def outputs(graph: Graph, state: State, images: Tensor) -> Tensor:
 
 
 def random_morphs(graph: Graph, random: Random, length: int) -> list[Step]:
-    """Up to `length` morphs within the default budget, kinds mixed evenly; fewer where nothing more fits."""
+    """Return up to `length` morphs within the default budget, kinds mixed evenly. Fewer if no more fit."""
     budget = Budget.of(graph)
     steps: list[Step] = []
     for _ in range(length):
@@ -120,12 +120,12 @@ def grown_state(steps: list[Step], state: State, seed: int) -> dict[str, Tensor]
 
 
 def random_graph(random: Random, groups: bool = False) -> Graph:
-    """A legal graph of any operations, joins included; convolutions have groups only when asked for."""
+    """Return a legal graph of any operations, including joins. Convolutions have groups only if requested."""
     nodes = [Node("image", Input(random.randint(1, 4), *random.choices(range(6, 14), k=2)))]
     names = count()
 
     def attempt(op: Op, inputs: tuple[int, ...]) -> None:
-        """Adds the node where it fits; a graph is checked as a whole, so with a head put on for the check."""
+        """Add the node if it fits. A graph is checked as a whole, so a head is added for the check."""
         grown = [*nodes, Node(f"block{next(names)}.node", op, inputs)]
         try:
             Graph((*grown, *_head(len(grown) - 1)))
@@ -162,7 +162,7 @@ def _head(last: int) -> tuple[Node, ...]:
 
 
 def interpret(graph: Graph, state: State, images: Tensor, training: bool) -> list[Tensor]:
-    """What leaves each node, computed one by one and never in place; the softmax included."""
+    """Return the output of each node, computed one by one and never in place, including the softmax."""
     values: list[Tensor] = []
     for node in graph.nodes:
         entering = [values[index] for index in node.inputs]

@@ -20,7 +20,7 @@ CONF = TrainerConf(threads=1, precision="fp32", learning_rate=0.05)
 
 
 def visited(batch: int) -> int:
-    """Training images of an epoch in whole steps of so many."""
+    """Return the training images of an epoch in whole steps of the given size."""
     return IMAGES.training_images // batch * batch
 
 
@@ -30,7 +30,7 @@ def graph() -> Graph:
 
 
 def plain_graph() -> Graph:
-    """Without batch normalisation, whose statistics are each rank's own."""
+    """Return a graph without batch normalisation, whose statistics differ between ranks."""
     return Graph(
         (
             Node("input", Input(1, 8, 8), ()),
@@ -73,7 +73,7 @@ def advances(words: Iterable[Word]) -> list[Advanced]:
 
 
 def follow(group: RankGroup, told: Train) -> list[Word]:
-    """Gives an order and hears it to its end."""
+    """Send an order and return its messages."""
     group.order(told)
     return hear(group)
 
@@ -84,7 +84,7 @@ def hear(group: RankGroup) -> list[Word]:
 
 
 def to_the_end(group: RankGroup, heard: list[Word]) -> list[Word]:
-    """What was heard already, and the words up to the one that ends the attempt: it may be among them."""
+    """Return the earlier messages and those up to the last one of the attempt, which may be among them."""
     while not (heard and isinstance(heard[-1], Done | Crashed | CheckpointGone)):
         heard += group.words(timeout=60.0)
     return heard

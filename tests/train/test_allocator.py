@@ -1,4 +1,4 @@
-"""Memory that is kept: a step that allocates what the one before let go of asks the kernel for no page."""
+"""Freed memory is kept: a step that allocates what the previous step freed causes no page faults."""
 
 import subprocess
 import sys

@@ -188,7 +188,7 @@ def test_dropping_removes_one_trials_files_and_no_others(tmp_path: Path) -> None
 def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_one_was_heard_of(
     tmp_path: Path,
 ) -> None:
-    """A driver that was killed may have heard of the first epoch alone, though the ranks went on to the last."""
+    """A killed driver may know only the first epoch, although the ranks trained to the last."""
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)
     for epoch in (1, 2):
@@ -221,7 +221,7 @@ def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_includ
 
 
 def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Path) -> None:
-    """It may have gone on with another worker since."""
+    """It may have continued with another worker since."""
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)
     assert writer.submit(snapshot(epoch=1, value=1.0)).result()

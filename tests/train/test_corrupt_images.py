@@ -44,7 +44,7 @@ def network() -> Graph:
 
 
 def named(words: Iterable[Word]) -> set[str]:
-    """The last parts of the names that were told."""
+    """Return the last parts of the reported names."""
     files = [name for word in words if isinstance(word, Skipped) for name, _ in word.files]
     return {"/".join(Path(name).parts[-3:]) for name in files}
 
@@ -71,7 +71,7 @@ def test_images_that_were_really_processed_count_and_the_others_are_named(
     check(words, 32 if cache == "decoded" else 37)
     skipped = [word for word in words if isinstance(word, Skipped)]
     assert {word.worker for word in skipped} == {told.worker}
-    assert len(skipped) < 6  # said when there are more of them, not at each step
+    assert len(skipped) < 6  # reported when there are more of them, not at each step
 
 
 @pytest.mark.slow

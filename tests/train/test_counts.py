@@ -27,9 +27,9 @@ from tests.train.networks import images_for, random_graph, random_morphs, small_
 
 
 def torchs_count(graph: Graph, batch: int, device: str = "meta") -> tuple[int, int]:
-    """Forward and backward operations of one step, as torch counts them in what it is asked to run.
+    """Return the forward and backward operations of one step, as torch counts the operations that it executes.
 
-    The images need no gradient, as in training. On the meta device nothing is computed, but everything is asked for.
+    The images need no gradient, as in training. On the meta device nothing is computed, but all operations are counted.
     """
     with torch.device(device):
         module = build(graph).train()

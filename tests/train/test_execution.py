@@ -1,6 +1,10 @@
-"""How a step is launched: what a configuration leaves open, what is worth trying, and that the fastest measured is kept."""
+"""Execution modes of a step: the modes that a configuration allows, those worth trying, and the choice of the fastest
+measured.
+"""
 
 import gc
+import re
+import subprocess
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,7 +22,7 @@ from hypothesis import strategies as st
 
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Crashed, Done, EpochDone, Prepared, Train
+from aiperf.journal.messages import Crashed, Done, Prepared, Train
 from aiperf.train import execution, loop
 from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import load
@@ -27,10 +31,10 @@ from aiperf.train.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Alone
 from aiperf.train.execution import Execution, NotHad, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
-from aiperf.train.fused import missing
 from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
 from aiperf.train.module import Network, build
+from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
@@ -128,7 +132,7 @@ def fresh_compiler() -> Iterator[None]:
     "compiler", [pytest.param("eager", marks=pytest.mark.slow), pytest.param("inductor", marks=pytest.mark.slow)]
 )
 def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
-    """torch.compile gives up on a function after 8, and goes on eagerly without a word."""
+    """torch.compile gives up on a function after 8 compilations and silently continues eagerly."""
     context = compiling(compiler)
     context.writer = None
     for told in descendants(12):
@@ -144,7 +148,7 @@ def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(co
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
 def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
-    """Here because the environment says so; with compile=on the trial fails for it, since nobody chose to train eagerly."""
+    """The environment disables compilation. With compile=on the trial fails, because eager training was not chosen."""
     with torch._dynamo.config.patch(disable=True):
         words = list(loop.train(order(), compiling("eager"), taken=0.0))
 
@@ -186,6 +190,101 @@ def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> No
     assert isinstance(words[-1], Crashed) and "no compiler on this host" in words[-1].reason
 
 
+GRAPHED = ExecutionMode(cuda_graphs=True)
+REFUSALS = [
+    RuntimeError("CUDA error: operation not permitted when stream is capturing"),
+    OSError("no C compiler"),
+    subprocess.CalledProcessError(1, ["gcc", "launcher.c"]),
+    type("CompilationError", (Exception,), {"__module__": "triton.compiler.errors"})("at 3:4: out of range"),
+]
+
+
+@pytest.mark.parametrize("error", REFUSALS, ids=str)
+@pytest.mark.parametrize("graphs", ["auto", "on"])
+def test_a_mode_that_is_refused_is_not_had(error: Exception, graphs: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With auto the trial continues eagerly. With on it fails."""
+
+    def refuse(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(execution, "_capture", refuse)
+    network, images, context = prepared()
+    modes = (EAGER, GRAPHED) if graphs == "auto" else (GRAPHED,)
+
+    def choose_one() -> Execution:
+        return fastest(modes, network, images, context, lambda: rehearse(network, images, context.precision), 10**15)
+
+    if graphs == "auto":
+        assert choose_one().mode == EAGER
+        assert context.expected.of[GRAPHED].share == inf
+    else:
+        with pytest.raises(NotHad, match=re.escape(str(error))):
+            choose_one()
+
+
+def test_a_failed_device_is_no_refused_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+    monkeypatch.setattr(execution, "_capture", fail)
+    network, images, context = prepared()
+
+    with pytest.raises(RuntimeError, match="uncorrectable ECC"):
+        fastest((GRAPHED,), network, images, context, lambda: None, 10**15)
+
+
+class Pool:
+    """Memory of a captured graph."""
+
+
+def test_a_modes_graphs_are_released_before_the_next_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    alive, at_capture = weakref.WeakSet[Pool](), list[int]()
+
+    def capture(network: Network, images: torch.Tensor, mode: ExecutionMode) -> None:
+        at_capture.append(len(alive))
+        pool = Pool()
+        alive.add(pool)
+        network.__dict__["forward"] = partial(lambda pool, batch: Network.forward(network, batch), pool)
+
+    monkeypatch.setattr(execution, "_capture", lambda network, images, precision: capture(network, images, GRAPHED))
+    network, images, context = prepared()
+    modes = (EAGER, *(ExecutionMode(cuda_graphs=number) for number in (2, 3, 4)))  # type: ignore[arg-type]
+    context.expected = Expectations({mode: Expectation(0.0, 0.5) for mode in modes})
+    context.timeline = Slower()  # type: ignore[assignment]
+
+    kept = fastest(modes, network, images, context, lambda: rehearse(network, images, context.precision), 10**15)
+
+    assert kept.mode == EAGER and len(context.expected.of) == 4
+    assert at_capture == [0, 0, 0] and not alive
+
+
+class Slower:
+    """Time of a device whose steps get slower and slower."""
+
+    behind = 0
+
+    def __init__(self) -> None:
+        self._marks = 0
+
+    def mark(self) -> float:
+        self._marks += 1
+        return float(self._marks**2)
+
+    def anchor(self) -> None:
+        return None
+
+    def second(self, mark: float) -> float:
+        return mark
+
+
+def prepared() -> tuple[Network, torch.Tensor, RankContext]:
+    with open_data(IMAGES) as images:
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+    network = build(graph())
+    initialise(network, seed=0)
+    return network, blank(graph(), 4, context.device, context.precision, channels_last=True), context
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
@@ -195,7 +294,7 @@ def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() 
     for told in descendants(3):
         words = loop.train(told, context, taken=0.0)
         next(words)
-        alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, torch.optim.SGD)]
+        alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, EagerSgd)]
         assert len(alive) == 2
         gc.disable()
         try:
@@ -289,7 +388,7 @@ def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path:
 def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands_in_the_busy_time(
     tmp_path: Path,
 ) -> None:
-    """cuDNN's search is a switch of the process; here it is looked at, at each convolution, as a GPU would find it."""
+    """cuDNN's search is a switch of the process. The test reads it at each convolution, as a GPU would."""
     found: set[tuple[bool, int, bool]] = set()
 
     def look(layer: torch.nn.Module, entering: tuple[torch.Tensor, ...]) -> None:
@@ -379,75 +478,3 @@ def test_the_passes_beside_a_graph_are_validation_and_the_epochs_last_images() -
 
     assert found == [(False, 6, False), (True, 5, True), (False, 6, False)]
     assert network.training
-
-
-def test_fused_kernels_that_compute_something_else_are_left_out_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from aiperf.train.fused import check
-
-    monkeypatch.setattr(check, "worst", lambda device, dtype, fusion: "gamma is off" if fusion == "conv" else None)
-    with open_data(IMAGES) as images:
-        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
-
-    left = execution._computing_the_same((EAGER, ExecutionMode(fused="norm"), ExecutionMode(fused="conv")), context)
-
-    assert left == (EAGER, ExecutionMode(fused="norm"))
-    assert "gamma is off" in capsys.readouterr().err
-    with pytest.raises(NotHad, match="gamma is off"):
-        execution._computing_the_same((ExecutionMode(fused="conv"),), context)
-
-
-def test_a_fused_network_goes_the_fused_way_in_training_alone() -> None:
-    """In Triton's interpreter, or on the GPU where there is one."""
-    pytest.importorskip("triton")
-    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
-        pytest.skip(reason)
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    network, precision = build(graph()).to(device), choose("fp32", device)
-    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    initialise(network, seed=0)
-    batch = blank(graph(), 4, device, precision, channels_last=True).normal_()
-    logits = network.train()(batch)
-
-    mode = Execution(network, ExecutionMode(fused="conv"), batch, precision)
-    fused = network(batch)
-
-    torch.testing.assert_close(fused, logits, rtol=1e-4, atol=1e-4)
-    assert any("_NormBackward" in name for name in graph_names(fused))
-    assert not any("_NormBackward" in name for name in graph_names(logits))
-    with mode.eager_if(True):
-        assert "forward" not in network.__dict__
-    assert "forward" in network.__dict__
-    mode.close()
-    assert "forward" not in network.__dict__
-
-
-def test_a_trial_trains_with_fused_kernels_and_says_so(tmp_path: Path) -> None:
-    """In Triton's interpreter, or on the GPU where there is one; the epoch is the eager one's but for the last digits."""
-    pytest.importorskip("triton")
-    if (reason := missing(on_cuda=torch.cuda.is_available())) is not None:
-        pytest.skip(reason)
-    told = {}
-    for fused in ("off", "norm"):
-        with open_data(replace(IMAGES, training_images=16, validation_images=10)) as images:
-            conf = replace(CONF, fused=fused)
-            told[fused] = list(train_here(order(last_epoch=1, batch_size=8), conf, images, graph(), tmp_path / fused))
-
-    prepared = next(word for word in told["norm"] if isinstance(word, Prepared))
-    assert prepared.fused == "norm"
-    done, eager = (next(word for word in told[each] if isinstance(word, EpochDone)) for each in ("norm", "off"))
-    assert done.training_loss == pytest.approx(eager.training_loss, rel=1e-3)
-    assert done.validation_loss == pytest.approx(eager.validation_loss, rel=1e-2)
-
-
-def graph_names(tensor: torch.Tensor) -> set[str]:
-    """Of the backward pass of a tensor."""
-    found: set[str] = set()
-    ahead = [tensor.grad_fn]
-    while ahead:
-        node = ahead.pop()
-        if node is not None and str(node) not in found:
-            found.add(str(node))
-            ahead += [each for each, _ in node.next_functions]
-    return found

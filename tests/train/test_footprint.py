@@ -1,4 +1,4 @@
-"""What fits on an accelerator: a step with the kernels that were chosen, and all that lies beside it."""
+"""Memory of a trial on an accelerator: a step with the chosen kernels, and everything else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ WEIGHTS, WORKSPACE = 100, 400
 
 
 class Device:
-    """An accelerator whose first step tries algorithms, each with a workspace; what was reserved stays so until released."""
+    """An accelerator whose first step tries algorithms, each with a workspace.
+
+    Reserved memory stays reserved until released.
+    """
 
     def __init__(self, size: int, activations: int) -> None:
         self.size = size

@@ -14,7 +14,7 @@ import aiperf.train.inprocess
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Done, Unsaved, Word
 from aiperf.train.checkpoint import Snapshot, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
@@ -26,7 +26,7 @@ DISK_BYTES = 16 * 2**20
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own: 16 MiB hold one checkpoint of the smallest start and more."""
+    """A separate file system of 16 MiB, enough for one checkpoint of the smallest start and more."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
@@ -39,7 +39,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, leave: int = 0) -> Path:
-    """Takes all that is free but so many bytes; gives the file that takes it."""
+    """Fill the file system up to the given number of free bytes. Return the file that takes them."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         try:
@@ -101,7 +101,7 @@ def test_a_trial_on_a_full_disk_goes_on_says_which_checkpoints_are_lost_and_save
 
 
 def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) -> None:
-    """What a rank prints goes to the same disk."""
+    """The ranks' output goes to the same disk."""
     group = RankGroup(CONF, IMAGES, encode(graph()), disk, accelerators=0, cores=1)
     try:
         group.start()
@@ -118,7 +118,7 @@ def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) 
 def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The content reaches the disk before the name does, and the name before anybody is told."""
+    """The content reaches the disk before the name, and the name before it is reported."""
     done: list[str] = []
     sync, rename = os.fsync, Path.replace
 
@@ -135,5 +135,6 @@ def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(
 
     save(snapshot(10), CheckpointFolder(tmp_path))
 
-    temporary = f".trial-3.epoch-1.safetensors.{os.getpid()}.tmp"
+    temporary = done[0].removeprefix("sync ")
+    assert trial_of(temporary) == 3
     assert done == [f"sync {temporary}", f"rename {temporary} trial-3.epoch-1.safetensors", f"sync {tmp_path.name}"]

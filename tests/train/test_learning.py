@@ -1,4 +1,4 @@
-"""What a morph adds learns: none of its gradients is zero for ever, and none explodes in the first steps."""
+"""Parameters that a morph adds are trained: none of their gradients stays zero, and none explodes in the first steps."""
 
 from collections import defaultdict
 from functools import cache

@@ -19,7 +19,10 @@ BATCHES = st.integers(257, 65536)
 
 
 def test_a_scaled_learning_rate_begins_unscaled_and_is_the_scaled_one_after_five_epochs() -> None:
-    """Goyal et al. 2017, section 2.2: from η to kη, evenly by the step, in 5 epochs; then the schedule as it was."""
+    """Goyal et al. 2017, section 2.2: from η to kη, by equal amounts per step, in 5 epochs.
+
+    Then the schedule is unchanged.
+    """
     steady = replace(SCALED, decay_epochs=10**9)
 
     rates = [

@@ -71,7 +71,7 @@ def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tm
             assert later.validation_images >= earlier.validation_images
             assert later.busy_seconds >= earlier.busy_seconds
     for word in words:
-        assert word.communication_seconds < 0.01  # one rank has nobody to exchange with
+        assert word.communication_seconds < 0.01  # one rank exchanges nothing
         assert 0.0 <= word.validation_seconds <= word.busy_seconds
 
 
@@ -80,7 +80,7 @@ def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
 
     words = train(told, tmp_path)
 
-    # An epoch's work may be said twice: when it is done, and once more with its result when its checkpoint stands.
+    # An epoch's work may be reported twice: when it is done, and again with its result when its checkpoint is written.
     said = {(word.epoch, word.training_images, word.validation_images) for word in advances(words)}
     assert len(said) == len(epochs(words)) + 1
 

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.errors import BadConfiguration
 from aiperf.train import precision_choice
 from aiperf.train.collectives.collective import Alone
 from aiperf.train.precision import candidates, choose
@@ -52,6 +53,26 @@ def test_a_later_candidate_is_taken_only_where_it_saves_enough(seconds: dict[str
         assert all(seconds[name] >= seconds[first] * (1 - FASTER_BY) for name in others)
     else:
         assert seconds[found] < seconds[first] * (1 - FASTER_BY)
+
+
+def test_a_finding_is_shared_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: object, target: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+
+    assert shared(tmp_path, "H200", lambda: "fp16") == "fp16"
+    assert shared(tmp_path, "H200", lambda: "bf16") == "fp16"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_tf32_is_refused_on_amd(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 4))
+    assert choose("tf32", CUDA).name == "tf32"
+
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    with pytest.raises(BadConfiguration, match="needs an NVIDIA accelerator"):
+        choose("tf32", CUDA)
 
 
 def test_real_steps_are_timed_in_each_precision() -> None:

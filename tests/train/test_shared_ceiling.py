@@ -1,4 +1,4 @@
-"""One measurement for all groups of a host that are alike; one each for those that are not."""
+"""One measurement for all equal groups of a host, and one each for different groups."""
 
 import errno
 import os

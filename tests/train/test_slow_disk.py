@@ -1,4 +1,4 @@
-"""A disk that takes its time holds nothing back that the driver is to hear: it would write the worker off for its silence."""
+"""A slow disk does not delay messages to the driver, which would give the worker up for its silence."""
 
 import threading
 from collections.abc import Iterator

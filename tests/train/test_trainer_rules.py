@@ -1,4 +1,4 @@
-"""The trainer's rules that need no network: configuration, learning rate, reports, batches, signs of life."""
+"""Rules of the trainer without a network: configuration, learning rate, reports, batches, heartbeats."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The law of training and of images in docs/benchmark.md, held to what is really configured and really done."""
+"""Rules of training and of images in docs/benchmark.md, checked against the configuration and the implementation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_en
 
 
 def test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not_at_all(tmp_path: Path) -> None:
-    """At a learning rate of next to nothing the network stands still, so that the losses differ by the smoothing alone."""
+    """At a learning rate near zero the network does not change, so that the losses differ by the smoothing alone."""
     assert RANKED.label_smoothing == 0.1
     still = replace(CONF, learning_rate=1e-12, weight_decay=0.0)
 
@@ -85,7 +85,7 @@ def test_imagenet_is_validated_on_the_centre_224_of_a_shorter_side_of_256(tmp_pa
 
     assert images.shape[-2:] == (224, 224)
     white = images[0, :, 112, 112]
-    # the border of 16 pixels lies outside the crop, and all that lies inside is white
+    # the border of 16 pixels is outside the crop, and everything inside is white
     assert torch.equal(images, white[None, :, None, None].expand_as(images))
 
 

@@ -198,3 +198,36 @@ def moved_off_the_master(lines: list[Line], rng: Random) -> None:
     machine = lines[drawn(lines, rng, "WorkerJoined")]["machine"]
     name = rng.choice(["host", "boot_id"])
     machine[name] = "node-17" if name == "host" else "00000000-0000-0000-0000-000000000000"
+
+
+@kind("a worker written off for a silence that was none", "silences")
+def silence_invented(lines: list[Line], rng: Random) -> None:
+    """The slowest worker is lost half a second after a message; its trial ends with it."""
+    place = drawn(lines, rng, "TrialLost")
+    lost = lines[place]
+    started = [line for line in of_trial(lines[:place], lost["trial"]) if line["event"] == "TrialStarted"][-1]
+    lines[place:] = [
+        {
+            "event": "WorkerLost",
+            "at": lost["at"],
+            "worker": started["worker"],
+            "cause": "silence",
+            "reason": f"no word for 600 s while training trial {lost['trial']}",
+        }
+    ]
+
+
+@kind("a proposal given up for a silence that was none", "silences")
+def answer_not_waited_for(lines: list[Line], rng: Random) -> None:
+    """One that did not please, and the rest of the run with it."""
+    place = rng.choice([p for p in places(lines, "TrialProposed") if lines[p]["number"] > 2])
+    proposal = lines[place]
+    lines[place:] = [
+        {
+            "event": "TrialRejected",
+            "at": proposal["at"],
+            "number": proposal["number"],
+            "by": "silence",
+            "reason": "no answer for 600 s",
+        }
+    ]

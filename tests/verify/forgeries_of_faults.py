@@ -49,7 +49,7 @@ def failure_told_as_finished(lines: list[Line], rng: Random) -> None:
         "attempt": attempt,
         "reason": "epochs",
         "accuracy": max(curve, default=0.0),
-        "told_accuracy": max(curve, default=0.0),
+        "reported_accuracy": max(curve, default=0.0),
     }
 
 
@@ -80,8 +80,8 @@ def blame_moved(lines: list[Line], rng: Random) -> None:
         "event": "WorkerLost",
         "at": lost["at"],
         "worker": started["worker"],
+        "cause": "reported",
         "reason": "",
-        "released": False,
     }
 
 

@@ -189,16 +189,3 @@ def one_image_more(lines: list[Line], rng: Random) -> None:
 def other_data_set(lines: list[Line], rng: Random) -> None:
     name, value = rng.choice([("name", "imagenet"), ("is_full_imagenet", True), ("noise", 0.5)])
     lines[0]["dataset"][name] = value
-
-
-@kind("called of other rules, which nobody here can follow", "release")
-def other_rules(lines: list[Line], rng: Random) -> None:
-    lines[0]["proposal_rules"] = rng.choice([1, 2, 3, 5, 9])
-
-
-@kind("called of an older release, schema and rules", "release")
-def older_release(lines: list[Line], rng: Random) -> None:
-    lines[0].update(schema=2, proposal_rules=3)
-    for line in lines:
-        if line["event"] == "RunResumed":
-            line["schema"] = 2

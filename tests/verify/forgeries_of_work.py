@@ -166,7 +166,7 @@ def early_result_raised(lines: list[Line], rng: Random) -> None:
 @kind("what the search is told raised alone", "results")
 def told_raised(lines: list[Line], rng: Random) -> None:
     line = lines[drawn(lines, rng, "TrialFinished")]
-    line["told_accuracy"] = min(1.0, line["told_accuracy"] + rng.choice([1e-6, 0.01, 0.1]))
+    line["reported_accuracy"] = min(1.0, line["reported_accuracy"] + rng.choice([1e-6, 0.01, 0.1]))
 
 
 @kind("a trial's end says another accuracy", "results")

@@ -117,4 +117,4 @@ def best_again(lines: list[Line], trial: int) -> None:
         ]
         first = lines[0]["config"]["schedule"]["epochs"][0]
         assert first < 5, "with fewer than 5 epochs the best of them is told"
-        lines[place].update(accuracy=max(curve), told_accuracy=max(curve[:first]))
+        lines[place].update(accuracy=max(curve), reported_accuracy=max(curve[:first]))

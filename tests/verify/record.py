@@ -1,4 +1,4 @@
-"""Records a real run as tests/golden keeps them: `python -m tests.verify.record FOLDER`.
+"""Record a real run as tests/golden keeps them: `python -m tests.verify.record FOLDER`.
 
 Real Ray, two ranks, the digits of scikit-learn. Its driver is killed (SIGKILL) and taken up again, later a rank is killed; it
 then goes on to the end of its declared time. What lies in FOLDER/runs afterwards is a run's folder as any.

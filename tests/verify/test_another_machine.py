@@ -28,7 +28,7 @@ print(*{each["architecture"] for each in threadpoolctl.threadpool_info() if each
 
 
 def ran(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    """By an interpreter of its own, whose libraries choose their kernels as the environment says."""
+    """Verify in an own interpreter, whose libraries choose their kernels by the environment."""
     return subprocess.run(
         [sys.executable, *words],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What plan, workers, window edges, rates, score and telemetry are held to: contradictions are found, the rest is told.
+"""Tests of the checks of plan, workers, window edges, rates and score.
 
 Journals are a recorded real run's, edited and chained anew. Other kinds of forgery: `test_forgeries.py`.
 """
@@ -19,7 +19,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
 from aiperf.system.describe import versions
-from aiperf.verify import Verification, verify
+from aiperf.verify import Checked, Verification, verify
 from tests.journal.forged import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
@@ -104,7 +104,7 @@ def test_a_host_with_more_ranks_than_accelerators_is_a_contradiction(tmp_path: P
 
     verified = forged(tmp_path, lambda lines: of_workers(lines, device=A100, machine={"accelerators": one}))
 
-    assert ("contradiction", "vm has 1 accelerators; 2 ranks are there, of workers [0]") in told(verified, "workers")
+    assert ("contradiction", "vm has 1 accelerators, but 2 ranks at once, of workers [0]") in told(verified, "workers")
 
 
 def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path) -> None:
@@ -159,67 +159,88 @@ def test_a_warm_up_that_was_moved_into_intervals_that_nobody_ended_for_it_is_a_c
     assert "contradiction" in {certainty for certainty, _ in told(verified, "window edges")}, verified.checks
 
 
-def test_a_report_that_was_not_made_of_its_journal_is_a_contradiction(tmp_path: Path) -> None:
-    run = write(tmp_path, copy.deepcopy(REAL))
-    figures = gather(read(run)).score
-    score = dataclasses.asdict(figures)
-    (run / "report.json").write_text(json.dumps({"score": score}))
-    assert verify(run, sample=0).findings == ()
-
-    (run / "report.json").write_text(json.dumps({"score": score | {"flops_per_second": 2.8e10}}))
-
-    found = told(verify(run, sample=0), "score")
-    assert len(found) == 1 and found[0][1].startswith("flops_per_second: 28000000000.0 in report.json")
+def report_of(lines: list[Line], folder: Path) -> dict[str, Any]:
+    """The parts of report.json that `verify` reads, of these lines."""
+    figures = gather(read(write(folder, lines))).score
+    return {"run": {"events": len(lines)}, "score": dataclasses.asdict(figures)}
 
 
-def recorded(run: Path, looks: list[dict[str, Any]], worker: int = 1) -> None:
-    session = {
-        "line": "session",
-        "host": "vm",
-        "worker": worker,
-        "at": 10.0,
-        "wall_unix": REAL[0]["started_unix"] + 10.0,
-        "interval_seconds": 1.0,
-        "devices": [{"id": "GPU-0", "kind": "accelerator"}],
-    }
-    (run / "telemetry").mkdir()
-    rows = [session, *({"line": "sample", "device": "GPU-0", "wall_unix": 0.0, **look} for look in looks)]
-    (run / "telemetry" / f"{worker}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+def verified_with(folder: Path, lines: list[Line], report: object) -> Checked:
+    """The check of a report next to a journal."""
+    run = write(folder, lines)
+    (run / "report.json").write_text(report if isinstance(report, str) else json.dumps(report))
+    return next(check for check in verify(run, sample=0).checks if check.name == "score")
 
 
-def look(at: float, **figures: Any) -> dict[str, Any]:
-    return {"at": at, "utilisation": 0.9, "power_watts": 300.0, "energy_joules": 300.0 * at, **figures}
+def test_a_report_of_other_figures_is_a_contradiction(tmp_path: Path) -> None:
+    report = report_of(REAL, tmp_path / "whole")
+    changed = {**report, "score": report["score"] | {"flops_per_second": 2.8e10}}
+
+    honest, forged_ = (verified_with(tmp_path / "run", REAL, one) for one in (report, changed))
+
+    assert (honest.findings, honest.not_checked) == ((), None)
+    (found,) = forged_.findings
+    assert found.certainty == "contradiction" and found.found.startswith("flops_per_second: 28000000000.0 in report.js")
 
 
-HONEST = [look(10.0 + second) for second in range(145)]
+def test_an_older_report_is_compared_with_its_own_lines(tmp_path: Path) -> None:
+    """An honest run that was resumed after its report was written."""
+    report = report_of(REAL[:100], tmp_path / "earlier")
+    changed = {**report, "score": report["score"] | {"trials_finished": 99}}
+
+    honest, forged_ = (verified_with(tmp_path / "run", REAL, one) for one in (report, changed))
+
+    assert honest.findings == () and honest.examined
+    assert honest.not_checked == "34 of 134 lines were written after report.json"
+    assert [one.certainty for one in forged_.findings] == ["contradiction"]
+
+
+def test_a_journal_shorter_than_its_report_is_a_contradiction(tmp_path: Path) -> None:
+    report = report_of(REAL, tmp_path / "whole")
+
+    found = verified_with(tmp_path / "run", REAL[:100], report)
+
+    assert [one.found for one in found.findings] == ["report.json is made from 134 lines; the journal has 100"]
+    assert found.contradictions == 1
+
+
+def test_a_report_of_lines_that_were_rolled_back_is_undetermined(tmp_path: Path) -> None:
+    lines = copy.deepcopy(REAL)
+    resume = next(line for line in lines if line["event"] == "RunResumed")
+    resume.update(rolled_back_lines=90, cut_sha256="0" * 64)
+    report = report_of(lines, tmp_path / "whole")
+
+    found = verified_with(tmp_path / "run", lines, {**report, "run": {"events": lines.index(resume) + 50}})
+
+    assert {one.certainty for one in found.findings} == {"cannot be determined"}
+
+
+NUMBER = "9" * 400
 
 
 @pytest.mark.parametrize(
-    ("looks", "certainty", "words"),
+    "change",
     [
-        ([*HONEST[:50], look(20.0), *HONEST[50:]], "contradiction", "GPU-0 at 20.0 s after 59.0 s"),
-        ([one | {"utilisation": 0.0} for one in HONEST], "contradiction", "in use for 0.0 %"),
-        (HONEST[:50] + HONEST[110:], "cannot be determined", "have no samples"),
-        ([one | {"power_watts": 100.0} for one in HONEST], "cannot be determined", "J by its counter"),
+        lambda report: {**report, "score": report["score"] | {"flops_per_second_interval": 5.0}},
+        lambda report: {**report, "score": report["score"] | {"flops_per_second_interval": [[1], [2]]}},
+        lambda report: {**report, "score": report["score"] | {"error": {}}},
+        lambda report: {**report, "run": {"events": -1}},
+        lambda report: [],
+        lambda report: json.dumps(report).replace('"window_seconds": ', '"window_seconds": ' + NUMBER),
+        lambda report: json.dumps(report).replace('"events": ', '"events": ' + NUMBER),
+        lambda report: '{"other":' + "[" * 100_000 + "]" * 100_000 + "}",
+        lambda report: json.dumps(report)[:-5],
     ],
-    ids=["a clock that runs back", "idle devices", "a gap", "two energies"],
+    ids=["a number", "lists", "an object", "lines below 0", "a list", "400 digits", "400 lines", "brackets", "cut"],
 )
-def test_telemetry_that_does_not_fit_the_work_is_told(
-    looks: list[dict[str, Any]], certainty: str, words: str, tmp_path: Path
-) -> None:
-    run = write(tmp_path, copy.deepcopy(REAL))
-    recorded(run, looks)
+def test_a_report_of_another_shape_cannot_be_read(tmp_path: Path, change: Callable[[Any], object]) -> None:
+    report = report_of(REAL, tmp_path / "whole")
 
-    found = told(verify(run, sample=0), "telemetry")
+    found = verified_with(tmp_path / "run", REAL, change(report))
 
-    assert [said for how, said in found if how == certainty and words in said]
-
-
-def test_telemetry_that_fits_contradicts_nothing(tmp_path: Path) -> None:
-    run = write(tmp_path, copy.deepcopy(REAL))
-    recorded(run, HONEST)
-
-    assert told(verify(run, sample=0), "telemetry") == []
+    (finding,) = found.findings
+    assert finding.certainty == "cannot be determined"
+    assert finding.found.startswith("report.json cannot be read (")
 
 
 def test_a_broken_chain_is_answered_with_its_line_and_the_reason(

@@ -1,4 +1,4 @@
-"""The moment of an end by `schedule.stop=converged`, worked out again: an end that was chosen is found, and so is going on."""
+"""Tests of the check of ends by `schedule.stop=converged`: chosen ends and missing ends are found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.verify.forging import configure
 
 @pytest.fixture(scope="module")
 def converged(tmp_path_factory: pytest.TempPathFactory) -> list[Line]:
-    """A run that ended when its score had come to rest."""
+    """Simulate a run that ended with a converged score."""
     folder = tmp_path_factory.mktemp("converged") / "run"
     simulated(folder, conf())
     return lines_of(folder / NAME)
@@ -79,4 +79,4 @@ def test_a_run_that_goes_on_after_its_score_has_come_to_rest_is_found(tmp_path: 
 
     found = found_in(tmp_path, lines)
 
-    assert found and all("had come to rest at" in finding.found for finding in found)
+    assert found and all("had converged at" in finding.found for finding in found)

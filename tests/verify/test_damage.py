@@ -47,15 +47,15 @@ def inserted(at: int, rng: Random) -> Damage:
 
 @dataclass
 class Counts:
-    """What came of so many damages."""
+    """Counts of results of damages."""
 
     refused: int = 0
     torn: int = 0
     """Told as a torn last line, and the lines before it are as they were."""
     harmless: list[Damage] = field(default_factory=list)
-    """Nothing was told, and all events are as they were."""
+    """No message, and all events unchanged."""
     swallowed: list[Damage] = field(default_factory=list)
-    """Nothing was told, and something is otherwise."""
+    """No message, but an event changed."""
 
     @property
     def all(self) -> int:

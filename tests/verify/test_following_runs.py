@@ -1,4 +1,4 @@
-"""A run that follows another is verified with that one's journal; without it, what it cannot tell is said."""
+"""Tests of verifying a run that follows another, with and without the followed journal."""
 
 from __future__ import annotations
 

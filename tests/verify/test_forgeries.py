@@ -1,4 +1,4 @@
-"""Each kind of forgery of a real run's journal, chained anew by an insider, is found by the check of the law that it breaks."""
+"""Tests that each kind of forgery of a real journal, with a new hash chain, is found by the check of its law."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from random import Random
 
 import pytest
 
-from aiperf.simulate.audit.random_runs import play, random_case
+from aiperf.errors import JournalDamaged, OtherRules
 from aiperf.system.processor import cpu_model
 from aiperf.verify import Verification, verify
+from searchers.propose import RULES
+from tests.audit.random_runs import play, random_case
 from tests.journal.forged import Line, lines_of, write
 from tests.verify import forgeries_of_events, forgeries_of_faults, forgeries_of_plans, forgeries_of_work
 from tests.verify.forging import Forgery
@@ -30,11 +32,11 @@ REAL = of_this_processor(lines_of(GOLDEN / "resumed-v5.jsonl"))
 """Real Ray, two ranks, images of digits; a driver and a rank were killed; eight proposals were tuned by TPE."""
 KINDS = {**forgeries_of_work.KINDS, **forgeries_of_plans.KINDS, **forgeries_of_events.KINDS}
 FEW, MANY = 2, 25
-"""Places that each kind is tried at."""
+"""Numbers of places at which each kind is tried."""
 
 
 def forged(kind: Forgery, name: str, seed: int) -> list[Line]:
-    """The real journal, forged at a place drawn by the kind's name and the seed."""
+    """Return the real journal, forged at a place drawn by the kind's name and the seed."""
     lines = copy.deepcopy(REAL)
     kind.edit(lines, Random(f"{name} {seed}"))
     assert lines != REAL
@@ -42,7 +44,7 @@ def forged(kind: Forgery, name: str, seed: int) -> list[Line]:
 
 
 def found_in(folder: Path, lines: list[Line], *, proposals: bool) -> Verification:
-    """What verifying finds; `proposals`: whether every proposal is made again, which takes longer than all else."""
+    """Verify forged lines. `proposals`: True to recompute every proposal, which takes most of the time."""
     return verify(write(folder, lines), sample=None if proposals else 0)
 
 
@@ -91,8 +93,26 @@ def test_the_simulated_run_is_sound_before_it_is_forged(tmp_path: Path, faulty: 
     assert told >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
 
 
-def test_there_are_more_than_twenty_kinds() -> None:
-    assert len(KINDS) >= 40
+def test_at_least_sixty_kinds_are_found() -> None:
+    assert len({**KINDS, **forgeries_of_faults.KINDS}) >= 60
+
+
+@pytest.mark.parametrize("rules", [1, 2, 3, 5, 9])
+def test_a_journal_of_other_rules_is_refused(tmp_path: Path, rules: int) -> None:
+    lines = copy.deepcopy(REAL)
+    lines[0]["proposal_rules"] = rules
+
+    with pytest.raises(OtherRules, match=f"by version {rules}, this aiperf has version {RULES}"):
+        verify(write(tmp_path, lines))
+
+
+@pytest.mark.parametrize("schema", [0, 2, 3, 4])
+def test_a_journal_of_another_schema_is_refused(tmp_path: Path, schema: int) -> None:
+    lines = copy.deepcopy(REAL)
+    lines[0]["schema"] = schema
+
+    with pytest.raises(JournalDamaged, match=f"this release reads journals of schema 1; .* has schema {schema}"):
+        verify(write(tmp_path, lines))
 
 
 @pytest.mark.parametrize("name", KINDS)

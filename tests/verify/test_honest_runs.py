@@ -1,4 +1,4 @@
-"""An honest run verifies, on whatever machine: recorded real ones, and simulated ones with every fault there is."""
+"""Tests that honest runs verify on any machine: recorded real runs, and simulated runs with every fault."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.simulate.audit.random_runs import play, random_case
 from aiperf.verify import verify
+from tests.audit.random_runs import play, random_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOURNALS = sorted(GOLDEN.glob("*.jsonl"))

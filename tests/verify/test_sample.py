@@ -1,9 +1,10 @@
-"""What is drawn of a long run: by its last hash, the same for everyone; and what is not drawn is not left alone."""
+"""Tests of the samples of a long run, and of the checks outside of the samples."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 from aiperf.data.visiting_order import training_steps
 from aiperf.verify import verification, verify
 from aiperf.verify.attempts import whole_epoch
-from aiperf.verify.sample import drawn, last_chain, proposals_requested
-from tests.journal.forged import lines_of, write
+from aiperf.verify.check import Notes
+from aiperf.verify.lines import read_lines
+from aiperf.verify.sample import drawn, expected
+from tests.journal.forged import Line, lines_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REAL = GOLDEN / "resumed-v4.jsonl"
@@ -24,36 +27,72 @@ chains = st.binary(min_size=1, max_size=8).map(lambda word: hashlib.sha256(word)
 
 @given(chains, st.integers(0, 300), st.integers(0, 300))
 def test_a_sample_is_so_many_different_numbers_and_a_larger_one_holds_it(chain: str, proposals: int, size: int) -> None:
-    sample = drawn(chain, proposals, size)
+    sample = drawn(chain, range(proposals), size)
 
     assert len(sample) == len(set(sample)) == min(size, proposals)
     assert all(0 <= number < proposals for number in sample)
-    assert set(sample) <= set(drawn(chain, proposals, size + 1))
-    assert drawn(chain, proposals, None) == tuple(range(proposals))
+    assert set(sample) <= set(drawn(chain, range(proposals), size + 1))
+    assert drawn(chain, range(proposals), None) == tuple(range(proposals))
 
 
 def test_another_last_hash_draws_another_sample() -> None:
-    samples = {drawn(hashlib.sha256(bytes([word])).hexdigest(), 1000, 10) for word in range(50)}
+    samples = {drawn(hashlib.sha256(bytes([word])).hexdigest(), range(1000), 10) for word in range(50)}
 
     assert len(samples) == 50
     assert len({number for sample in samples for number in sample}) > 350
 
 
 @pytest.mark.parametrize("journal", sorted(GOLDEN.glob("*.jsonl")), ids=lambda path: path.stem)
-def test_the_end_of_a_journal_tells_its_hash_and_how_many_proposals_it_asks_for(journal: Path, tmp_path: Path) -> None:
-    lines = lines_of(journal)
-
-    assert f'"chain":"{last_chain(journal)}"' in journal.read_text().splitlines()[-1]
-    assert proposals_requested(journal) == sum(line["event"] == "ProposalRequested" for line in lines)
+def test_the_fast_look_agrees_with_the_parsed_lines(journal: Path, tmp_path: Path) -> None:
+    parsed = read_lines(journal)
     torn = tmp_path / "journal.jsonl"
     torn.write_bytes(journal.read_bytes() + b'{"event":"Progr')
-    assert last_chain(torn) == last_chain(journal)
+
+    assert expected(journal) == expected(torn) == (parsed.chain, list(parsed.answered))
+    assert len(parsed.answered) > 10
+
+
+def nested_request(lines: list[Line]) -> None:
+    """An object inside the last node's readings that looks like a request for proposal 2,000,000."""
+    node = copy.deepcopy(next(line for line in lines if line["event"] == "NodeChecked"))
+    node["readings"]["x"] = {"facts": {"y": {"event": "ProposalRequested", "number": 2_000_000}}}
+    lines.insert(-1, node | {"at": lines[-2]["at"]})
+
+
+def members_in_another_order(lines: list[Line]) -> None:
+    """Lines that the fast look does not see."""
+    lines[1:] = [dict(sorted(line.items())) for line in lines[1:]]
+
+
+@pytest.mark.parametrize("is_long", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("forge", [nested_request, members_in_another_order])
+def test_no_form_of_a_line_empties_the_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forge: Callable[[list[Line]], None], is_long: bool
+) -> None:
+    lines = lines_of(GOLDEN / "resumed-v5.jsonl")
+    forge(lines)
+    if is_long:
+        monkeypatch.setattr(verification, "LONG", 0)
+
+    checks = {check.name: check for check in verify(write(tmp_path, lines), sample=2).checks}
+
+    assert (checks["proposals"].examined, checks["proposals"].of) == (2, 14)
+    assert checks["graphs"].examined == checks["graphs"].of == 14
+
+
+def test_a_check_that_examined_none_of_some_is_a_contradiction() -> None:
+    notes, left_out = Notes("graphs", "law", "architectures"), Notes("graphs", "law", "architectures")
+    notes.of = left_out.of = 15
+    left_out.not_checked = "a reason"
+
+    assert notes.checked().contradictions == 1
+    assert left_out.checked().contradictions == 0
 
 
 def test_an_architecture_that_is_not_drawn_is_held_to_its_parent_and_to_the_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "BUILT", 0)
+    monkeypatch.setattr(verification, "BUILT", 0)  # No architecture is rebuilt.
     lines = lines_of(REAL)
     grown = next(line for line in lines if line["event"] == "TrialProposed" and line["parent"] is not None)
     few, many = copy.deepcopy(lines), copy.deepcopy(lines)

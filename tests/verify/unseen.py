@@ -1,4 +1,4 @@
-"""What a journal alone cannot show: forgeries after which all of it still follows from the rest, each with what does show it.
+"""Forgeries that a journal alone cannot show, because all of it still follows from the rest, each with evidence that does.
 
 They are kept so that nobody believes that verifying finds all; one that is found one day moves to `forgeries.py`.
 """
@@ -31,15 +31,14 @@ class Unseen:
     why: str
     """That the journal cannot show it."""
     shown_by: str
-    """What does: 'telemetry' that lies beside it and was not forged with it, 'announcement' before the run, a 'witness' who has
-    seen the journal's last hash (or a signature that was given to somebody), or 'nothing'."""
+    """'announcement' before the run, a 'witness' who knows the journal's last hash (or a signature of it), or 'nothing'."""
 
 
 KINDS: dict[str, Unseen] = {}
 
 
 def kind(name: str, why: str, shown_by: str) -> Callable[[Edit], Edit]:
-    """Names a kind, and says why it is not found."""
+    """Register a kind, with the reason why it is not found."""
 
     def named(edit: Edit) -> Edit:
         KINDS[name] = Unseen(edit, why, shown_by)
@@ -87,12 +86,12 @@ def busier(lines: list[Line], rng: Random) -> None:
             work["busy_seconds"] += max(0.0, left) * 0.9
 
 
-@kind("the beginning moved to another day", "times are counted from it", "telemetry")
+@kind("the beginning moved to another day", "times are counted from it", "witness")
 def beginning_moved(lines: list[Line], rng: Random) -> None:
     lines[0]["started_unix"] -= rng.uniform(1.0, 1e6)
 
 
-@kind("the driver's downtime shortened, with the boot's clock", "both clocks are the forger's", "telemetry")
+@kind("the driver's downtime shortened, with the boot's clock", "both clocks are the forger's", "witness")
 def downtime_shortened(lines: list[Line], rng: Random) -> None:
     (resume,) = places(lines, "RunResumed")
     seconds = rng.uniform(5.0, lines[resume]["down_seconds"] - 1.0)
@@ -110,7 +109,7 @@ def resume_hidden(lines: list[Line], rng: Random) -> None:
     (resume,) = places(lines, "RunResumed")
     worker = next(line["worker"] for line in reversed(lines[:resume]) if "worker" in line)
     at = lines[resume]["at"]
-    lines[resume] = {"event": "WorkerLost", "at": at, "worker": worker, "reason": "gone", "released": False}
+    lines[resume] = {"event": "WorkerLost", "at": at, "worker": worker, "cause": "reported", "reason": "gone"}
 
 
 @kind("a lost attempt told as a slow beginning", "how long a beginning takes follows from nothing", "witness")
@@ -172,3 +171,16 @@ def declared_shorter(lines: list[Line], rng: Random) -> None:
     lines[place + 1 :] = [{"event": "RunEnded", "at": duration, "reason": "duration"}]
     lines[0]["duration_seconds"] = duration
     configure(lines, lambda config: config["schedule"].update(duration_seconds=duration))
+
+
+@kind("another's journal under a new name", "the name is what the first line says", "witness")
+def renamed(lines: list[Line], rng: Random) -> None:
+    lines[0]["run"] = "20990101-000000-mine"
+
+
+@kind("a node left out by preflight", "a fault is what the node's own probe says", "witness")
+def node_excluded(lines: list[Line], rng: Random) -> None:
+    place = places(lines, "NodeChecked")[0]
+    slow = {**lines[place], "address": "10.9.9.9", "host": "slow", "faults": ["compute: slow"], "excluded": True}
+    lines.insert(place + 1, slow)
+    reposition(lines)

@@ -1,1 +1,1 @@
-"""The data sets, a file each: described without torch, opened, checked; as `set_module.SetModule` says."""
+"""Data sets, one file each, with the interface `set_module.SetModule`. Described without torch."""

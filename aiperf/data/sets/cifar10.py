@@ -1,4 +1,4 @@
-"""CIFAR-10 as a data set: its published binary version, or (a part of) it as class folders of image files."""
+"""CIFAR-10: its published binary version, or (a part of) it as class folders of image files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from aiperf.data import cifar10
 from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet
-from aiperf.data.fingerprint import of_files
+from aiperf.data.files import cifar10
+from aiperf.data.files.fingerprint import of_files
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import images
 from aiperf.data.survey import cifar10_folders, require_meant, root_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def describe(conf: Cifar10Conf) -> DataSet:
-    """The set in numbers: as published, or by the names of its files."""
+    """Return the set's numbers, as published or by the names of its files."""
     root = root_of(conf)
     if (folder := cifar10.find(root)) is not None:
         return replace(conf.published(), fingerprint=fingerprint(conf, folder))
@@ -29,14 +29,14 @@ def describe(conf: Cifar10Conf) -> DataSet:
 
 
 def fingerprint(conf: Cifar10Conf, folder: Path) -> str:
-    """Of the binary version that lies in the folder. Raises OtherData where another is meant."""
+    """Return the fingerprint of the binary version in the folder. Raises OtherData if another one is configured."""
     found = of_files(root_of(conf), [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)])
     require_meant(conf, found)
     return found
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
-    """Pixels in memory, one copy a host; class folders as other images."""
+    """Open pixels in memory, one copy per host. Class folders are opened as other images."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.open_data(cifar10_folders(conf), cores)
@@ -46,7 +46,7 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Every file read and hashed, and decoded where it is an image."""
+    """Read and hash every file, and decode the images."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.prepare(cifar10_folders(conf), pack, out, checksums)

@@ -1,4 +1,4 @@
-"""The handwritten digits as a data set: what they are in numbers, opened in memory. They lie in no files of the user's."""
+"""Handwritten digits as a data set in memory, without files of the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet
-from aiperf.data.fingerprint import of_options
+from aiperf.data.files.fingerprint import of_options
 from aiperf.data.prepare_report import PrepareReport, nothing_to_check
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def describe(conf: DigitsConf) -> DataSet:
-    """The digits in numbers, and under how much noise they are seen."""
+    """Return the set's numbers, including the noise."""
     return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
 def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
-    """All of them, in memory; nothing is decoded, by however many cores."""
+    """Open all digits in memory. Nothing is decoded, so `cores` has no effect."""
     from aiperf.data import digits
     from aiperf.data.opened import OpenData
 
@@ -31,5 +31,5 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """There is nothing to check."""
+    """Return a report without checks, because there are no files."""
     return nothing_to_check(describe(conf), pack)

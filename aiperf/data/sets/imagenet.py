@@ -1,4 +1,4 @@
-"""ImageNet as a data set: image files of 224 pixels, cropped its own way."""
+"""ImageNet: image files of 224 pixels, with its own crops."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def describe(conf: ImagenetConf) -> DataSet:
-    """The set in numbers, by the names of its files."""
+    """Return the set's numbers, by the names of its files."""
     return images.describe(conf.as_images())
 
 
 def open_data(conf: ImagenetConf, cores: int | None) -> OpenData:
-    """Its files, decoded as they are walked."""
+    """Open its files, decoded on demand."""
     return images.open_data(conf.as_images(), cores)
 
 
 def prepare(conf: ImagenetConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Every image read, hashed and decoded."""
+    """Read, hash and decode every image."""
     return images.prepare(conf.as_images(), pack, out, checksums)

@@ -1,4 +1,4 @@
-"""Folders or shards of image files as a data set: listed, opened, checked and packed."""
+"""Folders or shards of image files: listed, opened, checked and packed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def describe(conf: ImagesConf) -> DataSet:
-    """The set in numbers, by the names of its files."""
+    """Return the set's numbers, by the names of its files."""
     return listing(conf).describe(conf)
 
 
 def open_data(conf: ImagesConf, cores: int | None) -> OpenData:
-    """Decoded at once where the images are small, else as they are walked."""
+    """Open the files. Small images are decoded at once, others on demand."""
     from aiperf.data.opening import open_images
 
     return open_images(conf, cores)
 
 
 def prepare(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Every image read, hashed and decoded."""
+    """Read, hash and decode every image."""
     from aiperf.data.verification import prepare_images
 
     return prepare_images(conf, pack, out, checksums)

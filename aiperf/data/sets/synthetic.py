@@ -1,4 +1,4 @@
-"""Images made up from a seed as a data set: what they are in numbers, and made. They lie in no files."""
+"""Synthetic images as a data set, generated from a seed, without files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN, SYNTHETIC_STD, DataSet
-from aiperf.data.fingerprint import of_options
+from aiperf.data.files.fingerprint import of_options
 from aiperf.data.prepare_report import PrepareReport, nothing_to_check
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def describe(conf: SyntheticConf) -> DataSet:
-    """The set in numbers, as configured."""
+    """Return the set's numbers, as configured."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -32,7 +32,7 @@ def describe(conf: SyntheticConf) -> DataSet:
 
 
 def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
-    """Prototypes and noise in memory; nothing is decoded, by however many cores."""
+    """Open prototypes and noise in memory. Nothing is decoded, so `cores` has no effect."""
     from aiperf.data import synthetic
     from aiperf.data.opened import OpenData
 
@@ -40,5 +40,5 @@ def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """There is nothing to check."""
+    """Return a report without checks, because there are no files."""
     return nothing_to_check(describe(conf), pack)

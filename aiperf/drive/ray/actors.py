@@ -1,4 +1,5 @@
-"""The actors on a node: a worker's host, which holds its ranks for the whole run, and the generator, which makes proposals."""
+"""Actors on a node: a worker's host, which holds the worker's ranks for the whole run, and the generator of
+proposals."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.data.dataset_config import DataSetConf
+from aiperf.drive.ray.history_updates import Heard, Parcel
 from aiperf.drive.ray.mailbox import Sender
-from aiperf.drive.ray.news import Heard, Parcel
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.journal.messages import (
@@ -42,67 +43,68 @@ from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.system.shipping import Shipment
-from aiperf.train.peak_again import measured_again
+from aiperf.train.peak_after_run import measured_again
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
 
 RECORDER_SECONDS = 10.0
-"""Between two recorders at least: one that dies at once, as beside a broken driver of an accelerator, fills no journal."""
+"""Minimum interval between two recorders. A recorder that fails at once must not fill the journal with messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What a worker's host needs to know before the first order."""
+    """Parameters of a worker's host."""
 
     worker: int
     trainer: TrainerConf
     dataset: DataSetConf
     start_graph: str
-    """JSON."""
+    """Start graph as JSON."""
     folder: Path
-    """The run's; the same for all workers."""
+    """Run folder, the same for all workers."""
     accelerators: int
     cores: int
     started_unix: float
     records_locally: bool = False
-    """Telemetry is recorded on the own disk of the host, and shipped at the end of each trial and of the worker."""
+    """Record telemetry on a local disk of the host. Ship it after each trial and at the end of the worker."""
     word: str | None = None
-    """What stands in the run's folder for all workers to see; None: it has not been written yet."""
+    """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
     address: str = ""
-    """Of the worker's node, as the cluster reaches it."""
+    """Address of the worker's node within the cluster."""
     driver: str | None = None
-    """The identity of the driver's process, so that recorders know its time for the run's own."""
+    """Identity of the driver's process. Recorders count its time as time of the run."""
     others: tuple[Share, ...] = ()
-    """What the worker has of other nodes; those that stand above are of the one that leads."""
+    """Shares of other nodes. `accelerators` and `cores` are those of the leading node."""
 
 
 class Group(Protocol):
-    """What a host needs of those that train: `aiperf.train.ranks.group.RankGroup` says what each method does."""
+    """Interface of a worker's ranks. `aiperf.train.ranks.group.RankGroup` documents each method."""
 
     def start(self) -> Ready:
-        """Blocks until orders can be taken."""
+        """Block until the ranks accept orders."""
         ...
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Takes an order."""
+        """Send an order."""
         ...
 
     def words(self, timeout: float) -> list[Word]:
-        """What was said since; raises when it cannot go on and all is said."""
+        """Return new messages. Raise an error if the group cannot continue and all messages were returned."""
         ...
 
     def close(self) -> None:
-        """Ends them."""
+        """End the ranks."""
         ...
 
 
 OpenGroup = Callable[[WorkerPlan], Group]
-"""Makes a worker's group in the host's own process; a function of a module, since it travels there by name."""
+"""Function that makes a worker's group in the host's process. It must be a module-level function, since Ray sends it by
+reference."""
 
 
 def open_ranks(plan: WorkerPlan) -> Group:
-    """The ranks that train in a real run, on all of the worker's hosts."""
+    """Return the ranks of a real run, on all of the worker's hosts."""
     from aiperf.drive.ray.rank_hosts import RankHosts
     from aiperf.train.ranks.group import RankGroup
     from aiperf.train.ranks.host_ranks import Recipe
@@ -125,7 +127,7 @@ def open_ranks(plan: WorkerPlan) -> Group:
 
 @ray.remote
 class WorkerHost:
-    """Exists as long as its worker. All that it tells the driver goes through the mailbox."""
+    """Actor with the lifetime of its worker. It reports to the driver through the mailbox."""
 
     def __init__(self, plan: WorkerPlan, mailbox: ActorHandle[Any], open_group: OpenGroup) -> None:
         # Nothing here can fail: an error of a constructor reaches the driver without its type.
@@ -135,20 +137,21 @@ class WorkerHost:
         self._group: Group | None = None
         self._refused: BaseException | None = None
         self._recorder_began = 0.0
-        """When a dead one was replaced last."""
+        """Time of the last replacement."""
         self._shipment: Shipment | None = None
         self._ended = threading.Event()
         self._ready: Ready | None = None
         self._stopped = threading.Event()
-        """Its ranks have ended, and its recorder."""
+        """Set when ranks and recorder have ended."""
 
     def stands(self) -> None:
-        """Returns as soon as this actor has got its place."""
+        """Return as soon as this actor has its place."""
 
     def live(self) -> None:
-        """Brings the ranks up and passes their words on; returns when the worker was ended, raises when it cannot go on.
+        """Start the ranks and forward their messages. Return when the worker was ended. Raise an error if it cannot
+        continue.
 
-        All words have reached the mailbox then.
+        All messages have reached the mailbox before the return.
         """
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
@@ -168,7 +171,8 @@ class WorkerHost:
 
     @contextmanager
     def _own_disk(self) -> Iterator[None]:
-        """A folder for telemetry on this host, where it is recorded there: in that of its Ray, which goes with the run."""
+        """Provide a folder on the host's own disk if telemetry is recorded locally. It is inside Ray's folder, which is
+        removed with the run."""
         if not self._plan.records_locally:
             yield
             return
@@ -179,7 +183,7 @@ class WorkerHost:
             yield
 
     def _ship(self) -> None:
-        """What the shared file system does not take now is tried again with the next trial's: no worker ends of it."""
+        """Ship telemetry to the shared file system. A failure does not end the worker: the next trial tries again."""
         if self._shipment is not None:
             try:
                 self._shipment.ship()
@@ -200,7 +204,7 @@ class WorkerHost:
         return recorder
 
     def _look_at_recorder(self, now: float) -> list[Word]:
-        """Replaces a recorder that died, though not too often, and tells the driver of each that died."""
+        """Replace a recorder that has died, at most once per RECORDER_SECONDS. Return a message about each dead one."""
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return []
         self._recorder, self._recorder_began = self._new_recorder(), now
@@ -236,8 +240,8 @@ class WorkerHost:
                 self._ship()
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Hands an order to the ranks. One that they cannot take ends the worker: the trial must not wait for ever."""
-        assert self._group is not None, f"worker {self._plan.worker} was given an order before it said that it is up"
+        """Send an order to the ranks. A failed Train order ends the worker, since its trial would wait without end."""
+        assert self._group is not None, f"worker {self._plan.worker} received an order before it was up"
         try:
             self._group.order(order)
         except BaseException as error:
@@ -246,12 +250,14 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
-        """Ends the worker."""
+        """End the worker."""
         self._ended.set()
 
     def peak_again(self, seconds: float) -> float | None:
-        """Where its processors were measured when it came up: ends the worker, then measures them once more, in FLOPS of one
-        rank. None: they were not, or not within so many seconds."""
+        """End the worker, then measure its processors again. Return FLOPS of one rank.
+
+        None if they were not measured at the start of the worker, or if `seconds` are over.
+        """
         ready, hosts = self._ready, 1 + len(self._plan.others)
         if ready is None or ready.matmul_flops is None:
             return None
@@ -266,7 +272,8 @@ class WorkerHost:
 
 @ray.remote(num_cpus=0)
 class Generator:
-    """Makes proposals on a processor of a node, ahead of need. Each order brings the news that its history lacks."""
+    """Actor that makes proposals on a processor of its node, in advance. Each order contains the observations that its
+    history lacks."""
 
     def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
         os.nice(niceness)
@@ -276,9 +283,9 @@ class Generator:
         self._sender = Sender(mailbox)
 
     def propose(self, parcel: Parcel, order: Propose) -> Proposed | Unproposed:
-        """Takes the news in, then leaves its answer in the mailbox, where the driver waits for it.
+        """Add the observations in `parcel`, then send the proposal to the mailbox.
 
-        The answer is returned as well: if the mailbox dies before the driver has read it, this is the only copy.
+        The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.
         """
         self._history.tell(self._heard.take(parcel))
         answer = make(self._proposer, self._history, order)

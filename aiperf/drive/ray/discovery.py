@@ -1,4 +1,4 @@
-"""What the workers of a Ray cluster will have, learnt from its nodes before a plan is made of it."""
+"""Shape of the workers of a Ray cluster, from descriptions of its nodes. The plan is based on it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.config import ALL, RunConf
-from aiperf.drive.ray.daemons import Runtime
+from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import common, shape_of, together
-from aiperf.system.describe import System, describe
+from aiperf.system.describe import System, describe, describe_usable
 from aiperf.train.trainer_config import ranks_of_hosts
 
 PROBE_SECONDS = 120.0
-"""Nodes that have not described themselves by then are not asked again: their workers are held to the others' plan."""
+"""Maximum time for a node's description. Workers on nodes without one use the plan of the others."""
 
 
 @ray.remote(num_cpus=0)
@@ -30,14 +30,14 @@ def _described() -> System:
 
 
 def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str] = ()) -> WorkerShape:
-    """The shape of the workers that the nodes hold, every node asked once: the least memory, the most ranks.
+    """Return the common shape of the workers on all nodes: the least memory and the most ranks.
 
-    Waits up to `patience_seconds` for the first node that holds a worker. `excluded`: nodes that are to hold none, by Ray's
-    identifiers. Ray must have been initialised.
+    `patience_seconds`: maximum wait for the first node that holds a worker. `excluded`: Ray's identifiers of nodes that
+    must hold none. Ray must be initialized.
 
     Raises:
-        NoWorkers: there is none, or none answers.
-        BadConfiguration: what the nodes have makes no worker of this configuration.
+        NoWorkers: no node holds a worker, or none answers.
+        BadConfiguration: the nodes cannot hold a worker of this configuration.
     """
     there = _awaited(conf, patience_seconds, excluded)
     of_node: dict[str, Slot] = {}
@@ -47,9 +47,9 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         of_node.setdefault(slot.node, slot)
     own = ray.get_runtime_context().get_node_id() if Runtime.of_this_process().is_own else ""
     shares = [share for slot in of_node.values() for share in slot.shares]
-    # Of its own Ray's node this process knows what workers will find there. No process of Ray's has to start for that, while a
-    # worker's actor waits for one. A Ray of others may give its processes less, or more, than this one has.
-    systems: dict[str, System] = {own: describe()} if any(share.node == own for share in shares) else {}
+    # This process knows the node of its own Ray, so no task is needed, which would delay the worker's actor.
+    # An existing Ray cluster may give its processes other limits than those of this process.
+    systems: dict[str, System] = {own: describe_usable()} if any(share.node == own for share in shares) else {}
     asked = {_ask(share.node): share for share in shares if share.node != own}
     done = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)[0] if asked else []
     silent = [share.address for call, share in asked.items() if call not in done]
@@ -61,7 +61,7 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
     complete = [slot for slot in of_node.values() if all(share.node in systems for share in slot.shares)]
     shapes = [_shape(conf, slot, systems) for slot in complete]
     if not shapes:
-        raise NoWorkers(f"a plan is made of the workers' nodes; none of them answered: {', '.join(silent)}")
+        raise NoWorkers(f"the plan needs a description of the workers' nodes, but none answered: {', '.join(silent)}")
     if len(shapes) == 1 and not silent:
         return shapes[0]
     source = f"{len(shapes)} nodes" + (f"; {len(silent)} did not answer: {', '.join(silent[:8])}" if silent else "")
@@ -72,7 +72,9 @@ def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, System]) -> WorkerSh
     shares = slot.shares
     own = conf.trainer
     if len(shares) > 1:
-        ranks_of_hosts(own, [(share.accelerators, share.cores) for share in shares])  # or it says why not
+        ranks_of_hosts(
+            own, [(share.accelerators, share.cores) for share in shares]
+        )  # raises BadConfiguration if the ranks do not divide
         own = own if own.ranks is None else replace(own, ranks=own.ranks // len(shares))
     shapes = [
         shape_of(
@@ -101,7 +103,9 @@ def _awaited(conf: RunConf, patience_seconds: float, excluded: Collection[str]) 
     each = conf.accelerators_per_worker
     wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
     small = "".join(f"; {address}: {why}" for address, why in there.too_small.items())
-    raise NoWorkers(f"a run needs at least one worker; no node of {len(there.alive)} has {wanted} for one{small}")
+    raise NoWorkers(
+        f"a run needs at least one worker, but none of {len(there.alive)} nodes has {wanted} for one{small}"
+    )
 
 
 def _ask(node: str) -> ray.ObjectRef[System]:

@@ -1,7 +1,7 @@
-"""The actors that make proposals: one a node, for all workers on it, ahead of need.
+"""Actors that make proposals in advance: one per node, for all workers of the node.
 
-A proposal takes some 50 ms whatever the length of the run, and a worker wants one every few minutes: one process serves all
-workers of its node, where each would hold the same history and read the same news.
+A proposal takes about 50 ms, independent of the length of the run. A worker needs one every few minutes, so one process
+serves all workers of its node. A process per worker would hold the same history several times.
 """
 
 from __future__ import annotations
@@ -17,49 +17,50 @@ from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.actors import Generator
-from aiperf.drive.ray.daemons import Runtime
-from aiperf.drive.ray.news import News
+from aiperf.drive.ray.cluster.daemons import Runtime
+from aiperf.drive.ray.history_updates import News
 from aiperf.drive.ray.ray_worker import Making, last_line
 from aiperf.journal.messages import HelperDown, Propose, Unproposed, Word
 
 GENERATOR_NICENESS = 10
-"""Where ranks and generator share cores training goes first: the next proposal is asked for just when a trial is prepared."""
+"""Niceness of generators. Training has priority on shared cores: the next proposal is requested while a trial is being
+prepared."""
 
 
 @dataclass(slots=True)
 class _OfNode:
-    """A node's generator, and what it has been told and asked."""
+    """Generator of a node, with its known packets and open requests."""
 
     actor: Any
-    """A handle; its stubs (Ray 2.60) take every method of an actor for one that never returns."""
+    """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     workers: set[int]
-    """Those on the node."""
+    """Numbers of the workers on the node."""
     told: int = 0
-    """How many packets of the news it has been given."""
+    """Number of history packets that it has received."""
     asked: dict[ray.ObjectRef[Any], Propose] = field(default_factory=dict)
 
 
 class Generators:
-    """Those of all nodes. The answers themselves are words, in the mailbox."""
+    """Generators of all nodes. Their proposals arrive in the mailbox."""
 
     def __init__(self, making: Making, runtime: Runtime, mailbox: ActorHandle[Any], news: News) -> None:
-        """`news`: what they learn from."""
+        """`news`: history for the generators."""
         self._making = making
         self._runtime = runtime
         self._mailbox = mailbox
         self._news = news
         self._of_node: dict[str, _OfNode] = {}
         self.calls: dict[ray.ObjectRef[Any], str] = {}
-        """What is being made, and on which node; to be waited for, and told to `look_at` once it is over."""
+        """Node by open call. Pass finished calls to `look_at`."""
 
     def serve(self, node: str, worker: int) -> None:
-        """There is a worker on a node; its proposals are made there. Asks for the generator where there is none yet."""
+        """Make the proposals of `worker` on `node`. Start the node's generator if it has none."""
         if node not in self._of_node:
             self._of_node[node] = _OfNode(self._new(node), set())
         self._of_node[node].workers.add(worker)
 
     def leave(self, node: str, worker: int) -> None:
-        """A worker is gone; with the last of a node its generator goes, and what it was asked for."""
+        """Remove a worker. The last worker of a node removes the generator and its open requests."""
         there = self._of_node.get(node)
         if there is None:
             return
@@ -71,7 +72,7 @@ class Generators:
             self._runtime.asked(partial(ray.kill, there.actor), "ending a generator")
 
     def propose(self, node: str, order: Propose) -> None:
-        """Passes an order on, with the news that the generator lacks; returns at once."""
+        """Send an order, with the history that the generator lacks. Return at once."""
         there = self._of_node[node]
         call = there.actor.propose.remote(self._news.since(there.told), order)
         there.told = self._news.count
@@ -79,8 +80,8 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
-        """What is to be said of calls that are over. A generator that died is replaced: all that was asked of it has failed,
-        and the new one is told everything again."""
+        """Return messages about finished calls. Replace a generator that has died: all its open requests have failed,
+        and the new one receives the whole history."""
         failed: dict[str, list[tuple[Propose, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)
@@ -102,7 +103,7 @@ class Generators:
         self._of_node[node] = _OfNode(self._new(node), there.workers)
         lost.sort(key=lambda each: each[0].number)
         said: list[Word] = []
-        worker = next((order.worker for order, _ in failed if order.worker in there.workers), None)
+        worker = next((order.worker for order, _ in lost if order.worker in there.workers), None)
         if worker is not None:
             said.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
         said += [

@@ -1,8 +1,8 @@
-"""Preflight of a Ray cluster's nodes: who is asked what, in which order. What comes of it is judged elsewhere.
+"""Preflight of a Ray cluster's nodes: order of the probes. `aiperf.preflight` judges the readings.
 
-First each by itself, all at once; then in pairs, round by round; then all together. Whoever hangs or dies is left out from then
-on, and the rest goes on. Who looks slow is measured once more while the others rest, since nodes that share something (a test's
-do) disturb each other.
+Each node is measured alone, all nodes at the same time. Then pairs exchange data round by round, then all nodes
+together. A node that hangs or dies is left out of later probes. A slow node is measured again while the others are
+idle, since nodes that share hardware disturb each other.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ import msgspec
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, asked, clock_of, introduced, recall, sent_to
-from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
-from aiperf.preflight.meeting import Meeting, meeting
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.partners import blamed, rounds
 from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.probes.all_probes import full, quick
 from aiperf.preflight.probes.all_reduce import AllReduce
-from aiperf.preflight.probes.listed import full, quick
 from aiperf.preflight.reading import Measured, Probe, Reading, Setting
+from aiperf.preflight.shared_folder import Meeting, meeting
 from aiperf.train.trainer_config import TrainerConf
 
 Node = Mapping[str, Any]
-"""As ray.nodes() tells of it."""
+"""Entry of ray.nodes()."""
 Probes = Callable[[], Sequence[Probe]]
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """How the nodes of a run are checked."""
+    """Parameters of the check of a run's nodes."""
 
     conf: PreflightConf
     dataset: DataSetConf
     trainer: TrainerConf
     parent: Path
-    """Of the folder that nodes meet in: the run's, or that of all runs."""
+    """Parent of the folder in which nodes meet: the run's folder, or that of all runs."""
     head: str
     """Identifier of the driver's own node."""
     is_full: bool
     probes: Probes | None = None
-    """Of single nodes; none: those of `probes.listed`."""
+    """Probes of single nodes. Default: those of `probes.all_probes`."""
     clock: Clock = time.time
-    """Of the nodes, where another than theirs is to be tried."""
+    """Clock of the nodes. A test may replace it."""
     _begun: list[Inspector] = field(default_factory=list)
-    """Of the inspection under way, if there is one."""
+    """Nodes of the check in progress."""
     _is_over: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
-        """From another thread: the inspection under way ends within seconds, and says of its nodes that they were lost."""
+        """Stop the check in progress, from another thread. It returns within seconds, and reports its nodes as lost."""
         self._is_over.set()
         recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[Measured]:
-        """What is measured of these nodes. `partner`: a node that was checked before, with whom those that join late exchange.
-        It may be training: the exchange takes its network, and memory of its host."""
+        """Measure these nodes. `partner`: a node that was checked before, for the exchanges of nodes that join late. It
+        may be training: an exchange uses its network and memory of its host."""
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer)
             there = [
@@ -115,7 +115,7 @@ class _Work:
         return [one for one in self._there if not one.is_silent]
 
     def _meeting(self) -> list[Inspector]:
-        """Those that can meet others: they see the folder."""
+        """Return the nodes that can exchange data: those that see the shared folder."""
         return [
             one
             for one in self._live()
@@ -123,7 +123,7 @@ class _Work:
         ]
 
     def _exchanging(self) -> list[Inspector]:
-        """Those that train, as far as can be told: where there are accelerators, the nodes that have some."""
+        """Return the nodes that will train: those with accelerators, or all nodes if none has any."""
         able = self._meeting()
         return [one for one in able if one.accelerators] or able
 
@@ -139,12 +139,12 @@ class _Work:
         self._blame(able)
 
     def _may(self, one: Inspector) -> bool:
-        """Who has failed with two partners and exchanged with none would only cost the others their time."""
+        """Return whether a node may exchange. A node with two failures and no success would only delay the others."""
         reading = self._readings[one.node].get(PAIRS)
         return not one.is_silent and (reading is None or bool(reading.series) or len(reading.facts[FAILED_WITH]) < 2)
 
     def _exchange(self, groups: Sequence[Sequence[Inspector]]) -> None:
-        """Pairs, all at once; what came of them is added to each end's reading."""
+        """Let all pairs exchange at the same time. Add the result to the reading of each end."""
         for group, told in zip(groups, self._reduced(groups), strict=True):
             for one, other in (group, group[::-1]):
                 if one.node in self._readings:
@@ -154,7 +154,7 @@ class _Work:
                     self._readings[one.node][PAIRS] = _added(before, other.address, told[one.node])
 
     def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, Reading]]:
-        """An all-reduce in each group; readings by node."""
+        """Run an all-reduce in each group. Return the readings by node."""
         limit = self._conf.seconds
         probes: dict[str, Probe] = {}
         for group in groups:
@@ -166,7 +166,7 @@ class _Work:
         return [{one.node: told[one.node] for one in group} for group in groups]
 
     def _blame(self, able: Sequence[Inspector]) -> None:
-        """Takes failed exchanges off those whose fault they are not."""
+        """Remove failed exchanges from the readings of nodes that did not cause them."""
         index = {one.address: number for number, one in enumerate(able)}
         done: list[tuple[int, int]] = []
         broken: list[tuple[int, int]] = []
@@ -194,7 +194,7 @@ class _Work:
             self._keep({node: msgspec.structs.replace(reading, probe=ALL) for node, reading in told.items()})
 
     def _once_more(self) -> None:
-        """Those that look slow, one after the other: all of what was measured is kept."""
+        """Measure slow nodes again, one after the other. All measured values are kept."""
         measured = [one.measured(self._readings[one.node]) for one in self._there]
         verdicts = judge(measured, self._conf)
         again = {probe.name: probe for probe in (self._how.probes or full)()}
@@ -229,7 +229,7 @@ def _added(before: Reading, partner: str, told: Reading) -> Reading:
 
 
 def _joined(before: Reading, more: Reading) -> Reading:
-    """Two measurements of one thing; one that failed the second time has failed."""
+    """Join two measurements of one probe. If the second failed, the result has failed."""
     if more.failed is not None:
         return msgspec.structs.replace(before, failed=more.failed)
     series = {name: [*before.series.get(name, []), *more.series[name]] for name in more.series}

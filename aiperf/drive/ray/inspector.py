@@ -1,6 +1,6 @@
-"""One node as preflight asks it: an actor there, which holds the process that carries probes out; and the clock's round trips.
+"""One node under preflight: an actor with the process that runs the probes, and the round trips of the clock probe.
 
-Every answer is waited for within a limit: a node that hangs is a reading that failed, which names what was asked.
+Every answer has a time limit. A node that hangs yields a failed reading with the name of the probe.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from aiperf.preflight.reading import Measured, Probe, Reading, Setting, failed
 from aiperf.system.describe import describe
 
 GRACE_SECONDS = 15.0
-"""A node may answer so long after the limit that it holds its own probe to."""
+"""Additional time for an answer, after the probe's own limit on the node."""
 CLOCK_SECONDS = 5.0
-"""For one round trip; the limit of all is that of a probe."""
+"""Limit of one round trip. All round trips together have the limit of a probe."""
 START = "start"
 """The reading of a node on which preflight could not begin."""
 
 Clock = Callable[[], float]
-"""time.time, or a function of a module that stands in for a clock that is wrong."""
+"""Clock function: time.time, or a module-level function that simulates a wrong clock."""
 
 
 @ray.remote(num_cpus=0)
@@ -57,7 +57,7 @@ class _Actor:
         )
 
     def clock(self) -> tuple[float, float]:
-        """When this was asked and when it was answered."""
+        """Return the times of request and answer."""
         received = self._now()
         return received, self._now()
 
@@ -81,10 +81,10 @@ class Inspector:
     kind: str = ""
     boot_id: str | None = None
     is_silent: bool = False
-    """It has not answered in time, or its actor is gone: it is asked no more."""
+    """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
     def measured(self, readings: Mapping[str, Reading]) -> Measured:
-        """What came of it."""
+        """Return the node with its readings."""
         return Measured(
             node=self.node,
             address=self.address,
@@ -99,7 +99,7 @@ class Inspector:
 def sent_to(
     node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool, takes_accelerators: bool
 ) -> Inspector:
-    """Asks Ray for an actor on a node; returns at once."""
+    """Request an actor on a node. Return at once."""
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
     accelerators = int(node["Resources"].get("GPU", 0)) if takes_accelerators else 0
     processors = max(1, int(node["Resources"].get("CPU", 0)))
@@ -111,7 +111,7 @@ def sent_to(
 
 
 def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
-    """Waits until all have said who they are; failed readings of those that have not, by node."""
+    """Wait until all nodes have introduced themselves. Return failed readings of the others, by node."""
     calls = {one.actor.who.remote(): one for one in inspectors}
     done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
     missing: dict[str, Reading] = {}
@@ -132,7 +132,8 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Rea
 
 
 def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
-    """What nodes say to a probe each, all at once; every node that was asked has a reading."""
+    """Run one probe per node, all at the same time. Return a reading for every node in `inspectors` that has a
+    probe."""
     there = [one for one in inspectors if not one.is_silent and one.node in probes]
     calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in there}
     if not calls:
@@ -155,7 +156,7 @@ def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds:
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
-    """Round trips to one node, one after the other; `now` is the head's clock."""
+    """Measure round trips to one node, one after the other. `now`: clock of the head."""
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
     try:
@@ -174,6 +175,6 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
 
 
 def recall(inspectors: Sequence[Inspector]) -> None:
-    """Ends them, those that hang too."""
+    """End the actors, also those that hang."""
     for one in inspectors:
         ray.kill(one.actor)  # its process ends with it

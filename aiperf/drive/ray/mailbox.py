@@ -1,7 +1,7 @@
-"""Where workers leave their words for the driver: an actor on the head node, so that neither side waits for the other.
+"""Mailbox for messages from workers to the driver: an actor on the head node, so that neither side waits for the other.
 
-No word is lost with the mailbox: Ray starts another in its place, and each sender leaves again all that the driver has not said
-it read. The driver takes each word once, in the order in which its sender said it.
+No message is lost with the mailbox. Ray restarts it, and each sender sends again all messages that the driver has not
+confirmed. The driver takes each message once, in the order of its sender.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Word).decode
 
 Numbered = tuple[int, bytes]
-"""A sender's word, encoded, and its number: from 1, in the order in which they were said."""
+"""Number and encoded message of a sender. Numbers start at 1."""
 PATIENCE_SECONDS = 0.5
-"""How long a sender waits for its last words to arrive before it goes on with what else it has to do."""
+"""Maximum wait of a sender for the delivery of its last messages."""
 ANSWER_SECONDS = 0.5
-"""An answer takes 2 ms; the driver goes on without one that takes so long."""
+"""Maximum wait of the driver for an answer, which normally takes 2 ms."""
 STOPPED_SECONDS = 10.0
-"""A mailbox that is stopped and silent for so long is replaced."""
+"""A stopped mailbox is replaced after this time without an answer."""
 SILENT_SECONDS = 60.0
-"""One that is silent for so long is replaced, whatever it does."""
+"""Any mailbox is replaced after this time without an answer."""
 
 
 @ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)
 class Mailbox:
-    """Holds encoded words, in the order of their arrival."""
+    """Store of encoded messages, in the order of their arrival."""
 
     def __init__(self) -> None:
         self._words: list[tuple[str, int, bytes]] = []
         self._last: dict[str, int] = {}
-        """The number of the last word of each sender."""
+        """Number of the last message, by sender."""
         self._read: dict[str, int] = {}
-        """The same, of those that the driver has read."""
+        """Number of the last message that the driver has read, by sender."""
         self._arrived = asyncio.Event()
 
     async def put(self, sender: str, words: list[Numbered]) -> int:
-        """Leaves what is new of these; gives the number of the sender's last word that the driver has read."""
+        """Store the new ones among `words`. Return the number of the sender's last message that the driver has read."""
         for number, word in words:
             if number > self._last.get(sender, 0):
                 self._words.append((sender, number, word))
@@ -60,9 +60,9 @@ class Mailbox:
         return self._read.get(sender, 0)
 
     async def take(self, timeout: float, read: dict[str, int]) -> tuple[int, list[tuple[str, int, bytes]]]:
-        """Takes all words out; waits up to `timeout` seconds for the first. `read`: what of earlier ones has arrived.
+        """Remove and return all messages, with this process's id. Wait up to `timeout` seconds for the first.
 
-        Gives this process's id with them.
+        `read`: numbers of the last messages that the driver has read, by sender.
         """
         self._read |= read
         if not self._words:
@@ -74,22 +74,23 @@ class Mailbox:
 
 
 class Sender:
-    """Leaves one worker's words for the driver, in their order, until the driver has read them.
+    """Sender of one worker's messages. It keeps each message until the driver has read it.
 
-    Ray begins the calls of an asynchronous actor in no order, so one is made only when the one before it has been answered.
+    Ray starts the calls of an asynchronous actor in no fixed order. So a call is made only after the previous one has
+    been answered.
     """
 
     def __init__(self, mailbox: ActorHandle[Any]) -> None:
         self._mailbox = mailbox
         self._name = secrets.token_hex(8)
         self._said = self._sent = self._left = 0
-        """Numbers of the last word that was said, sent on its way, and left in the mailbox."""
+        """Numbers of the last message that was added, sent, and stored in the mailbox."""
         self._unread: deque[Numbered] = deque()
         self._under_way: ray.ObjectRef[int] | None = None
 
     def put(self, words: list[Word]) -> None:
-        """Leaves words, and those again that may have been lost; with none, only those. To be called now and then until
-        `is_read`. Waits a moment at most while earlier ones are still on their way."""
+        """Send messages, together with earlier ones that may be lost. Call it repeatedly, if needed with none, until
+        `is_read`. Waits at most PATIENCE_SECONDS for the previous call."""
         for word in words:
             self._said += 1
             self._unread.append((self._said, _encode(word)))
@@ -106,18 +107,19 @@ class Sender:
             self._under_way = self._mailbox.put.remote(self._name, list(self._unread))
 
     def flush(self) -> None:
-        """Waits until all words lie in the mailbox."""
+        """Wait until all messages are in the mailbox."""
         while self._said > self._left:
             self.put([])
 
     @property
     def is_read(self) -> bool:
-        """Whether the driver is known to have read everything."""
+        """Return whether the driver has confirmed all messages."""
         return not self._unread
 
 
 class Post:
-    """The driver's end: its mailbox, which is replaced when it dies or is stopped, and what was read of each sender."""
+    """Driver's end of the mailbox. It replaces a mailbox that has died or is stopped, and remembers the last message of
+    each sender."""
 
     def __init__(self) -> None:
         head = ray.get_runtime_context().get_node_id()
@@ -127,15 +129,15 @@ class Post:
         ).remote()
         self._read: dict[str, int] = {}
         self._read_since: dict[str, int] = {}
-        """Of each sender the last word that was read, where the mailbox has not been told so yet."""
+        """Numbers of read messages that the mailbox has not been informed of yet, by sender."""
         self._taking: ray.ObjectRef[Any] | None = None
         self._asked = 0.0
         self.pid: int | None = None
-        """The process of the mailbox that answered last, on this host."""
+        """Process of the mailbox that answered last, on this host."""
 
     def take(self, timeout: float) -> list[Word] | None:
-        """The words that have come, each once; waits up to `timeout` seconds for the first. None where no answer comes: what
-        has been left is not known."""
+        """Return the messages that have arrived, each once. Wait up to `timeout` seconds for the first. None if the
+        mailbox does not answer."""
         if self._taking is None:
             self._taking = self.mailbox.take.remote(timeout, self._read_since)
             self._read_since = {}
@@ -158,5 +160,5 @@ class Post:
         if self.pid is not None and silent > (STOPPED_SECONDS if is_stopped(self.pid) else SILENT_SECONDS):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
-            self.pid = None  # the next mailbox says which process it is
+            self.pid = None  # the next mailbox reports its own
             self._asked = time.monotonic()

@@ -1,8 +1,8 @@
-"""A run's figures as metrics of Ray's own Prometheus endpoint, on the driver's host: what the live table shows, set every few
+"""Metrics of a run on Ray's own Prometheus endpoint of the driver's host: the values of the live table, set every few
 seconds.
 
-Ray puts "ray_" before each name. All are gauges: a driver that takes a run up again counts from the journal, where a counter of
-its own would begin anew. What is not known yet (a score in the warm-up) is not exported.
+Ray adds the prefix "ray_". All metrics are gauges: after a resume the driver counts from the journal, and a counter
+would start at 0. An unknown value (the score during the warm-up) is not exported.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ METRICS = {
     "aiperf_run_down_seconds": "How long no driver was up since the run began.",
     "aiperf_journal_lines": "Lines of the journal.",
 }
-"""Each with what it tells. The rates are in FLOP/s, as the report's."""
+"""Description by metric. Rates are in FLOP/s."""
 RUN, STATE = "run", "state"
-"""Labels: the run's name, on all; the state, where a metric is one of several."""
+"""Labels: the run's name on all metrics, and the state on those with several states."""
 
 
 def figures(driver: Driver) -> dict[tuple[str, str], float]:
-    """By metric and state ('' where it has none), as the run stands; a function of the driver's folds."""
+    """Return the current values by metric and state. The state is '' for metrics without one."""
     from aiperf.drive.live_view import live_view
 
     view, run, work_log = live_view(driver), driver.run, driver.work_log
@@ -72,8 +72,10 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
 
 
 def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver], None]:
-    """What is to be called after each of the driver's turns; it looks at the time, and mostly does nothing. Ray must have been
-    initialised; where that Ray has no endpoint (Ray without its extra 'default'), what is set goes nowhere."""
+    """Return a function to call after each turn of the driver. It sets the metrics when they are due.
+
+    Ray must be initialized. If its endpoint is missing (Ray without its extra 'default'), the values are not exported.
+    """
     from ray.util.metrics import Gauge
 
     with_state = {name for name, description in METRICS.items() if "state" in description}
@@ -96,11 +98,11 @@ def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver],
 
 
 def require_endpoint() -> None:
-    """Raises BadConfiguration where this Ray cannot have an endpoint: what it is made of comes with Ray's extra 'default'."""
+    """Raise BadConfiguration if this Ray has no endpoint. Its packages come with Ray's extra 'default'."""
     try:
         import ray.dashboard.optional_deps  # noqa: F401
     except ImportError as error:
         raise BadConfiguration(
-            f"metrics_port opens Ray's own endpoint, which needs more than the benchmark itself; found no {error.name}: "
+            f"metrics_port opens Ray's own endpoint, which needs the missing package {error.name}: "
             "pip install 'ray[default]', or leave metrics_port out"
         ) from error

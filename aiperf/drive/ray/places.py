@@ -1,7 +1,7 @@
-"""Where workers may go: the places of the nodes that are there, which of them are free, and who stands at one no longer wanted.
+"""Places for workers: those of the current nodes, the free ones, and workers at places that are no longer wanted.
 
-What it knows is worked out anew only when a node has come or gone, or was excluded; a look at a cluster where nothing happens
-costs no more than asking who is there.
+The places are recomputed only when a node was added, lost or excluded. Without such a change an update costs no more
+than the list of nodes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from aiperf.drive.ray.slots import Slot, Slots, names_of
 
 Holds = Callable[..., Slots]
-"""`slots` with all that the run says of workers; takes the nodes, `excluded` and `held`."""
+"""`slots` with the parameters of the run. Arguments: the nodes, `excluded` and `held`."""
 
 
 class Places:
@@ -23,24 +23,24 @@ class Places:
         self._nodes: Sequence[Mapping[str, Any]] = ()
         self._alive: frozenset[str] = frozenset()
         self.held = holds(())
-        """What the nodes hold, without those that were excluded here."""
+        """Places on all nodes that were not excluded here."""
         self.there = self.held
-        """What of it may be used now."""
+        """Subset of `held` that may be used now."""
         self._wanted: frozenset[Slot] = frozenset()
         self._taken: dict[Slot, int] = {}
-        """Who stands where."""
+        """Worker by place."""
         self.free: dict[Slot, None] = {}
-        """Wanted, and nobody stands there; in their order."""
+        """Wanted places without a worker, in order."""
         self.misplaced: dict[int, Slot] = {}
-        """Workers at places that are not wanted any more, though their nodes live."""
+        """Workers on living nodes whose places are no longer wanted."""
         self.placed = 0
-        """How many of those that are up stand at wanted places."""
+        """Number of workers that are up at wanted places."""
         self._up: set[int] = set()
         self.excluded: dict[str, str] = {}
-        """Nodes by identifier, address or host name: why no worker is to be there."""
+        """Reason of the exclusion, by identifier, address or host name of a node."""
 
     def see(self, nodes: Sequence[Mapping[str, Any]]) -> bool:
-        """What `ray.nodes()` says; whether it is anything new."""
+        """Update from `ray.nodes()`. Return whether anything changed."""
         alive = frozenset(str(node["NodeID"]) for node in nodes if node["Alive"])
         if alive == self._alive:
             return False
@@ -49,17 +49,17 @@ class Places:
         return True
 
     def narrow(self, allowed: Slots) -> None:
-        """Of what the nodes hold these places alone may be used."""
+        """Limit the places to those in `allowed`."""
         if allowed.wanted != self.there.wanted:
             self._settle(allowed)
 
     def exclude(self, host: str, reason: str) -> None:
-        """No worker is to be there from now on; those that stand there are misplaced."""
+        """Exclude a node. Its workers become misplaced."""
         self.excluded[host] = reason
         self._work_out()
 
     def why_excluded(self, slot: Slot) -> str | None:
-        """Why no worker is to be at a place, if somebody has said so."""
+        """Return the reason of the exclusion of a place, or None."""
         names = {name for share in slot.shares for name in (share.node, share.address)}
         for node in self._nodes:
             if node["NodeID"] in names:
@@ -67,17 +67,18 @@ class Places:
         return next((reason for host, reason in self.excluded.items() if host in names), None)
 
     def take(self, slot: Slot, worker: int) -> None:
-        """A worker is being brought up at a free place."""
+        """Assign a worker to a free place."""
         self._taken[slot] = worker
         self.free.pop(slot, None)
 
     def came_up(self, slot: Slot, worker: int) -> None:
-        """A worker trains from now on."""
+        """Record that a worker is up."""
         self._up.add(worker)
         self.placed += slot in self._wanted
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """A worker stands there no more. Its nodes, where they are several, make workers with those that stood by."""
+        """Remove a worker from its place. If it spanned several nodes, they are grouped again with nodes that were left
+        over."""
         is_regrouped = False
         if self._taken.get(slot) == worker:
             del self._taken[slot]
@@ -92,11 +93,10 @@ class Places:
             self._work_out()
 
     def superseded(self) -> list[int]:
-        """Workers that are to be let go, since better places have come, and a worker is up at one of those; or since their node
-        was excluded.
+        """Return the workers to release: a worker is up at a better place, or their node was excluded.
 
-        Until then they go on: accelerators that are there but cannot be used would else leave the run with nothing. One whose
-        node is gone is not let go: it is lost.
+        Without a worker at a better place they continue, since accelerators that exist but fail would leave the run
+        without workers. Workers on lost nodes are not listed.
         """
         if not self.misplaced:
             return []

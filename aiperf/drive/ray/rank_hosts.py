@@ -1,7 +1,7 @@
-"""The other hosts of a worker that spans several: an actor on each, made by the worker's leading host, and gone with it.
+"""Other hosts of a worker that spans several nodes. The leading host creates an actor on each, which ends with it.
 
-What it does there is `aiperf.train.ranks.outpost`; calls, and the words that come back, travel through Ray's own channel, which
-asks for the run's token.
+`aiperf.train.ranks.remote_ranks` runs inside the actor. Calls and messages use Ray's own channel, which requires the
+run's token.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from aiperf.system import telemetry
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.outpost import Hello, Outpost, Sight
+from aiperf.train.ranks.remote_ranks import Hello, Outpost, Sight
 
 PLACE_SECONDS = 300.0
-"""An actor on another host may take so long to get its place and to answer."""
+"""Maximum time for an actor on another host to get its place and to answer."""
 LOOKS_PER_SECOND = 200.0
-"""Of all other hosts together: with more than forty each is asked less often than five times a second."""
+"""Maximum polls per second of all other hosts together. With more than 40 hosts, each is polled less than five times a
+second."""
 RECORDER_SECONDS = 10.0
-"""Between two recorders at least, as on the leading host."""
+"""Minimum interval between two recorders, as on the leading host."""
 
 
 class HostNotThere(AiperfError):
@@ -40,7 +41,7 @@ class HostNotThere(AiperfError):
 
 @ray.remote
 class RankHost:
-    """Exists as long as the worker's leading host, which owns it."""
+    """Actor with the lifetime of the worker's leading host, which owns it."""
 
     def __init__(self, recipe: Recipe, host: int, accelerators: int, started_unix: float, driver: str | None) -> None:
         self._recipe = recipe
@@ -51,7 +52,7 @@ class RankHost:
         self._recorder_began = 0.0
 
     def hello(self, word: str | None) -> Hello:
-        """Sets itself up; who and what this host is. Raises NotShared where the run's folder here is another."""
+        """Start this host's part and describe it. Raises NotShared if the run's folder differs here."""
         if word is not None:
             check_shared(self._recipe.run_folder, word)
         self._outpost = Outpost(self._recipe)
@@ -66,7 +67,7 @@ class RankHost:
         return replace(answer, words=self._words()) if isinstance(answer, Sight) else answer
 
     def close(self) -> None:
-        """Ends ranks and recorder."""
+        """End ranks and recorder."""
         self._outpost.close()
         self._recorder.stop()
 
@@ -91,7 +92,7 @@ class RankHost:
 
 
 class RankHosts:
-    """Those of one worker. Made in the actor that leads it, which then owns theirs."""
+    """Other hosts of one worker. Created in the leading actor, which then owns their actors."""
 
     def __init__(
         self,
@@ -101,11 +102,13 @@ class RankHosts:
         word: str | None,
         driver: str | None = None,
     ) -> None:
-        """Returns when all of them have answered. `recipe`: the leading host's. `shares`: what the worker has of the others.
-        `word`: what the driver has left in the run's folder, for each host to see. `driver`: its identity, for the recorders.
+        """Return when all hosts have answered.
+
+        `recipe`: that of the leading host. `shares`: the worker's shares of the other hosts. `word`: content of the
+        driver's marker file, checked on each host. `driver`: identity of the driver's process, for the recorders.
 
         Raises:
-            HostNotThere: one of them does not, in time.
+            HostNotThere: a host did not answer in time.
         """
         self._actors: list[Any] = []
         try:
@@ -123,7 +126,7 @@ class RankHosts:
             raise
 
     def close(self) -> None:
-        """Ends their actors, with all that these have started."""
+        """End the actors, with all processes that they started."""
         endings = [actor.close.remote() for actor in self._actors]
         if endings:
             ray.wait(endings, num_returns=len(endings), timeout=5.0)
@@ -136,7 +139,7 @@ def _actor(recipe: Recipe, number: int, share: Share, started_unix: float, drive
     options = RankHost.options(  # type: ignore[attr-defined]
         num_cpus=share.cores,
         num_gpus=share.accelerators,
-        max_concurrency=8,  # a look waits for something to tell
+        max_concurrency=8,  # poll() blocks until there is a message
         scheduling_strategy=NodeAffinitySchedulingStrategy(share.node, soft=False),
     )
     return options.remote(recipe, number, share.accelerators, started_unix, driver)
@@ -151,7 +154,9 @@ def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> Hello:
         raise
     except RayError as error:
         why = " ".join(str(error).split()) or f"it has not answered within {PLACE_SECONDS:.0f} s"
-        raise HostNotThere(f"a worker's hosts are all there when it begins; {share.address} is not: {why}") from error
+        raise HostNotThere(
+            f"a worker starts only with all of its hosts, but {share.address} does not answer: {why}"
+        ) from error
     return answer
 
 

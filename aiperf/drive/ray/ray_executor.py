@@ -1,9 +1,9 @@
-"""Workers as actors of a Ray cluster: the head is the master, each worker an actor at a place on one node.
+"""Workers as actors of a Ray cluster. The head is the master, and each worker is an actor at a place on one node.
 
-Nodes that join later bring workers too; a worker that dies is replaced, under a new number, as long as its node lives.
-Ray's own view of trials does not exist: the journal is the truth, and these actors only train and propose.
-What a look costs grows with the workers, in one wait for all that was asked of them, and with the nodes, in the question who is
-there; everything else goes by what has changed. (`python -m benchmarks.executor_size`)
+Nodes that join later get workers too. A worker that dies is replaced under a new number while its node lives. Ray holds
+no state of trials: the journal is the only record, and the actors only train and propose. The cost of a poll grows with
+the number of workers (one wait for all open calls) and of nodes (one query of ray.nodes). All other work depends on
+changes. Measured by `python -m benchmarks.executor_size`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from aiperf.drive.preflight import Gate
 from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
-from aiperf.drive.ray.daemons import Runtime
-from aiperf.drive.ray.demand import draining_nodes
+from aiperf.drive.ray.cluster.daemons import Runtime
+from aiperf.drive.ray.cluster.demand import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.fleet import Call, Fleet
 from aiperf.drive.ray.generators import Generators
+from aiperf.drive.ray.history_updates import News
 from aiperf.drive.ray.mailbox import Post
-from aiperf.drive.ray.news import News
 from aiperf.drive.ray.places import Places
 from aiperf.drive.ray.ray_worker import Making, RayWorker, bring_up, end_of, remove
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
+from aiperf.drive.ray.worker_states import Call, Fleet
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (
     Drop,
@@ -49,14 +49,14 @@ from aiperf.rules.proposals import Proposer
 from searchers.history import Observation, Space
 
 LOOK_SECONDS = 1.0
-"""How often dead workers and new nodes are looked for, at most."""
+"""Minimum interval of polls for dead workers and new nodes."""
 LOOK_SHARE = 0.05
-"""Of the driver's time that looks may take: with thousands of nodes they come less often."""
+"""Maximum share of the driver's time for polls. With thousands of nodes polls are less frequent."""
 LONGEST_LOOK_SECONDS = 5.0
 
 
 class RayExecutor:
-    """Carries orders out on the Ray cluster that this process is connected to."""
+    """Executor on the Ray cluster that this process is connected to."""
 
     def __init__(
         self,
@@ -72,10 +72,11 @@ class RayExecutor:
         law: StartLaw | None = None,
         gate: Gate | None = None,
     ) -> None:
-        """`plan` is that of all workers; place and number are filled in for each. Ray must have been initialised.
+        """Create an executor. Ray must be initialized.
 
-        `only_accelerators`: nodes without are no places, since the run was planned for accelerators. `terms`: what the plan
-        asks of each worker. `gate`: says which nodes may hold one; none: all may.
+        `plan`: plan of all workers. Place and number are set for each. `only_accelerators`: nodes without accelerators
+        hold no workers, since the plan is for accelerators. `terms`: requirements of the plan for each worker. `gate`:
+        chooses the nodes that may hold workers. None if all may.
         """
         self._making = Making(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
         self._law = law or StartLaw()
@@ -90,7 +91,7 @@ class RayExecutor:
         self._drops: list[Drop] = []
         """Wait for a worker that is up."""
         self._dropping: dict[Call, Drop] = {}
-        """Under way."""
+        """Orders that wait for a worker that is up."""
         self._own: list[Word] = []
         self._next_look = 0.0
         self._said_too_small: set[str] = set()
@@ -100,22 +101,24 @@ class RayExecutor:
         self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._news)
 
     def start(self) -> None:
-        """Asks for workers at the places there are; each says WorkerUp when its ranks stand."""
+        """Request workers at all places. Each sends WorkerUp when its ranks are ready."""
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Kept until a generator is next asked: increments, never the whole history."""
+        """Store observations until a generator is next called. Generators receive increments, never the whole
+        history."""
         if observations:
             self._news.tell(observations)
 
     def exclude(self, host: str, reason: str) -> None:
-        """No worker is to be on a node, named by Ray's identifier, its address or its host's name: who stands there is let go
-        at the next look, and nobody is brought up there any more."""
+        """Exclude a node, named by Ray's identifier, address or host name. Its workers are released at the next poll,
+        and no new ones start there."""
         self._places.exclude(host, reason)
 
     def send(self, order: Order) -> None:
-        """Passes an order on to the actor it is for; one for a worker that is gone is dropped, since its loss is on its way."""
+        """Send an order to its actor. An order for a lost worker is dropped, since the message about the loss
+        follows."""
         match order:
             case Propose() if order.worker in self._fleet:
                 self._generators.propose(self._fleet[order.worker].slot.node, order)
@@ -134,13 +137,14 @@ class RayExecutor:
                 assert_never(order)
 
     def words(self, timeout: float) -> list[Word]:
-        """The words that have come; looks for dead workers and new nodes now and then.
+        """Return the messages that have arrived. Poll for dead workers and new nodes from time to time.
 
-        A worker's death is seen before the mailbox is emptied and said after: all that it had said comes first.
+        A worker's death is detected before the mailbox is emptied and reported after it. So all its earlier messages
+        come first.
 
         Raises:
-            AiperfError: no worker is there, and none can be had.
-            RuntimeLost: one of Ray's own processes has died, or its head does not answer.
+            AiperfError: no worker is up, and none can be started.
+            RuntimeLost: a process of Ray has died, or its head does not answer.
         """
         with self._runtime.watched():
             return self._words(timeout)
@@ -155,7 +159,7 @@ class RayExecutor:
         waits = not (over or self._own)
         taken = self._post.take(timeout if waits else 0.0)
         if taken is None:
-            # who has died is said when the mailbox answers again, after his words
+            # deaths are reported when the mailbox answers again, after the messages of those workers
             taken, over = [], {}
         said = [word for one in taken for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
@@ -178,13 +182,13 @@ class RayExecutor:
                 done, _ = ray.wait([*waited], num_returns=len(waited), timeout=min(left, 0.5))
                 for call in done:
                     number = waited.pop(call)
-                    with suppress(RayError):  # a worker that is gone measures nothing
+                    with suppress(RayError):  # a lost worker measures nothing
                         if (flops := ray.get(call)) is not None:
                             found[number] = flops
             return found
 
     def close(self) -> None:
-        """Ends all workers; those of a Ray that is lost have ended with it."""
+        """End all workers. Workers of a lost Ray have already ended."""
         with suppress(RuntimeLost):
             self._runtime.check()
             self._close()
@@ -199,7 +203,7 @@ class RayExecutor:
     # --- words
 
     def _taken(self, word: Word, now: float) -> list[Word]:
-        """What a word of the mailbox becomes: with the first word of a better place's worker, others are let go."""
+        """Process a message from the mailbox. The first message of a worker at a better place releases others."""
         if not isinstance(word, WorkerUp):
             return [word]
         worker = self._fleet.get(word.worker)
@@ -228,7 +232,7 @@ class RayExecutor:
         return said
 
     def _drop(self) -> None:
-        """Checkpoints lie in the run's shared folder: any worker that is up can remove one."""
+        """Send waiting orders to remove checkpoints to any worker that is up. The run's folder is shared."""
         able = next(iter(self._fleet.up.values()), None)
         if able is not None:
             for order in self._drops:
@@ -236,8 +240,8 @@ class RayExecutor:
             self._drops = []
 
     def _look_at_drops(self, done: Collection[Call]) -> None:
-        """An order to remove a checkpoint that was lost with its worker is given to another. What a disk would not remove is
-        told at the end of the session (`checkpoint_sweep.py`)."""
+        """Repeat orders to remove a checkpoint that were lost with their worker. Files that cannot be removed are
+        reported at the end of the session (`checkpoint_sweep.py`)."""
         for call in self._dropping.keys() & done:
             order = self._dropping.pop(call)
             try:
@@ -252,10 +256,11 @@ class RayExecutor:
     # --- looking
 
     def _look_at_calls(self, now: float) -> dict[int, str | None]:
-        """Workers that have ended, or whose start is given up, and why. Those that were let go are removed once they ended."""
+        """Return the workers that have ended (None) or whose start is given up (reason). Remove released workers that
+        have ended."""
         done = _done([*self._fleet.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
-        self._fleet.stood(done)
+        self._fleet.stood(done, now)
         over: dict[int, str | None] = dict.fromkeys(self._fleet.ended(done))
         self._end(self._fleet.left(done, now))
         self._own += self._generators.look_at(done)
@@ -265,22 +270,23 @@ class RayExecutor:
         return over
 
     def _late(self, worker: RayWorker, now: float) -> str | None:
-        """Why a start is given up that does not say by itself that it failed."""
+        """Return the reason for giving up a start that has not failed by itself, or None."""
         where = worker.slot.address
         if worker.slot.node not in self._places.there.alive:
             return f"{where} was gone before a worker was up there"
-        waited = now - worker.began
+        waited = self._fleet.waited(worker, now)
         if not worker.has_place and waited > self._law.place_seconds:
             return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
+        waited = now - worker.began
         if waited > self._law.start_seconds:
             return f"no worker was up on {where} after {waited:.0f} s"
         return None
 
     def _bury(self, number: int, late: str | None, now: float) -> None:
-        """Says that a worker is gone; one that never was up is a start that failed."""
+        """Report the loss of a worker, or the failure of its start if it was never up."""
         worker = self._fleet.get(number)
         if worker is None or (late is not None and worker.up is not None):
-            return  # it was let go, or came up, since it was looked at
+            return  # it was released, or it came up since the poll
         reason, error = (late, None) if late is not None else end_of(worker)
         if worker.up is not None:
             self._own.append(WorkerDown(worker=number, reason=reason))
@@ -296,14 +302,14 @@ class RayExecutor:
         self._own.append(NotStarted(host=slot.address, failures=failure.count, reason=reason))
 
     def _look_for_places(self, now: float) -> None:
-        nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes, "the question which nodes are there (ray.nodes)")
+        nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes, "the list of nodes (ray.nodes)")
         self._places.see(nodes)
-        for node in self._runtime.asked(draining_nodes, "the question which nodes are being drained"):
+        for node in self._runtime.asked(draining_nodes, "the list of draining nodes"):
             if node not in self._places.excluded:
-                self._places.exclude(node, "Ray was told that this node will go")
+                self._places.exclude(node, "Ray is draining this node")
         if self._gate is not None:
             for node in self._gate.excluded - self._places.excluded.keys():
-                self._places.exclude(node, "preflight found it faulty (docs/preflight.md)")
+                self._places.exclude(node, "preflight found a fault (docs/preflight.md)")
             allowed, inspected = self._gate.look(nodes, self._places.held)
             self._places.narrow(allowed)
             self._own += inspected
@@ -317,13 +323,13 @@ class RayExecutor:
         error = self._starts.hopeless(self._places.there.wanted, now)
         if error is not None:
             if self._own:
-                return  # said first: the journal is to have the reasons
+                return  # report first: the journal needs the reasons
             raise error
         self._bring_up_some(now)
 
     def _bring_up_some(self, now: float) -> None:
-        """Asks for workers at free places, no more at once than the law allows: the next follow when these have their places,
-        or have had the time for it."""
+        """Request workers at free places, at most `at_once` at a time. The next ones follow when these have their
+        places or have waited long enough."""
         crowd = [now - worker.began for worker in self._fleet.starting.values() if not worker.has_place]
         room = self._law.at_once - sum(waited < self._law.crowd_seconds for waited in crowd)
         chosen = [slot for slot in self._places.free if self._starts.may(slot, now)][: max(0, room)]
@@ -362,5 +368,5 @@ class RayExecutor:
 
 
 def _done(calls: list[Call]) -> set[Call]:
-    """Those of the calls that are over; waits for none."""
+    """Return the finished calls. Does not wait."""
     return set(ray.wait(calls, num_returns=len(calls), timeout=0.0)[0]) if calls else set()

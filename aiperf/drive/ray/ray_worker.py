@@ -1,4 +1,4 @@
-"""One worker as the driver's side holds it: its place, its actor, and how it ended."""
+"""Worker as the driver sees it: its place, its actor, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from searchers.history import Space
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """What all workers are made of."""
+    """Common parameters of all workers."""
 
     plan: WorkerPlan
-    """Place and number are filled in for each."""
+    """Place and number are set for each worker."""
     proposer: Proposer
     space: Space
     open_group: OpenGroup
@@ -31,26 +31,26 @@ class Making:
 
 @dataclass(slots=True)
 class RayWorker:
-    """A worker's actor, and what is known of it."""
+    """Actor of a worker, and its state."""
 
     number: int
     slot: Slot
     host: Any
-    """A handle; its stubs (Ray 2.60) take every method of an actor for one that never returns."""
+    """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     stands: ray.ObjectRef[Any]
-    """Done when the host's actor has its place."""
+    """Finished when the host's actor has its place."""
     life: ray.ObjectRef[Any]
-    """Done when the worker has ended."""
+    """Finished when the worker has ended."""
     began: float
-    """On the executor's clock."""
+    """Time of the request, on the executor's clock."""
     up: float | None = None
-    """When the driver learnt that it is up."""
+    """Time at which the driver received WorkerUp. None before."""
     has_place: bool = False
 
 
 def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Asks for a worker at a place, by the node's name: no placement group is needed where all of it lies on one node. Returns
-    at once."""
+    """Request a worker at a place, by node affinity. A placement group is not needed, since the actor fits on one node.
+    Return at once."""
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     plan = replace(plan, address=slot.address, others=slot.others)
     host = WorkerHost.options(  # type: ignore[attr-defined]
@@ -63,13 +63,13 @@ def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any],
 
 
 def remove(workers: Sequence[RayWorker]) -> None:
-    """Ends their processes, and gives their places back."""
+    """End their processes and release their places."""
     for worker in workers:
         ray.kill(worker.host)
 
 
 def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
-    """Why a worker ended; and the error, if it is one that the user can fix."""
+    """Return the reason of a worker's end, and the error if the user can fix it."""
     where = f"on {worker.slot.address}"
     try:
         ray.get(worker.life)
@@ -83,5 +83,5 @@ def end_of(worker: RayWorker) -> tuple[str, AiperfError | None]:
 
 
 def last_line(error: RayError) -> str:
-    """What an error that went through Ray was in the actor."""
+    """Return the message of an error as the actor raised it."""
     return str(error).strip().splitlines()[-1]

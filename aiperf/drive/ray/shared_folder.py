@@ -1,7 +1,8 @@
-"""Whether a run's folder is one folder for all hosts: the driver leaves a word there, and each worker's host looks for it.
+"""Check that a run's folder is the same folder on all hosts. The driver writes a marker file, and each worker's host
+reads it.
 
-A host on which another file system is mounted there, or none, would otherwise make a folder of its own under the same name, and
-its checkpoints and telemetry would be where nobody looks.
+Without this check, a host with another file system at that path would create a folder of the same name, and its
+checkpoints and telemetry would be lost.
 """
 
 from __future__ import annotations
@@ -12,33 +13,32 @@ import socket
 import time
 from pathlib import Path
 
+from aiperf.atomic_files import draft_of
 from aiperf.errors import NotShared
 from aiperf.system.storage import RUN, storage
 
 NONCE = "driver-was-here"
-"""The file's name; the last driver's word stands in it."""
+"""Name of the marker file. It contains the last driver's random word."""
 PATIENCE_SECONDS = 65.0
-"""A client of NFS may believe for so long that a file is not there, or holds what it held (acdirmax, acregmax: 60 s)."""
+"""Maximum time for which an NFS client may show an old state of a file (acdirmax, acregmax: 60 s)."""
 LOOK_SECONDS = 0.2
 
 
 def leave_word(folder: Path) -> str:
-    """Writes a new word into the run's folder, whole or not at all, and gives it."""
+    """Write a new random word into the marker file, atomically. Return the word."""
     word = secrets.token_hex(16)
-    draft = folder / f".{NONCE}.{os.getpid()}.tmp"
-    with draft.open("w") as file:
+    with draft_of(folder / NONCE) as draft, draft.open("w") as file:
         file.write(word)
         file.flush()
         os.fsync(file.fileno())
-    draft.replace(folder / NONCE)
     return word
 
 
 def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
-    """Returns when the driver's word is seen here. Makes nothing.
+    """Return when the driver's word is visible here. Creates nothing.
 
     Raises:
-        NotShared: it is not, for as long as a file system may take that has it.
+        NotShared: the word is not visible within `patience_seconds`.
     """
     deadline = time.monotonic() + patience_seconds
     while (found := _read(folder)) != word:
@@ -49,7 +49,7 @@ def check_shared(folder: Path, word: str, patience_seconds: float = PATIENCE_SEC
 
 def _read(folder: Path) -> str | None:
     try:
-        list(folder.iterdir())  # has a client of NFS ask its server anew
+        list(folder.iterdir())  # makes an NFS client query its server
         return (folder / NONCE).read_text()
     except OSError:
         return None
@@ -64,8 +64,8 @@ def _offence(folder: Path, found: str | None) -> str:
     else:
         what = f"its {NONCE!r} is another driver's"
     (on,) = storage({RUN: folder})
-    where = f"; it lies on {on.file_system} from {on.source}" if on.file_system else ""
+    where = f". Its file system is {on.file_system} from {on.source}" if on.file_system else ""
     return (
-        f"this folder is not shared: '{folder}' on {host}: {what}{where}. A run's folder is one for driver and workers: "
-        "mount the same file system there on each host, or take a folder that all share: runs=FOLDER"
+        f"this folder is not shared: '{folder}' on {host}: {what}{where}. Driver and workers need the same folder: "
+        "mount its file system on each host, or choose a folder that all hosts share: runs=FOLDER"
     )

@@ -1,4 +1,4 @@
-"""Which workers a Ray cluster's nodes can hold: a function of what ray.nodes() says."""
+"""Places for workers on the nodes of a Ray cluster, computed from ray.nodes()."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiperf.drive.ray.spanning import Grouped, Standing, accelerators_of, of_sev
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a worker has of one node."""
+    """Share of one node that a worker uses."""
 
     node: str
     """Ray's identifier of the node."""
@@ -23,26 +23,26 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Room for one worker."""
+    """Place for one worker."""
 
     node: str
-    """Ray's identifier of the node; of several, of the one that leads."""
+    """Ray's identifier of the node. With several nodes, that of the leading one."""
     address: str
     index: int
-    """Which of the node's workers."""
+    """Index among the workers of the node."""
     accelerators: int
-    """Of this node, as are the cores."""
+    """Accelerators on this node. `cores` likewise."""
     cores: int
     others: tuple[Share, ...] = ()
-    """What it has of other nodes (`spanning.py`)."""
+    """Shares of other nodes (`spanning.py`)."""
 
     @property
     def shares(self) -> tuple[Share, ...]:
-        """What it has of each node, the leading one first."""
+        """Shares of all nodes, the leading one first."""
         return (Share(self.node, self.address, self.accelerators, self.cores), *self.others)
 
     def bundle(self) -> dict[str, float]:
-        """What it takes of its node's resources, and the resource that only this node has."""
+        """Return the resources that it takes on its node, with the resource that only this node has."""
         wanted: dict[str, float] = {"CPU": self.cores, f"node:{self.address}": 0.001}
         if self.accelerators:
             wanted["GPU"] = self.accelerators
@@ -51,13 +51,13 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """Where workers go, and where none can."""
+    """Places for workers, and nodes that hold none."""
 
     wanted: tuple[Slot, ...]
     alive: frozenset[str]
     """Identifiers of the nodes that are alive."""
     too_small: Mapping[str, str]
-    """Nodes that hold no worker though they have accelerators, by address: why."""
+    """Reason by address, for nodes with accelerators that hold no worker."""
 
 
 def slots(
@@ -68,13 +68,16 @@ def slots(
     held: Collection[Slot] = (),
     excluded: Collection[str] = frozenset(),
 ) -> Slots:
-    """One place a node, or one for every `accelerators_per_worker` of a node's accelerators; for more than a node has, and for
-    'all', one for several nodes, as `spanning.py` groups them. `held`: places where workers are, which keep their nodes then.
+    """Return the places for workers on these nodes.
 
-    Nodes without accelerators hold workers only where no node has any; and then the head only where it is alone: the master
-    is to have no other work. They hold none where accelerators are declared, by number or by a plan that was made for them
-    (`only_accelerators`): those are still to come. `excluded`: nodes that hold no worker, by identifier, address or host name;
-    what the others hold is as if they did.
+    One place per node, or one for every `accelerators_per_worker` of a node's accelerators. If this exceeds a node, or
+    is 'all', a place spans several nodes as grouped by `spanning.py`. `held`: places with workers. They keep their
+    nodes.
+
+    Nodes without accelerators hold workers only if no node has any. The head then holds one only if it is the only
+    node. They hold none if accelerators are declared, by number or by a plan for accelerators (`only_accelerators`).
+    `excluded`: nodes that hold no worker, by identifier, address or host name. The places on the other nodes do not
+    depend on it.
     """
     out = {str(node["NodeID"]) for node in nodes if excluded and not names_of(node).isdisjoint(excluded)}
     there = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
@@ -85,7 +88,7 @@ def slots(
 
 
 def names_of(node: Mapping[str, Any]) -> set[str]:
-    """What a node can be called: Ray's identifier, its address, its host's name."""
+    """Return the names of a node: Ray's identifier, address, and host name."""
     return {str(node[each]) for each in ("NodeID", "NodeManagerAddress", "NodeManagerHostname") if node.get(each)}
 
 
@@ -101,7 +104,7 @@ def _of_all(
     with_accelerators = [node for node in alive if node["Resources"].get("GPU", 0) >= 1]
     of_all = accelerators_per_worker == ALL
     each = None if of_all else accelerators_per_worker
-    assert each is None or isinstance(each, int), "whoever made the configuration was told"
+    assert each is None or isinstance(each, int), "the configuration is checked"
     if with_accelerators or only_accelerators or each is not None:
         if of_all:
             return _spanning(one_of_all(_but(with_accelerators, excluded), tuple(_standing(held))), held, names)

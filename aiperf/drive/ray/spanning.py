@@ -1,8 +1,8 @@
-"""Workers larger than a node: which nodes make one together. A function of what ray.nodes() says, and of who stands where.
+"""Workers larger than a node: grouping of nodes, computed from ray.nodes() and from the existing workers.
 
-A worker takes whole nodes, by the order of their addresses. It keeps them for as long as its leading node lives: one that joins
-later, or comes back, is in no running worker, which would have to be stopped for it. It stands by, and is taken in when the
-worker is next started.
+A worker takes whole nodes, in the order of their addresses. It keeps them while its leading node lives. A node that
+joins later, or comes back, is not added to a running worker, since that would require a restart. It is used when a
+worker next starts.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from itertools import groupby
 from typing import Any
 
 Node = Mapping[str, Any]
-_STANDS_BY = "stands by: a worker that goes on takes no node in; it is used when a worker is next started"
+_STANDS_BY = "is in reserve: no node is added to a running worker. It is used when a worker next starts"
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The nodes of a worker that is there, the leading one first."""
+    """Nodes of an existing worker, the leading one first."""
 
     nodes: tuple[str, ...]
     """Ray's identifiers."""
@@ -28,18 +28,18 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Which nodes make workers together."""
+    """Groups of nodes."""
 
     kept: tuple[Standing, ...]
-    """Of those that stand."""
+    """Existing groups that stay."""
     new: tuple[tuple[Node, ...], ...]
-    """The nodes of each, the leading one first."""
+    """Nodes of each new group, the leading one first."""
     unused: Mapping[str, str]
-    """By address: why a node is in none."""
+    """Reason by address, for nodes in no group."""
 
 
 def one_of_all(nodes: Sequence[Node], standing: Sequence[Standing]) -> Grouped:
-    """One worker of all these nodes."""
+    """Return one group of all these nodes."""
     there = {str(node["NodeID"]) for node in nodes}
     kept = tuple(one for one in standing if one.nodes[0] in there)[:1]
     if kept or not nodes:
@@ -48,9 +48,9 @@ def one_of_all(nodes: Sequence[Node], standing: Sequence[Standing]) -> Grouped:
 
 
 def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Standing]) -> Grouped:
-    """Workers of so many accelerators each, on nodes that each have fewer.
+    """Return groups of `accelerators` accelerators each, on nodes that have fewer each.
 
-    The nodes of a worker have equally many accelerators: its ranks wait for each other in every step.
+    The nodes of a group have equally many accelerators, since its ranks wait for each other in every step.
     """
     there = {str(node["NodeID"]) for node in nodes}
     kept = tuple(one for one in standing if len(one.nodes) > 1 and one.nodes[0] in there)
@@ -63,7 +63,7 @@ def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Stan
         each, rest = divmod(accelerators, size)
         if rest:
             why = (
-                f"a worker has {accelerators} accelerators, on whole nodes that have equally many; this one shows {size}: "
+                f"a worker has {accelerators} accelerators on whole nodes with equally many, but this node has {size}: "
                 "lower accelerators_per_worker, declare a multiple of it, or fix the node"
             )
             unused |= {node["NodeManagerAddress"]: why for node in ordered}
@@ -71,15 +71,15 @@ def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Stan
         whole = len(ordered) // each * each
         new += [tuple(ordered[first : first + each]) for first in range(0, whole, each)]
         why = (
-            f"a worker has {accelerators} accelerators, on {each} nodes of {size}; this one shows {size} and is left over: add "
-            "nodes, or lower accelerators_per_worker"
+            f"a worker has {accelerators} accelerators on {each} nodes of {size}, but this node has {size} and is left over: "
+            "add nodes, or lower accelerators_per_worker"
         )
         unused |= {node["NodeManagerAddress"]: why for node in ordered[whole:]}
     return Grouped(kept, tuple(new), unused)
 
 
 def accelerators_of(node: Node) -> int:
-    """How many it shows."""
+    """Return the number of accelerators of a node."""
     return int(node["Resources"].get("GPU", 0))
 
 

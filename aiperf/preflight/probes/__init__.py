@@ -1,1 +1,1 @@
-"""The probes, one file each; `listed.py` says which are carried out when."""
+"""Probes, one file each. `all_probes.py` lists them."""

@@ -1,4 +1,4 @@
-"""A node's accelerators: whether as many can be used as Ray says, and whether they are well."""
+"""Probe of a node's accelerators: number that is usable, and health."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 import msgspec
 
 from aiperf.preflight.reading import Reading, Setting
-from aiperf.system.attach import accelerator_samplers, attach, visible
+from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
+from aiperf.system.samplers.attach import accelerator_samplers, attach, slices, visible
 
 
 @dataclass(frozen=True, slots=True)
 class Accelerators:
-    """What the vendor's library says of each that this node's processes may use."""
+    """Reading of the vendor libraries for each accelerator that this node's processes may use."""
 
     name: ClassVar[str] = "accelerators"
     unit: ClassVar[str] = "count"
@@ -25,21 +26,33 @@ class Accelerators:
         attached = attach(accelerator_samplers())
         try:
             usable: list[Device] = []
-            told: list[dict[str, Any]] = []
+            devices: list[dict[str, Any]] = []
             for sampler in attached.samplers.values():
                 own = visible(sampler.devices(), os.environ)
                 samples = {sample.device: sample for sample in sampler.sample([device.id for device in own])}
-                told += [_told(msgspec.to_builtins(device), msgspec.to_builtins(samples[device.id])) for device in own]
+                devices += [
+                    _flat(msgspec.to_builtins(device), msgspec.to_builtins(samples[device.id])) for device in own
+                ]
                 usable += own
-                health = getattr(sampler, "health", None)  # of the vendor that tells more than samples hold
+                health = getattr(sampler, "health", None)  # only some vendors report more than samples
                 if health is not None:
                     more = health([device.id for device in own])
-                    told = [each | more.get(each["id"], {}) for each in told]
-            facts: dict[str, Any] = {"expected": setting.accelerators, "devices": told, "not_seen_by": attached.absent}
-            return Reading(probe=self.name, unit=self.unit, series={"usable": [float(len(usable))]}, facts=facts)
+                    devices = [each | more.get(each["id"], {}) for each in devices]
+            for each in devices:
+                each["process_names"] = {str(pid): process_name(pid) for pid in each.get("processes") or ()}
+            # NVML reports the state of whole devices only
+            parts = slices(os.environ) if "nvml" in attached.samplers else ()
+            facts: dict[str, Any] = {
+                "expected": setting.accelerators,
+                "devices": devices,
+                "slices": list(parts),
+                "not_seen_by": attached.absent,
+            }
+            count = float(len(usable) + len(parts))
+            return Reading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
         finally:
             attached.close()
 
 
-def _told(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
+def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
     return device | {name: value for name, value in sample.items() if name != "device"}

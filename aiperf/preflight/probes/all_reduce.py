@@ -1,7 +1,7 @@
-"""How fast nodes add up among themselves: an all-reduce over the transport that gradients take, one rank a node.
+"""Probe of the network between nodes: an all-reduce over the transport of gradients, one rank per node.
 
-The ranks meet through a file in the run's folder: no store listens anywhere. Gloo and NCCL exchange on the interface that
-carries the node's address in the cluster, as long as the probe takes.
+The ranks connect through a file in the run's folder, so no store listens on a port. Gloo and NCCL use the interface with the
+node's address in the cluster for the duration of the probe.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     import torch
 
 SIZES = (2**20, 2**25)
-"""Bytes, FP32."""
+"""Bytes of the FP32 buffers."""
 REPETITIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class AllReduce:
-    """Bus bandwidth as nccl-tests define it: bytes / seconds · 2 (n - 1) / n, for each of SIZES, of n ranks.
+    """Bus bandwidth as defined by nccl-tests: bytes / seconds · 2 (n - 1) / n, for each of SIZES and n ranks.
 
-    (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md: so the figure does not depend on the number of ranks.)
+    It does not depend on the number of ranks (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
     """
 
     rank: int
     ranks: int
     meeting: str
-    """Name of a file in the setting's folder that is not there yet."""
+    """Name of a new file in the setting's folder."""
     seconds: float
-    """The ranks give each other so long to come."""
+    """Time limit for the ranks to connect."""
     on_host: bool = False
-    """In the hosts' memory over Gloo, even where there are accelerators: those of a partner that trains are taken."""
+    """Use host memory and Gloo even with accelerators, for a partner that is training."""
     name: ClassVar[str] = "all-reduce"
     unit: ClassVar[str] = "B/s"
 
@@ -47,7 +47,8 @@ class AllReduce:
         import torch.distributed as dist
 
         interface = interface_of(setting.address)
-        os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = interface
+        os.environ["GLOO_SOCKET_IFNAME"] = interface
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", f"={interface}")  # as for training ranks: a user's value is kept
         is_on_device = setting.accelerators > 0 and not self.on_host
         device = torch.device("cuda", 0) if is_on_device else torch.device("cpu")
         store = dist.FileStore(str(setting.folder / self.meeting), self.ranks)  # type: ignore[attr-defined]  # not in torch's stub
@@ -81,15 +82,15 @@ def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
-        if repetition:  # the first sets connections up
+        if repetition:  # the first repetition opens connections
             rates.append(bus_bandwidth(size, seconds, ranks))
         if not bool((buffer == ranks).all()):
-            raise RuntimeError(f"the sum of {ranks} ones came to {float(buffer.min())} to {float(buffer.max())}")
+            raise RuntimeError(f"the sum of {ranks} ones was {float(buffer.min())} to {float(buffer.max())}")
     return rates
 
 
 def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
-    """Bytes a second that each rank's link carries in an all-reduce of `size` bytes.
+    """Return the bytes per second on each rank's link in an all-reduce of `size` bytes.
 
     >>> bus_bandwidth(1000, 1.0, 2), bus_bandwidth(1000, 1.0, 4)
     (1000.0, 1500.0)

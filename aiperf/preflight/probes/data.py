@@ -1,4 +1,4 @@
-"""Whether a node can read the data set, and whether it is the same one."""
+"""Probe of the data set: readable on this node, and equal to that of other nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiperf.preflight.reading import Reading, Setting
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """The set as this node finds it."""
+    """Fingerprint of the data set on this node."""
 
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"

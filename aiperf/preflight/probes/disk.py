@@ -1,4 +1,4 @@
-"""The folders that a node writes to: how much room there is, and how fast they are."""
+"""Probes of the folders that a node writes to: free space and speed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BLOCK = 2**20
 
 
 def folders(setting: Setting) -> dict[str, Path]:
-    """Those that are looked at."""
+    """Return the folders to probe."""
     return {"run": setting.folder, "temporary": setting.temporary}
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Bytes that this user may still write; and whether the run's folder is the one that the driver sees."""
+    """Free bytes for this user, and the check that the run's folder is the driver's."""
 
     name: ClassVar[str] = "space"
     unit: ClassVar[str] = "bytes"
@@ -31,8 +31,8 @@ class Space:
         """See `reading.Probe`."""
         free = {}
         for name, folder in folders(setting).items():
-            told = os.statvfs(folder)
-            free[name] = [float(told.f_bavail * told.f_frsize)]
+            usage = os.statvfs(folder)
+            free[name] = [float(usage.f_bavail * usage.f_frsize)]
         mark = setting.folder / MARK
         is_shared = mark.is_file() and mark.read_text() == setting.mark
         facts = {name: str(folder) for name, folder in folders(setting).items()} | {"is_shared": is_shared}
@@ -41,7 +41,7 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """A file of so many bytes, several times in each folder."""
+    """Rate with a file of `bytes` bytes, several times in each folder."""
 
     bytes: int
     repetitions: int = 3
@@ -49,7 +49,7 @@ class _Rates:
     unit: ClassVar[str] = "B/s"
 
     def rate(self, file: FileIO) -> float:
-        """Of one file, which is empty."""
+        """Return the rate with one empty file, in bytes per second."""
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> Reading:
@@ -65,23 +65,23 @@ class _Rates:
 
 @dataclass(frozen=True, slots=True)
 class DiskWrite(_Rates):
-    """Writing a file with fsync(2), in blocks of 1 MiB."""
+    """Rate of writing a file with fsync(2), in blocks of 1 MiB."""
 
     name: ClassVar[str] = "disk write"
 
     def rate(self, file: FileIO) -> float:
-        """Bytes a second."""
+        """Return bytes per second."""
         return _written(file, self.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRead(_Rates):
-    """Reading such a file after the kernel was told to forget it. A file server may still have it in its own memory."""
+    """Rate of reading a file after dropping it from the page cache. A file server may still have it in memory."""
 
     name: ClassVar[str] = "disk read"
 
     def rate(self, file: FileIO) -> float:
-        """Bytes a second."""
+        """Return bytes per second."""
         _written(file, self.bytes)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)
@@ -92,8 +92,8 @@ class DiskRead(_Rates):
 
 
 def _written(file: FileIO, size: int) -> float:
-    """Writes the file; bytes a second."""
-    block = os.urandom(BLOCK)  # file systems that compress are not to gain by it
+    """Write the file. Return bytes per second."""
+    block = os.urandom(BLOCK)  # random, so that compression has no effect
     began = time.perf_counter()
     for _ in range(size // BLOCK):
         assert file.write(block) == BLOCK, "a short write"

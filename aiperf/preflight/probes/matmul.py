@@ -1,4 +1,4 @@
-"""How fast a node multiplies matrices, in the type that the run trains in."""
+"""Probe of matrix multiplication in the data type of training."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from aiperf.train.matmul_peak import CpuDataType
 
 SIDE = 8192
-"""Rows and columns on an accelerator: 1.1 TFLOP a product."""
+"""Rows and columns on an accelerator: 1.1 TFLOP per product."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """FLOPS of each of the square matrix products that fit into the time: of each accelerator, one after the other; where there
-    are none, of all processors together."""
+    """FLOPS of square matrix products for `for_seconds`: of each accelerator in turn, or without accelerators of all
+    processors together."""
 
     for_seconds: float = 1.0
     name: ClassVar[str] = "matrix product"
@@ -48,7 +48,7 @@ class Matmul:
 
 
 def devices_of(setting: Setting) -> list[torch.device]:
-    """What a node's workers compute on."""
+    """Return the devices that a node's workers compute on."""
     import torch
 
     if not setting.accelerators:
@@ -63,7 +63,7 @@ def _on_accelerator(device: torch.device, dtype: torch.dtype, seconds: float) ->
 
     left, right = (torch.randn(SIDE, SIDE, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
-    for _ in range(3):  # libraries choose their kernels, clocks rise
+    for _ in range(3):  # warm-up: choice of kernels, clocks
         torch.mm(left, right, out=out)
     torch.cuda.synchronize(device)
     rates: list[float] = []

@@ -1,4 +1,4 @@
-"""How fast a node's memory is: STREAM's triad, a = b + s·c, whose arrays no cache holds."""
+"""Probe of memory bandwidth: STREAM's triad, a = b + s·c, with arrays larger than any cache."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     import torch
 
 ARRAY_BYTES = {"cpu": 2**27, "cuda": 2**29}
-"""Of one of the three arrays, FP32."""
+"""Bytes of each of the three FP32 arrays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes a second, counted as STREAM counts them: two arrays read and one written, write-allocates left out."""
+    """Bytes per second as counted by STREAM: two arrays read and one written, without write-allocates."""
 
     for_seconds: float = 1.0
     name: ClassVar[str] = "memory"
@@ -48,7 +48,7 @@ def _triad(device: torch.device, seconds: float) -> list[float]:
             torch.cuda.synchronize(device)
         return 3 * size / (time.perf_counter() - began)
 
-    once()  # pages are given at first touch
+    once()  # first touch allocates the pages
     rates = [once()]
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:

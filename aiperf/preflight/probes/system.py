@@ -1,4 +1,4 @@
-"""What the node is made of (`aiperf.system.description`): described, and judged by nobody."""
+"""Probe that describes the node (`aiperf.system.description`). Its reading is not judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiperf.system.description.node import describe_node, hash_of
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Hardware, firmware, kernel, libraries, links, storage, container, limits, variables; and the hash of all that."""
+    """Hardware, firmware, kernel, libraries, links, storage, container, limits, variables, and the hash of all these."""
 
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"

@@ -1,4 +1,4 @@
-"""Which software a node has: what must be equal on all, since else they do not compute the same, or not together."""
+"""Probe of software versions, which must be equal on all nodes for equal results."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aiperf.preflight.reading import Reading, Setting
-from aiperf.system.attach import accelerator_samplers, attach
 from aiperf.system.describe import versions
+from aiperf.system.samplers.attach import accelerator_samplers, attach
 from aiperf.system.source import digest, installed
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Python, installed packages, this program's own sources, the accelerators' driver."""
+    """Versions of Python, installed packages, this program's sources and the accelerators' driver."""
 
     name: ClassVar[str] = "versions"
     unit: ClassVar[str] = "text"

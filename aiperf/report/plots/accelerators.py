@@ -1,24 +1,25 @@
-"""How many accelerators were there, over time."""
+"""Figure of the number of accelerators over time."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from aiperf.report import words
+from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import INK, VERMILION, accent
+from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
+from aiperf.report.plots.palette import INK, VERMILION, accent
+from aiperf.report.section import Picture
 from aiperf.units import count
 
 
 def accelerators_over_time(report: Report) -> Picture:
-    """A line of steps: up when a worker joins, down when one is gone."""
+    """Draw a step line: up when a worker joins, down when one is lost."""
     name, title, there = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
-        return Picture(name, title, "", "", None, None, "No worker has joined yet.")
+        return Picture(name, title, "", "", None, None, None, "No worker has joined yet.")
     warmup, end = report.run.warmup_seconds, report.run.end
-    planned = "planned" if there.is_declared else "the most at once"
+    planned = "planned" if there.is_declared else "largest number at once"
 
     own = accent(is_simulated=report.run.is_simulated).strong
 
@@ -31,7 +32,7 @@ def accelerators_over_time(report: Report) -> Picture:
         axes.fill_between(at, counts, step="post", color=own.light, alpha=0.15, linewidth=0)
         axes.axhline(there.planned, color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)))
         handles = [
-            Line2D([], [], color=own.light, label="there"),
+            Line2D([], [], color=own.light, label="present"),
             Line2D([], [], color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)), label=planned),
         ]
         if 0 < warmup < end:
@@ -41,6 +42,6 @@ def accelerators_over_time(report: Report) -> Picture:
         axes.set_ylabel("accelerators")
         legend_above(axes, handles)
 
-    svg, png = drawn(draw, name, 2.6)
-    described = f"Accelerators over time, {count(there.planned)} {planned}; available {words.share(there.share)}."
-    return Picture(name, title, words.availability_meaning(report), described, svg, png)
+    svg, png, pdf = drawn(draw, name, 2.6, phrases.source(report))
+    described = f"Accelerators over time, {count(there.planned)} {planned}; available {phrases.share(there.share)}."
+    return Picture(name, title, f"{phrases.availability_meaning(report)}.", described, svg, png, pdf)

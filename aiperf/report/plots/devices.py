@@ -1,4 +1,4 @@
-"""How busy and how full the accelerators were over time: Figure 5 of the paper."""
+"""Figure of the accelerators' utilization and memory over time, as Figure 5 of the paper."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from aiperf.report.facts import Report
-from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import BLUE, GREEN
+from aiperf.report.phrases import source
+from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
+from aiperf.report.plots.palette import BLUE, GREEN
 from aiperf.report.plots.progress import shade_warmup
-from aiperf.system.course import Course, mean
+from aiperf.report.section import Picture
+from aiperf.sanitize import sanitize
+from aiperf.system.utilization_series import Course, mean
 from aiperf.units import NOT_MEASURED, count, duration, share
 
 
 def devices_over_time(report: Report) -> Picture:
-    """Utilisation and memory of the accelerators; of processors and host memory where no accelerator was sampled."""
-    name, title = "devices", "Utilisation and memory over time"
+    """Draw utilization and memory of the accelerators, or of the hosts if no accelerator was sampled."""
+    name, title = "devices", "Utilization and memory over time"
     course = shown(report)
     if course is None:
-        return Picture(name, title, "", "", None, None, "Utilisation and memory of the devices: not measured.")
+        return Picture(name, title, "", "", None, None, None, "Utilization and memory of the devices: not measured.")
     whose, parts = _whose(course)
     busy = mean(course.utilisation, course.utilisation_seconds)
     full = mean(course.memory, course.memory_seconds)
@@ -42,18 +45,18 @@ def devices_over_time(report: Report) -> Picture:
         axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         legend_above(axes, handles)
 
-    svg, png = drawn(draw, name, 3.1)
-    told = f"{parts[0]} {_told(busy)}, {parts[1]} {_told(full)}"
+    svg, png, pdf = drawn(draw, name, 3.1, source(report))
+    averages = f"{parts[0]} {_share(busy)}, {parts[1]} {_share(full)}"
     caption = (
-        f"{whose}: means of {count(len(course.utilisation))} parts of {duration(course.part_seconds)}, over all that were "
-        "sampled; a break in a line is time without samples. Utilisation is the share of time in which the device did "
-        "anything at all, as its vendor counts it; how much of it was used is the MFU. Between two trials both may sink."
+        f"{whose}: means of {count(len(course.utilisation))} parts of {duration(course.part_seconds)}, over all sampled "
+        "devices. A gap in a line is time without samples. Utilization is the share of time in which the device was active, "
+        "as defined by its vendor; MFU counts the work done. Both may fall between two trials."
     )
-    return Picture(name, title, caption, f"Line chart; on average over the run {told}.", svg, png)
+    return Picture(name, title, caption, f"Line chart; on average over the run {averages}.", svg, png, pdf)
 
 
 def shown(report: Report) -> Course | None:
-    """The course that is drawn: accelerators', where any figure of them was measured, else the hosts'."""
+    """Return the time series to draw: of accelerators if measured, else of hosts, else None."""
     courses = {} if report.telemetry is None else {course.kind: course for course in report.telemetry.courses}
     measured = [
         one for one in (courses.get("accelerator"), courses.get("host")) if one is not None and _is_measured(one)
@@ -71,5 +74,38 @@ def _whose(course: Course) -> tuple[str, tuple[str, str]]:
     return "No accelerator was sampled; processors and memory of the hosts", ("processors busy", "host memory used")
 
 
-def _told(value: float | None) -> str:
+def _share(value: float | None) -> str:
     return NOT_MEASURED if value is None else share(value)
+
+
+def each_device_over_time(report: Report) -> Picture | None:
+    """Draw the utilization of each device as one row of a heat map. Return None without samples of two devices."""
+    courses = () if report.telemetry is None else report.telemetry.device_courses
+    rows = [each for each in courses if any(value is not None for value in each.utilisation)]
+    if len(rows) < 2:
+        return None
+    name, title = "each-device", "Utilization of each device over time"
+    shares = np.array([[np.nan if value is None else 100 * value for value in row.utilisation] for row in rows])
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        divisor = on_time_axis(axes, report.run.end)
+        assert report.telemetry is not None
+        end = report.telemetry.window[1] / divisor
+        image = axes.imshow(
+            shares,
+            aspect="auto",
+            interpolation="nearest",
+            cmap="viridis",
+            vmin=0,
+            vmax=100,
+            extent=(0, end, len(rows) - 0.5, -0.5),
+        )
+        axes.set_yticks(range(len(rows)), [sanitize(f"{row.host} {row.device}") for row in rows], fontsize=7)
+        axes.grid(visible=False)
+        figure.colorbar(image, ax=axes, pad=0.01, aspect=24).set_label("utilization in %")
+
+    svg, png, pdf = drawn(draw, name, 0.9 + max(0.9, 0.16 * len(rows)), source(report))
+    caption = f"One row for each of the first {count(len(rows))} sampled devices. White: not measured."
+    described = f"Heat map of the utilization of {count(len(rows))} devices."
+    return Picture(name, title, caption, described, svg, png, pdf)

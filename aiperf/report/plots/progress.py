@@ -1,4 +1,4 @@
-"""How a run went on: its score, its regulated score and its error over time."""
+"""Figures of score, regulated score and error over time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from matplotlib.ticker import NullFormatter
 
 from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
-from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import LINE, MUTED, SHADE, VERMILION, accent
-from aiperf.report.words import error_of, interval_meaning, measured
+from aiperf.report.phrases import error_of, interval_meaning, measured, source
+from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
+from aiperf.report.plots.palette import LINE, MUTED, SHADE, VERMILION, accent
+from aiperf.report.section import Picture
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
-    """Shades what no score counts; its name stands at the top, the center, the bottom, or nowhere ('')."""
+    """Shade the warm-up. `label`: position of its name, 'top', 'center', 'bottom' or '' for none."""
     if warmup <= 0:
         return
     edge = min(warmup, end)
@@ -41,10 +42,10 @@ def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: s
 
 
 def score_over_time(report: Report) -> Picture:
-    """Score and regulated score, with the warm-up shaded and the 95 % interval."""
+    """Draw score and regulated score, with the warm-up shaded and the 95 % interval."""
     name, title = "score", "Score over time"
     if not report.curve:
-        return Picture(name, title, "", "", None, None, "No work has been reported yet.")
+        return Picture(name, title, "", "", None, None, None, "No work has been reported yet.")
     run, score, curve = report.run, report.score, report.curve
     own = accent(is_simulated=run.is_simulated)
     at = np.array([point.at for point in curve])
@@ -54,7 +55,7 @@ def score_over_time(report: Report) -> Picture:
     regulated = [
         (point.at, point.regulated_flops_per_second) for point in curve if point.regulated_flops_per_second is not None
     ]
-    # Work done in a moment's burst may stand far above the rest; the scale is the scores'.
+    # A short burst of work may exceed the scores by far. The axis follows the scores, and clipped points are marked.
     ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(instantaneous, 98))])
 
     def draw(figure: Figure) -> None:
@@ -68,11 +69,11 @@ def score_over_time(report: Report) -> Picture:
         upper.plot(at / divisor, cumulative / unit, color=MUTED.light, linewidth=1.3, linestyle=(0, (4, 2)))
         handles: list[Line2D | Patch] = [
             Line2D([], [], color=own.pale.light, label="instantaneous"),
-            Line2D([], [], color=MUTED.light, linestyle=(0, (4, 2)), label="cumulative from zero"),
+            Line2D([], [], color=MUTED.light, linestyle=(0, (4, 2)), label="average with the warm-up"),
         ]
         if in_window:
             upper.plot(*_curve(in_window, divisor, unit), color=own.strong.light, linewidth=2.2, zorder=3)
-            handles.append(Line2D([], [], color=own.strong.light, label="score: in the window so far"))
+            handles.append(Line2D([], [], color=own.strong.light, label="score"))
         if score.flops_per_second_interval is not None:
             low, high = score.flops_per_second_interval
             upper.fill_between(
@@ -84,8 +85,21 @@ def score_over_time(report: Report) -> Picture:
                 linewidth=0,
                 zorder=2,
             )
-            handles.append(Patch(color=own.strong.light, alpha=0.18, label="95 % interval at the end"))
-        upper.set_ylim(0, (1.08 * ceiling / unit) or 1)
+            handles.append(Patch(color=own.strong.light, alpha=0.18, label="95 % interval"))
+        top = (1.08 * ceiling / unit) or 1
+        upper.set_ylim(0, top)
+        if (clipped := instantaneous / unit > top).any():
+            upper.plot(
+                at[clipped] / divisor,
+                np.full(clipped.sum(), top),
+                "^",
+                color=own.pale.light,
+                markersize=5,
+                clip_on=False,
+                zorder=4,
+            )
+            highest = f"clipped, up to {flops_per_second(float(instantaneous.max()))}"
+            handles.append(Line2D([], [], color=own.pale.light, marker="^", linestyle="", label=highest))
         legend_above(upper, handles)
         lower.set_title("Regulated score: −ln(error) × score")
         shade_warmup(lower, run.warmup_seconds, run.end, divisor, label="")
@@ -105,15 +119,21 @@ def score_over_time(report: Report) -> Picture:
                 color=MUTED.light,
             )
 
-    svg, png = drawn(draw, name, 4.9)
+    svg, png, pdf = drawn(draw, name, 4.9, source(report))
     figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
     caption = (
-        f"Counted work, drawn at {len(curve)} evenly spaced moments. The score counts from the end of the warm-up "
-        f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these moments. The 95 % interval: "
+        f"Counted work at {len(curve)} evenly spaced times. The score counts from the end of the warm-up "
+        f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these times. The 95 % interval: "
         f"{interval_meaning(report)}."
     )
     return Picture(
-        name, title, caption, f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.", svg, png
+        name,
+        title,
+        caption,
+        f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.",
+        svg,
+        png,
+        pdf,
     )
 
 
@@ -130,12 +150,12 @@ FINE_ERROR_TICKS = (
 
 
 def error_over_time(report: Report) -> Picture:
-    """The error of every epoch, and the best so far."""
+    """Draw the error of every epoch, and the best so far."""
     name, title = "error", "Error over time"
     if not report.errors:
-        return Picture(name, title, "", "", None, None, "No evaluation yet: the error is not defined.")
+        return Picture(name, title, "", "", None, None, None, "No evaluation yet: the error is not defined.")
     run = report.run
-    svg, png = drawn(lambda figure: _errors(figure, report), name, 3.5)
+    svg, png, pdf = drawn(lambda figure: _errors(figure, report), name, 3.5, source(report))
     shown, all_ = len(report.errors), report.error_points
     rule = (
         f"{count(shown)} of {count(all_)}: every improvement, and evenly chosen others"
@@ -143,7 +163,7 @@ def error_over_time(report: Report) -> Picture:
         else f"all {count(all_)}"
     )
     only = "Invented learning curves." if run.is_simulated else "Measured values only, never predicted ones."
-    caption = f"One point an evaluated epoch ({rule}). {only}"
+    caption = f"One point for each evaluated epoch ({rule}). {only}"
     return Picture(
         name,
         title,
@@ -151,6 +171,7 @@ def error_over_time(report: Report) -> Picture:
         f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}.",
         svg,
         png,
+        pdf,
     )
 
 
@@ -181,13 +202,13 @@ def _errors(figure: Figure, report: Report) -> None:
     axes.set_yticks(ticks, [f"{100 * tick:g} %" for tick in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("top-1 error (log)")
-    # Named in the right margin, each on its far side of the other, so that the two never meet.
+    # Labels in the right margin, on opposite sides, so that they never overlap.
     margin: dict[str, Any] = {
         "xycoords": ("axes fraction", "data"),
         "textcoords": "offset points",
         "annotation_clip": False,
     }
-    if 0.75 * high > bound:  # nearer to the top its name would run into the legend
+    if 0.75 * high > bound:  # Closer to the top, the label would overlap the legend.
         axes.axhline(bound, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
         axes.annotate(
             f"ranked\n≤ {share(bound, 0)}",

@@ -1,4 +1,4 @@
-"""What the search found: accuracy against operations, and the tree of architectures."""
+"""Figures of the search: accuracy against operations, and the tree of architectures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from aiperf.report.facts import Report, Tree, TrialFacts
-from aiperf.report.figure import Picture, drawn, legend_above
-from aiperf.report.palette import LINE, MUTED, PAPER, VERMILION
+from aiperf.report.phrases import source
+from aiperf.report.plots.figure import drawn, legend_above
+from aiperf.report.plots.palette import LINE, MUTED, PAPER, VERMILION
+from aiperf.report.section import Picture
 from aiperf.units import count, operations, scale, share
 
-# Viridis without its ends, which would vanish on dark and on white paper.
+# Viridis without its ends, which are invisible on a dark or a white page.
 ACCURACY_COLOURS = LinearSegmentedColormap.from_list(
     "accuracy", ["#44337f", "#31688e", "#21918c", "#35b779", "#90d743", "#e3d325"]
 )
@@ -30,24 +32,24 @@ ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97
 
 
 def accuracy_against_operations(report: Report) -> Picture:
-    """What each architecture costs, and what it reaches."""
+    """Draw the accuracy of each architecture against its operations."""
     name, title = "operations", "Accuracy against operations"
     measured = [trial for trial in report.trials if trial.accuracy is not None]
     if not measured:
-        return Picture(name, title, "", "", None, None, "No evaluation yet.")
+        return Picture(name, title, "", "", None, None, None, "No evaluation yet.")
     shown = _best_and_others(measured)
     best = next(trial for trial in measured if trial.number == report.best)
-    svg, png = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9)
+    svg, png, pdf = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9, source(report))
     if len(shown) == len(measured):
         rule = f"{count(len(measured))}, all of them"
     else:
         rule = f"{count(len(shown))} of {count(len(measured))}: the better half of these and evenly chosen others"
-    caption = f"One point a trial with an evaluation: {rule}. The accuracy axis is logarithmic in the error."
+    caption = f"One point for each evaluated trial: {rule}. The accuracy axis is logarithmic in the error."
     described = (
         f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
-        f"at {operations(_operations(best))} an image."
+        f"at {operations(_operations(best))} per image."
     )
-    return Picture(name, title, caption, described, svg, png)
+    return Picture(name, title, caption, described, svg, png, pdf)
 
 
 def _operations(trial: TrialFacts) -> int:
@@ -62,13 +64,13 @@ def _accuracy(trial: TrialFacts) -> float:
 def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> None:
     axes = figure.subplots()
     unit, unit_name = scale(float(max(_operations(trial) for trial in shown)), "FLOP")
-    # A perfect accuracy has no place on a logarithmic axis of errors; it stands half a step above the best other.
+    # A logarithmic axis has no error of 0. A perfect accuracy is drawn half a step above the best other.
     errors = np.array([1 - _accuracy(trial) for trial in shown])
     floor = float(errors[errors > 0].min()) / 2 if (errors > 0).any() else 1e-4
     costs = np.array([_operations(trial) for trial in shown], dtype=np.float64)
     rounds = np.array([trial.round for trial in shown])
     many = len(shown) > 400
-    # Before anything is drawn: errors that are equal but for a rounding make matplotlib's own choice an axis without length.
+    # Set before drawing: for nearly equal errors matplotlib would choose an axis of length 0.
     low, high = _room_for(np.maximum(errors, floor))
     axes.set_ylim(high, low)
     axes.set_yscale("log")
@@ -106,7 +108,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
     )
     axes.margins(x=0.06)
     ticks = _apart([tick for tick in ACCURACY_TICKS if low <= 1 - tick <= high], low, high)
-    if len(ticks) < 2:  # accuracies close together: four even steps of the axis
+    if len(ticks) < 2:  # Close accuracies: four even steps of the axis.
         ticks = [1 - float(error) for error in np.geomspace(low, high, 6)[1:-1]]
     axes.set_yticks([1 - tick for tick in ticks], [f"{100 * tick:.4g} %" for tick in ticks])
     axes.yaxis.set_minor_formatter(NullFormatter())
@@ -128,11 +130,11 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
 
 
 MOST_TICKS = 14
-"""Whose labels find room beside an axis, one above the other."""
+"""Maximum number of labels on the axis without overlap."""
 
 
 def _apart(ticks: Sequence[float], low: float, high: float) -> list[float]:
-    """Those whose labels do not touch, on an axis of errors from `low` to `high`; of two the better accuracy."""
+    """Return the ticks whose labels do not overlap on an axis of errors from `low` to `high`, better ones first."""
     kept: list[float] = []
     for tick in reversed(ticks):
         if not kept or np.log((1 - tick) / (1 - kept[-1])) >= np.log(high / low) / MOST_TICKS:
@@ -141,7 +143,7 @@ def _apart(ticks: Sequence[float], low: float, high: float) -> list[float]:
 
 
 def _room_for(errors: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The ends of a logarithmic axis of errors: a seventh of their span more on each side, and a tenth of a decade at least."""
+    """Return the limits of a logarithmic axis of errors: margins of 1/7 of the span, and at least 0.1 decades."""
     least, most = np.log10(errors.min()), np.log10(errors.max())
     room = max(0.14 * (most - least), 0.1)
     return float(10 ** (least - room)), float(10 ** (most + room))
@@ -157,7 +159,7 @@ def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:
 
 
 def _frontier(shown: Sequence[TrialFacts]) -> list[TrialFacts]:
-    """Those that no cheaper one equals."""
+    """Return the points without an equally accurate cheaper point."""
     kept: list[TrialFacts] = []
     for trial in sorted(shown, key=lambda trial: (_operations(trial), -_accuracy(trial))):
         if not kept or _accuracy(trial) > _accuracy(kept[-1]):
@@ -166,22 +168,22 @@ def _frontier(shown: Sequence[TrialFacts]) -> list[TrialFacts]:
 
 
 def tree_of_architectures(report: Report) -> Picture:
-    """Who inherited from whom, coloured by accuracy."""
+    """Draw the tree of inheritance, coloured by accuracy."""
     name, title, tree = "tree", "Tree of architectures", report.tree
     if tree.shown == 0:
         why = "proposed" if not tree.trials else "evaluated"
-        return Picture(name, title, "", "", None, None, f"No architecture has been {why} yet.")
+        return Picture(name, title, "", "", None, None, None, f"No architecture has been {why} yet.")
     rows = max(node.row for node in tree.nodes) + 1
-    svg, png = drawn(lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)))
+    svg, png, pdf = drawn(
+        lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)), source(report)
+    )
     if tree.shown == tree.trials:
         rule = f"{count(tree.trials)} trials, all of them"
     else:
         rule = f"{count(tree.shown)} of {count(tree.trials)} trials: the best and all their ancestors"
-    caption = (
-        f"{rule}; hollow: not evaluated. The coloured line leads from the starting graph to the best architecture."
-    )
+    caption = f"{rule}; hollow: not evaluated. The coloured line goes from the starting graph to the best architecture."
     described = f"Tree of {count(tree.shown)} architectures grown from the starting graph."
-    return Picture(name, title, caption, described, svg, png)
+    return Picture(name, title, caption, described, svg, png, pdf)
 
 
 def _tree(figure: Figure, tree: Tree, rows: float) -> None:
@@ -226,7 +228,7 @@ def _tree(figure: Figure, tree: Tree, rows: float) -> None:
 
 
 def _nodes(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]], norm: Normalize, size: float) -> None:
-    # Few calls for many nodes: each collection costs as much to draw as a thousand of its dots.
+    # Few calls for many nodes: drawing one collection costs as much as a thousand dots.
     for is_start in (True, False):
         chosen = [
             (place, node) for place, node in zip(places, tree.nodes, strict=True) if (node.trial is None) == is_start
@@ -249,7 +251,7 @@ def _nodes(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]], no
 
 
 def _edges(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]]) -> None:
-    # Along the line of the best, edges are drawn strongly: it is the story of the run.
+    # The edges to the best architecture are emphasized.
     strong: set[int] = set()
     walk = next((index for index, node in enumerate(tree.nodes) if node.is_best), None)
     while walk is not None:
@@ -272,7 +274,7 @@ def _edges(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]]) ->
 
 
 def _bend(parent: npt.NDArray[np.float64], child: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """A smooth line that leaves its parent and reaches its child level."""
+    """Return a smooth line with horizontal ends from parent to child."""
     t = np.linspace(0.0, 1.0, 12)
     smooth = t * t * (3 - 2 * t)
     return np.column_stack([parent[0] + t * (child[0] - parent[0]), parent[1] + smooth * (child[1] - parent[1])])

@@ -1,4 +1,4 @@
-"""The loss waterfall: from what the planned accelerators could have done down to the score, in FLOPS and accelerator time."""
+"""Figure of the loss waterfall: from the peak of the planned accelerators to the score, in FLOPS and accelerator time."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ from matplotlib.patches import Patch
 
 from aiperf.accounting.losses import Waterfall
 from aiperf.report.facts import Report
-from aiperf.report.figure import Picture, drawn, legend_above
-from aiperf.report.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
-from aiperf.report.words import energy_by_activity, largest_losses, waterfall_top
+from aiperf.report.phrases import energy_by_activity, largest_losses, source, waterfall_top
+from aiperf.report.plots.figure import drawn, legend_above
+from aiperf.report.plots.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
+from aiperf.report.section import Picture
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 ROW_INCHES = 0.27
 ENERGY_INCHES = 1.4
 ENERGY_COLUMNS = 4
-"""Of its legend: more would be wider than the bar."""
+"""Maximum number of legend entries in a row."""
 ENERGY_COLOURS = tuple(one.light for one in (BLUE, AMBER, PURPLE, VERMILION, IDLE, MUTED, LINE))
-"""Of epochs, start-up, search, and what follows in the waterfall's order."""
+"""Colours of epochs, start-up, search, and further activities in the waterfall's order."""
 COLUMNS = (48, 122, 198)
-"""Where the columns of figures end, in points from the right edge of the bars."""
+"""Right edges of the columns of figures, in points from the right edge of the bars."""
 
 
 def waterfall(report: Report) -> Picture:
-    """One bar a loss, each beginning where the one before it ended; the last bar is the score."""
+    """Draw one bar for each loss, which begins at the end of the previous bar. The last bar is the score."""
     name, title, fallen = "losses", "From the peak to the score", report.losses
     if fallen is None:
         empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."
-        return Picture(name, title, "", "", None, None, empty)
+        return Picture(name, title, "", "", None, None, None, empty)
     shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
     none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
 
@@ -55,7 +56,7 @@ def waterfall(report: Report) -> Picture:
         ]
         rows.append(("score", 0.0, fallen.score_flops_per_second, own.strong.light))
         for row, (_, left, width, colour) in enumerate(rows):
-            # A part that is there is seen: at least a hair's breadth is drawn.
+            # Every part gets a visible minimum width.
             axes.barh(
                 row,
                 width / unit,
@@ -78,9 +79,9 @@ def waterfall(report: Report) -> Picture:
         _columns(axes, fallen, len(rows))
         legend_above(axes, _legend(fallen, own))
 
-    svg, png = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0))
+    svg, png, pdf = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0), source(report))
     caption = (
-        f"From {waterfall_top(fallen)} down to the score: each bar begins where the one above it ends. A second of an "
+        f"From {waterfall_top(fallen)} down to the score: each bar begins at the end of the bar above it. A second of an "
         f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
         "accelerator time are one scale, and no order of the parts matters."
     )
@@ -91,11 +92,11 @@ def waterfall(report: Report) -> Picture:
     if negative:
         caption += f" Green is gained: {'; '.join(negative)}."
     described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
-    return Picture(name, title, caption, described, svg, png)
+    return Picture(name, title, caption, described, svg, png, pdf)
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:
-    """One bar of all energy, by what the accelerators were at."""
+    """Draw one bar of all energy, by activity of the accelerators."""
     assert fallen.joules is not None, "parts have a sum"
     unit, unit_name = scale(fallen.joules, "J")
     left, handles = 0.0, []
@@ -121,8 +122,8 @@ def _energy(axes: Axes, fallen: Waterfall) -> None:
 
 
 def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
-    """Beside the bars: share of the top, FLOPS, accelerator time."""
-    told = {
+    """Draw share of the peak, FLOPS and accelerator time next to the bars."""
+    figures = {
         -1: ("of the top", "FLOPS", "accel. time"),
         0: ("100 %", flops_per_second(fallen.top_flops_per_second), duration(fallen.accelerator_seconds)),
         rows - 1: (
@@ -134,12 +135,12 @@ def _columns(axes: Axes, fallen: Waterfall, rows: int) -> None:
     for row, loss in enumerate((loss for loss in fallen.losses if loss.flops_per_second != 0), start=1):
         sign = "−" if loss.flops_per_second > 0 else "+"
         part = share(abs(loss.share))
-        told[row] = (
+        figures[row] = (
             part if part.startswith("<") else sign + part,
             sign + flops_per_second(abs(loss.flops_per_second)),
             sign + duration(abs(loss.accelerator_seconds)),
         )
-    for row, texts in told.items():
+    for row, texts in figures.items():
         for text, offset in zip(texts, COLUMNS, strict=True):
             axes.annotate(
                 text,

@@ -1,4 +1,4 @@
-"""What every worker did when, with its idle gaps visible."""
+"""Gantt chart of the workers with their idle gaps."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from aiperf.plain import plain
 from aiperf.report.facts import Gantt, Report
-from aiperf.report.figure import Picture, drawn, legend_above, on_time_axis
-from aiperf.report.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
+from aiperf.report.phrases import source
+from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
+from aiperf.report.plots.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
+from aiperf.report.section import Picture
+from aiperf.sanitize import sanitize
 from aiperf.units import NOT_MEASURED, count, duration, share
 
 MOST_BARS_AS_VECTORS = 4000
-"""More bars than these are put into the SVG as pixels."""
+"""Maximum number of bars drawn as vectors. More bars become pixels."""
 
 
 def workers_over_time(report: Report) -> Picture:
-    """The Gantt chart: what every worker did when; bare strips are idle."""
+    """Draw the Gantt chart of the workers. Empty strips are idle."""
     name, title, chart = "workers", "Workers over time", report.gantt
     if not chart.workers:
-        return Picture(name, title, "", "", None, None, "No worker has joined yet.")
+        return Picture(name, title, "", "", None, None, None, "No worker has joined yet.")
     rows = len(chart.workers)
     bars_height = 0.95 + max(0.42, min(0.34, 6.4 / rows) * rows)
     grid_height = 3.4 if chart.grid else 0.0
@@ -37,7 +39,7 @@ def workers_over_time(report: Report) -> Picture:
             axes = figure.subplots()
         _bars(axes, chart, report.run.warmup_seconds, own)
 
-    svg, png = drawn(draw, name, bars_height + grid_height)
+    svg, png, pdf = drawn(draw, name, bars_height + grid_height, source(report))
     rule = f"Pauses shorter than {duration(chart.merged_gap_seconds)} are not drawn."
     if chart.grid:
         first, last = chart.grid_rows[0]
@@ -48,7 +50,7 @@ def workers_over_time(report: Report) -> Picture:
     busy = report.score.busy_share
     measured = NOT_MEASURED if busy is None else share(busy)
     described = f"Gantt chart of {count(chart.all_workers)} workers; busy time {measured}."
-    return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png)
+    return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png, pdf)
 
 
 def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
@@ -65,7 +67,7 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
         "validate": GREEN.light,
         "prepare": AMBER.light,
     }
-    # Validation over training: where many epochs are bridged into one bar, the one lies within the other.
+    # Validation is drawn above training, because bridged epochs of training contain it.
     for order, (kind, is_odd) in enumerate((("prepare", None), ("train", False), ("train", True), ("validate", None))):
         for row in range(rows):
             spans = [
@@ -84,7 +86,7 @@ def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
     step = max(1, rows // 20)
     shown = range(0, rows, step)
     axes.set_yticks(
-        list(shown), [f"{chart.workers[row]} · {plain(chart.hosts[row])[:14]}" for row in shown], fontsize=8.5
+        list(shown), [f"{chart.workers[row]} · {sanitize(chart.hosts[row])[:14]}" for row in shown], fontsize=8.5
     )
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

@@ -1,1 +1,1 @@
-"""What the events change in a Run, in place: a file for each part of it."""
+"""Changes of a Run in place by events: one file for each part of it."""

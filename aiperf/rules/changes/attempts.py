@@ -1,4 +1,4 @@
-"""An attempt at a trial: begun, prepared, its work and epochs, and every word of it."""
+"""Changes by an attempt at a trial: start, preparation, work, epochs and messages."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from aiperf.journal.events import (
     TrialStarted,
     Work,
 )
-from aiperf.rules.changes import hunger, transitions
+from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.procedure import nears_its_end
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 
 
 def started(run: Run, event: TrialStarted) -> None:
-    """A worker is given a trial."""
+    """Assign a trial to a worker."""
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if trial.state is TrialState.WAITING:
-        if event.round is not None:
-            trial.round = event.round
+        trial.round = event.round
         worker.round = trial.round
         worker.waiting.remove(event.trial)
     transitions.enter(run, trial, TrialState.RUNNING, event)
@@ -41,11 +40,11 @@ def started(run: Run, event: TrialStarted) -> None:
     trial.sums = (0.0, 0.0, 0.0, 0.0, 0.0)
     _begin_epoch(trial, event.epoch)
     worker.nears_end = _may_be_over_after_an_epoch(run, trial)
-    hunger.update(run, worker)
+    proposal_demand.update(run, worker)
 
 
 def prepared(run: Run, event: TrialPrepared) -> None:
-    """Its network stands, with its weights."""
+    """Mark the network and its weights as ready."""
     trial = run.trials[event.trial]
     trial.is_prepared, trial.last_word = True, event.at
     if not trial.has_worked:
@@ -54,7 +53,7 @@ def prepared(run: Run, event: TrialPrepared) -> None:
 
 
 def batch_reduced(run: Run, event: BatchReduced) -> None:
-    """Its batch did not fit: the epoch begins again with a smaller one."""
+    """Restart the epoch with a smaller batch."""
     trial = run.trials[event.trial]
     trial.batch_size = event.to_batch_size
     trial.last_word = event.at
@@ -63,7 +62,7 @@ def batch_reduced(run: Run, event: BatchReduced) -> None:
 
 
 def worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
-    """An interval of work was done."""
+    """Add an interval of work."""
     trial = run.trials[event.trial]
     _add(trial, event.epoch, work)
     trial.last_word = event.at
@@ -87,7 +86,7 @@ def _add(trial: Trial, epoch: int, work: Work) -> None:
 
 
 def epoch_finished(run: Run, event: EpochFinished) -> None:
-    """An epoch came to its end, its last interval with it."""
+    """End an epoch together with its last interval."""
     trial, epoch, accuracy = run.trials[event.trial], event.epoch, event.accuracy
     if event.interval is not None:
         _add(trial, epoch, event.interval)
@@ -105,33 +104,33 @@ def epoch_finished(run: Run, event: EpochFinished) -> None:
     _begin_epoch(trial, epoch + 1)
     assert trial.worker is not None, "a trial that finishes an epoch has a worker"
     worker, nears_end = run.workers[trial.worker], _may_be_over_after_an_epoch(run, trial)
-    if nears_end != worker.nears_end:  # nothing else of an epoch changes what its worker is short of
+    if nears_end != worker.nears_end:  # nothing else of an epoch changes its worker's demand
         worker.nears_end = nears_end
-        hunger.update(run, worker)
+        proposal_demand.update(run, worker)
 
 
 def checkpoint_written(run: Run, event: CheckpointWritten) -> None:
-    """It can be taken up after that epoch."""
+    """Record the epoch as resumable."""
     trial = run.trials[event.trial]
     trial.last_word, trial.saved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
 def checkpoint_not_written(run: Run, event: CheckpointNotWritten) -> None:
-    """The disk refused it."""
+    """Record the failed write."""
     trial = run.trials[event.trial]
     trial.last_word, trial.unsaved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
 def heartbeat(run: Run, event: TrialHeartbeat) -> None:
-    """It is alive, and has nothing else to say."""
+    """Record a sign of life."""
     run.trials[event.trial].last_word = event.at
     run.running.move_to_end(event.trial)
 
 
 def _may_be_over_after_an_epoch(run: Run, trial: Trial) -> bool:
-    # What follows is known beforehand: there is nothing to be asked for ahead.
+    # The next trial of a followed run is known, so no request in advance is needed.
     return trial.follows is None and nears_its_end(run.schedule, trial.round, trial.losses)
 
 

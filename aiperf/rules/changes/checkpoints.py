@@ -1,4 +1,4 @@
-"""Whose checkpoints are kept: those of the best trials, and of trials whose children need their weights."""
+"""Retention of checkpoints: those of the best trials, and of trials whose children need their weights."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from aiperf.rules.trial import Trial
 from searchers.history import PARENTS
 
 RETAINED = 2 * PARENTS
-"""Checkpoints kept of trials that can grow: a proposal under way may still name a parent that has just left the best. Besides
-them that of the best trial that cannot grow is kept."""
+"""Number of kept checkpoints of trials that can grow. A proposal in progress may still name a parent that has just left the
+best. In addition the best trial that cannot grow is kept."""
 
 
-def keep_if_among_the_best(run: Run, trial: Trial, told_accuracy: float) -> None:
-    """A trial has finished: its checkpoint is kept, and that of the one that it displaces is not."""
+def keep_if_among_the_best(run: Run, trial: Trial, reported_accuracy: float) -> None:
+    """Keep the checkpoint of a finished trial if it is among the best, and release that of the trial that it displaces."""
     if not trial.saved_epoch:
-        return  # there is nothing of it to be kept
-    rank = (told_accuracy, -trial.number)
+        return  # it has no checkpoint
+    rank = (reported_accuracy, -trial.number)
     run.retained.add(trial.number)
     if trial.can_grow:
         heapq.heappush(run.best, rank)
@@ -31,7 +31,7 @@ def keep_if_among_the_best(run: Run, trial: Trial, told_accuracy: float) -> None
 
 
 def children_due(run: Run, event: TrialProposed) -> None:
-    """A trial was proposed that may need its parent's weights. One that follows says itself how many will need its own."""
+    """Count a proposed trial that may need its parent's weights. A following trial records the number of its children."""
     parent = event.parent
     if event.follows is not None:
         if event.follows.heirs:
@@ -42,7 +42,7 @@ def children_due(run: Run, event: TrialProposed) -> None:
 
 
 def child_settled(run: Run, parent: int | None) -> None:
-    """A trial is settled, and needs its parent's weights no more."""
+    """Count a settled trial, which no longer needs its parent's weights."""
     if parent not in run.children_due:
         return
     run.children_due[parent] -= 1
@@ -53,17 +53,17 @@ def child_settled(run: Run, parent: int | None) -> None:
 
 
 def drop_if_idle(run: Run, number: int) -> None:
-    """A settled trial's checkpoint may go, unless a child still needs it."""
+    """Make a settled trial's checkpoint droppable, unless a child still needs it."""
     if number not in run.children_due and run.trials[number].saved_epoch:
         run.droppable[number] = None
 
 
 def dropped(run: Run, event: CheckpointDropped) -> None:
-    """A checkpoint is gone: dropped by the run, or vanished."""
+    """Record a checkpoint that the run dropped or that is missing."""
     trial = run.trials[event.trial]
     trial.saved_epoch = 0
     run.droppable.pop(event.trial, None)
-    if event.trial in run.children_due:  # its file has vanished: the run itself drops none that is needed
+    if event.trial in run.children_due:  # its file is missing: the run drops no checkpoint that a child needs
         for worker in run.workers.values():
             for waiting in worker.waiting:
                 if run.trials[waiting].parent == event.trial:
@@ -71,7 +71,7 @@ def dropped(run: Run, event: CheckpointDropped) -> None:
 
 
 def _release(run: Run, rank: tuple[float, int]) -> None:
-    """A finished trial's weights are to be kept no longer than its children need them."""
+    """Release a finished trial's weights once its children no longer need them."""
     number = -rank[1]
     run.retained.discard(number)
     drop_if_idle(run, number)

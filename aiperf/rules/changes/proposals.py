@@ -1,37 +1,37 @@
-"""From a request to a proposal that waits for its worker, or to nothing."""
+"""Requests, rejections and proposals that wait for their worker."""
 
 from __future__ import annotations
 
 from bisect import insort
 
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
-from aiperf.rules.changes import checkpoints, hunger, transitions
+from aiperf.rules.changes import checkpoints, proposal_demand, transitions
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 
 
 def requested(run: Run, event: ProposalRequested) -> None:
-    """A worker's generator is asked for a proposal."""
+    """Record a request to a worker's generator."""
     worker = run.workers[event.worker]
     run.requests[event.number] = event
     run.next_number = event.number + 1
-    if event.wants_start:
+    if event.starting_network:
         run.start = event.number
     worker.requested.add(event.number)
     run.stories.add(event.number, TrialState.REQUESTED, run.lines, event)
-    hunger.update(run, worker)
+    proposal_demand.update(run, worker)
 
 
 def rejected(run: Run, event: TrialRejected) -> None:
-    """Nothing came of a request."""
+    """Record a rejected request."""
     request = run.requests.pop(event.number)
     run.stories.add(event.number, TrialState.REJECTED, run.lines, event)
-    hunger.miss_start(run, event.number)
-    hunger.came_to_nothing(run, run.workers[request.worker], event.number)
+    proposal_demand.miss_start(run, event.number)
+    proposal_demand.came_to_nothing(run, run.workers[request.worker], event.number)
 
 
 def proposed(run: Run, event: TrialProposed) -> None:
-    """A trial is there, and waits for the worker that it was asked for."""
+    """Add a trial that waits for the worker of its request."""
     request = run.requests.pop(event.number)
     worker = run.workers[request.worker]
     worker.requested.discard(event.number)
@@ -52,5 +52,5 @@ def proposed(run: Run, event: TrialProposed) -> None:
     worker.rejected_in_a_row = 0
     if worker.number in run.exhausted:
         del run.exhausted[worker.number]
-        hunger.update(run, worker)
+        proposal_demand.update(run, worker)
     checkpoints.children_due(run, event)

@@ -1,16 +1,16 @@
-"""How a trial comes from one state to another, and what goes with that for its worker and its parent."""
+"""State changes of a trial, with their effects on its worker and its parent."""
 
 from __future__ import annotations
 
 from aiperf.journal.events import AnyEvent, RunResumed, TrialFailed, TrialFinished, TrialLost, WorkerLost
-from aiperf.rules.changes import checkpoints, hunger
+from aiperf.rules.changes import checkpoints, proposal_demand
 from aiperf.rules.procedure import end_of_trial
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 
 
 def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
-    """The one place where a trial's state changes, and with it the ordered sets of those that decide looks at."""
+    """Change a trial's state and the ordered sets that `decide` reads. No other function changes the state."""
     number = trial.number
     match trial.state:
         case TrialState.WAITING:
@@ -26,26 +26,26 @@ def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
     if state is TrialState.RUNNING:
         run.running[number] = None
     elif state is TrialState.LOST:
-        # Sorted out here, once: after a loss of all workers thousands of trials wait for many turns.
+        # Sorted here once: after a loss of all workers thousands of trials wait for many decisions.
         is_over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs) is not None
         (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
     run.stories.add(number, state, run.lines, event)
 
 
 def finished(run: Run, event: TrialFinished) -> None:
-    """A trial came to its end."""
+    """Record the end of a trial."""
     trial = run.trials[event.trial]
-    trial.told_accuracy = event.told_accuracy
+    trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
     settle(run, trial, TrialState.FINISHED, event)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
-    hunger.ask_again(run)
-    checkpoints.keep_if_among_the_best(run, trial, event.told_accuracy)
+    proposal_demand.ask_again(run)
+    checkpoints.keep_if_among_the_best(run, trial, event.reported_accuracy)
 
 
 def failed(run: Run, event: TrialFailed) -> None:
-    """A trial is given up."""
+    """Record the failure of a trial."""
     trial = run.trials[event.trial]
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
@@ -53,30 +53,30 @@ def failed(run: Run, event: TrialFailed) -> None:
     settle(run, trial, TrialState.FAILED, event)
     run.failed += 1
     if trial.follows is not None:
-        run.children_due.pop(trial.number, None)  # none of those that were to inherit from it can be trained
+        run.children_due.pop(trial.number, None)  # none of its children can be trained
     if event.trial == run.start:
         run.start_failures += 1
-        hunger.miss_start(run, event.trial)
+        proposal_demand.miss_start(run, event.trial)
     checkpoints.drop_if_idle(run, trial.number)
 
 
 def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> None:
-    """An attempt at a trial is over before its end: by itself, or with its worker."""
+    """End an attempt before its end, alone or with its worker."""
     trial = run.trials[number]
     _free_worker(run, trial)
-    # What a killed driver took along, or a worker that was let go, is not held against the trial.
-    trial.losses_of_worker += isinstance(event, TrialLost) or (isinstance(event, WorkerLost) and not event.released)
+    # The loss of a driver or a released worker does not count against the trial.
+    trial.losses_of_worker += isinstance(event, TrialLost) or (
+        isinstance(event, WorkerLost) and event.cause != "released"
+    )
     enter(run, trial, TrialState.LOST, event)
 
 
 def settle(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
-    """A trial comes to a state that it never leaves."""
+    """Move a trial to a final state."""
     enter(run, trial, state, event)
-    # 50,000 finished trials stay in memory: what only a running one needs goes.
+    # 50,000 finished trials stay in memory, so the fields of a running trial are released.
     trial.losses, trial.accuracies = [], []
-    if (
-        trial.follows is None or state is not TrialState.WITHDRAWN
-    ):  # a followed trial that is withdrawn is taken up again
+    if trial.follows is None or state is not TrialState.WITHDRAWN:  # a withdrawn followed trial is trained again later
         checkpoints.child_settled(run, trial.parent)
 
 
@@ -87,14 +87,14 @@ def _free_worker(run: Run, trial: Trial) -> None:
         run.idle[worker.number] = None
         if worker.waiting:
             run.ready[worker.number] = None
-        hunger.update(run, worker)
+        proposal_demand.update(run, worker)
     trial.worker = None
 
 
 def _take_back(run: Run, trial: Trial) -> None:
-    """A trial is given up that waits for its worker."""
+    """Remove a failed trial from its worker's waiting proposals."""
     worker = run.workers[trial.made_for]
     worker.waiting.remove(trial.number)
     if not worker.waiting:
         run.ready.pop(worker.number, None)
-    hunger.update(run, worker)
+    proposal_demand.update(run, worker)

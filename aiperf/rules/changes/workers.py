@@ -1,27 +1,27 @@
-"""Workers that join and go: their rounds, and what becomes of the trials that they held."""
+"""Workers that join or are lost: their rounds and trials."""
 
 from __future__ import annotations
 
 from collections import deque
 
 from aiperf.journal.events import RunResumed, WorkerJoined, WorkerLost
-from aiperf.rules.changes import hunger, transitions
+from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 
 
 def joined(run: Run, event: WorkerJoined) -> None:
-    """A worker is there, and has nothing to do."""
+    """Add an idle worker."""
     worker = Worker(event.worker, event.host, event.ranks, event.device, event.at, round=_taken_over(run, event.host))
     run.workers[event.worker] = worker
     run.next_worker = max(run.next_worker, event.worker + 1)
     run.idle[event.worker] = None
-    hunger.update(run, worker)
+    proposal_demand.update(run, worker)
 
 
 def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
-    """A worker is no longer there, and with it all that waited for it; what it trained is lost."""
+    """Remove a worker with its waiting proposals. Its trial is lost."""
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
@@ -35,22 +35,25 @@ def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
         # A late answer finds no request and changes nothing.
         del run.requests[request]
         run.stories.add(request, TrialState.WITHDRAWN, run.lines, event)
-        hunger.miss_start(run, request)
+        proposal_demand.miss_start(run, request)
     for waiting in worker.waiting:
-        hunger.miss_start(run, waiting)
+        proposal_demand.miss_start(run, waiting)
         transitions.settle(run, run.trials[waiting], TrialState.WITHDRAWN, event)
     if worker.trial is not None:
         transitions.lose(run, worker.trial, event)
 
 
 def _taken_over(run: Run, host: str) -> int:
-    """The round that a worker goes on with: that of one that was lost on its host, else of the one that is gone longest (its
-    host may have come back under another name), else 0."""
+    """Return the round of a new worker: that of a worker lost on the same host, otherwise of the worker lost first, otherwise
+    0.
+
+    The host of the worker lost first may have returned under another name.
+    """
     if not run.absent:
         return 0
     predecessor = run.absent_on[host][0] if host in run.absent_on else next(iter(run.absent))
     where, round_ = run.absent.pop(predecessor)
-    # The longest gone of all is the longest gone of its host, too.
+    # The worker lost first is also the first one of its host.
     run.absent_on[where].popleft()
     if not run.absent_on[where]:
         del run.absent_on[where]

@@ -1,1 +1,1 @@
-"""What can go wrong in a simulated cluster: small classes, by whom they strike."""
+"""Faults of a simulated cluster, grouped by the affected part."""

@@ -1,4 +1,4 @@
-"""From faults as they are configured (`cluster/faults.py`) to faults that strike."""
+"""Construction of faults from their configurations (`cluster/faults.py`)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import assert_never
 
 from aiperf.option_limits import hold
-from aiperf.simulate.faults import driver, messages, proposals, training, workers
+from aiperf.simulate.faults import kinds
 from aiperf.simulate.model.fault import Fault
 from cluster import faults
 from cluster.faults import AnyFault
 
 
 def build_faults(configured: Sequence[AnyFault], seed: int) -> tuple[Fault, ...]:
-    """The faults of a list, each with its own draws from the run's seed and its place in the list."""
+    """Return the faults of a list, each with its own random numbers from the run's seed and its place in the list."""
     built = tuple(build_fault(each) for each in configured)
     for place, fault in enumerate(built):
         fault.seed(seed, place)
@@ -21,50 +21,50 @@ def build_faults(configured: Sequence[AnyFault], seed: int) -> tuple[Fault, ...]
 
 
 def build_fault(conf: AnyFault) -> Fault:
-    """The fault that a configuration describes; mypy shows the kind that is missing here."""
+    """Return the fault of a configuration. mypy reports a missing kind."""
     hold(conf, "cluster.faults")
     match conf:
         case faults.WorkerLostConf():
-            return workers.WorkerLost(conf)
+            return kinds.WorkerLost(conf)
         case faults.WorkerHungConf():
-            return workers.WorkerHung(conf)
+            return kinds.WorkerHung(conf)
         case faults.IdleWorkerHungConf():
-            return workers.IdleWorkerHung(conf)
+            return kinds.IdleWorkerHung(conf)
         case faults.NodeLostConf():
-            return workers.NodeLost(conf)
+            return kinds.NodeLost(conf)
         case faults.LateJoinConf():
-            return workers.LateJoin(conf)
+            return kinds.LateJoin(conf)
         case faults.FlapConf():
-            return workers.Flap(conf)
+            return kinds.Flap(conf)
         case faults.AllGoneConf():
-            return workers.AllGone(conf)
+            return kinds.AllGone(conf)
         case faults.StragglerConf():
-            return workers.Straggler(conf)
+            return kinds.Straggler(conf)
         case faults.WrongClockConf():
-            return workers.WrongClock(conf)
+            return kinds.WrongClock(conf)
         case faults.CrashConf():
-            return training.Crash(conf)
+            return kinds.Crash(conf)
         case faults.MemoryRunsOutConf():
-            return training.MemoryRunsOut(conf)
+            return kinds.MemoryRunsOut(conf)
         case faults.CheckpointsVanishConf():
-            return training.CheckpointsVanish(conf)
+            return kinds.CheckpointsVanish(conf)
         case faults.CheckpointsUnwrittenConf():
-            return training.CheckpointsUnwritten(conf)
+            return kinds.CheckpointsUnwritten(conf)
         case faults.LateConf():
-            return messages.Late(conf)
+            return kinds.Late(conf)
         case faults.TwiceConf():
-            return messages.Twice(conf)
+            return kinds.Twice(conf)
         case faults.OutOfOrderConf():
-            return messages.OutOfOrder(conf)
+            return kinds.OutOfOrder(conf)
         case faults.NeverConf():
-            return messages.Never(conf)
+            return kinds.Never(conf)
         case faults.GeneratorDeadConf():
-            return proposals.GeneratorDead(conf)
+            return kinds.GeneratorDead(conf)
         case faults.BadProposalConf():
-            return proposals.BadProposal(conf)
+            return kinds.BadProposal(conf)
         case faults.DriverDiesConf():
-            return driver.DriverDies(conf)
+            return kinds.DriverDies(conf)
         case faults.DiskFullConf():
-            return driver.DiskFull(conf)
+            return kinds.DiskFull(conf)
         case _:
             assert_never(conf)

@@ -1,4 +1,4 @@
-"""The journal of a simulated run: written without flushing each append to the disk, and broken where a fault says so."""
+"""Journal of a simulated run: appends are not flushed to the disk, and faults can make them fail."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import msgspec
 
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import Journal, Reading
-from aiperf.simulate.model.driver_death import Death, DriverKilled
-from aiperf.simulate.model.fault import Fault
+from aiperf.simulate.model.fault import Death, DriverKilled, Fault
 from aiperf.simulate.model.simulated_executor import World
 
 
 class FaultyJournal(Journal):
-    """A journal that shows an auditor what has reached the disk, and that fails where a fault says so."""
+    """Journal that passes written events to an auditor and fails when a fault requires it."""
 
     def __init__(
         self,
@@ -31,13 +30,13 @@ class FaultyJournal(Journal):
         self._on_disk = on_disk
         self._faults = [fault for fault in world.faults if type(fault).appending is not Fault.appending]
         self.down_seconds: float | None = None
-        """How long it takes until there is room again, after a fault filled the disk. None: no fault did."""
+        """Seconds until space is freed after a fault filled the disk. None if no fault did."""
 
     def append(self, events: Sequence[AnyEvent]) -> None:
-        """As the real journal does. Where a fault strikes: raises DriverKilled, or fails as it does on a full disk."""
+        """Append like the real journal. If a fault requires it, raise DriverKilled or fail like a full disk."""
         if not events:
             return
-        # No fault strikes at the first line: without it there is no run that could be resumed.
+        # No fault affects the first line: without it no run could be resumed.
         for fault in self._faults if self.lines else ():
             death = fault.appending(self._world.clock.now(), events)
             if death is not None:
@@ -55,7 +54,7 @@ class FaultyJournal(Journal):
 
     def _die(self, events: Sequence[AnyEvent], death: Death) -> None:
         if death.is_disk_full:
-            # The real journal writes, to a file that takes only a part: so its own handling of a full disk is what runs.
+            # The real journal writes to a file that takes only a part, so that its own handling of a full disk is used.
             room = int(death.torn_share * 400) + death.whole_lines * 400
             self._file = _FullDisk(self._file, room)  # type: ignore[assignment]  # as much of a file as a journal uses
             super().append(events)
@@ -70,14 +69,14 @@ class FaultyJournal(Journal):
 
 
 class _FullDisk:
-    """A file on a disk that has room for so many more bytes. The last byte of whatever is written never fits."""
+    """File on a disk with limited free bytes. The last byte of a write never fits."""
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         self._file = file
         self._room = room
 
     def write(self, what: memoryview) -> int:
-        """Writes a part, as the system call does; raises OSError once nothing fits."""
+        """Write a part, as the system call does. Raises OSError if nothing fits."""
         part = what[: min(self._room, len(what) - 1)]
         if not part:
             raise OSError(errno.ENOSPC, "No space left on device")

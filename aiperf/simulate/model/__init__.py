@@ -1,1 +1,1 @@
-"""What is simulated: workers, their pace, memory, checkpoints and learning curves, under a virtual clock."""
+"""Simulation model: workers, their pace, memory, checkpoints and learning curves, under a virtual clock."""

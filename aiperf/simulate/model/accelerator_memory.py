@@ -1,6 +1,6 @@
-"""The memory of a simulated accelerator: which batches it holds, and which ceiling its worker says.
+"""Memory of a simulated accelerator: possible batch sizes and the ceiling that its worker reports.
 
-It is filled as the model of `morphism.cost` has it, whose bytes are what a step needs at the least; nothing is measured.
+Memory use follows the model of `morphism.cost`, whose bytes are the minimum of a step. Nothing is measured.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from morphism import Graph, cost
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Of one accelerator; all have the same."""
+    """Memory of one accelerator, the same for all."""
 
     usable_bytes: int
     bytes_per_element: int
-    """Of an activation."""
+    """Bytes of one element of an activation."""
     ceiling: int
-    """The largest batch that each worker says it can hold of the starting graph."""
+    """Largest batch for the starting graph, as each worker reports it."""
 
     def holds(self, figures: Figures, batch_size: int) -> bool:
-        """Whether an architecture can be trained at a batch size, as a rank checks it before it builds."""
+        """Return True if an architecture can be trained at a batch size. A rank makes the same check before it builds."""
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
 
 def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> Memory:
-    """What a configuration's accelerators hold; the ceiling is `conf.ceiling`, else found as a real rank finds it.
+    """Return the memory of a configuration's accelerators. The ceiling is `conf.ceiling`, or computed as on a real rank.
 
-    Raises BadConfiguration where the starting graph does not fit at any batch. ResNet-50 v1 of 224 pixels at 16 bits in
-    32 GiB: 672, where 681 would fill 90 % of the memory.
+    Raises BadConfiguration if the starting graph fits at no batch size. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB
+    the ceiling is 672. A batch of 681 would fill 90 % of the memory.
     """
     usable = conf.memory_bytes if trainer.memory_limit_bytes is None else trainer.memory_limit_bytes
     element = conf.bytes_per_element if trainer.precision == "auto" else ELEMENT_BYTES[trainer.precision]

@@ -1,4 +1,4 @@
-"""Which checkpoints lie in the run's folder. They outlive workers and drivers, as files do."""
+"""Checkpoints in the run's folder. Like files they outlive workers and drivers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import pairwise
 
 @dataclass(slots=True)
 class Checkpoints:
-    """Of each trial the epochs whose weights can be taken up, and when each was written."""
+    """Resumable epochs of each trial, with the time of writing."""
 
     keep_seconds: float
-    """A checkpoint outlives its successor by so long: a driver that was killed may not have heard of the successor."""
+    """Time that a checkpoint is kept after its successor is written, because a killed driver may not know the successor."""
     _written: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
 
     def save(self, trial: int, epoch: int, experience: float, at: float) -> None:
-        """Writes one, and removes those whose successors have stood long enough."""
+        """Write a checkpoint, and remove those whose successors are old enough."""
         written = self._written.setdefault(trial, {})
         written[epoch] = (at, experience)
         epochs = sorted(written)
@@ -24,16 +24,16 @@ class Checkpoints:
                 del written[earlier]
 
     def holds(self, trial: int, epoch: int) -> bool:
-        """Whether a trial can be taken up after this epoch."""
+        """Return True if a trial can be resumed after this epoch."""
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:
-        """The experience in a trial's newest weights; None where there are none."""
+        """Return the experience in a trial's newest weights. None if there are none."""
         written = self._written.get(trial)
         return written[max(written)][1] if written else None
 
     def drop(self, trial: int) -> None:
-        """Removes all of a trial's."""
+        """Remove all checkpoints of a trial."""
         self._written.pop(trial, None)
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""What all faults have in common: hooks, which are methods that the simulation calls at certain moments.
+"""Base class of all faults, with the hooks that the simulation calls, and the death of a driver.
 
-A fault acts through the executor. Each fault has random numbers of its own, so that any number of faults can be combined. Its
-parameters are its configuration's (`cluster/faults.py`), whose defaults hurt a run of some minutes.
+A fault acts through the executor. Each fault has its own random numbers, so that any number of faults can be combined. Its
+parameters are defined in `cluster/faults.py`, with defaults for a run of some minutes.
 """
 
 from __future__ import annotations
@@ -14,47 +14,69 @@ from typing import TYPE_CHECKING
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.messages import Order, Propose, Proposed, Unproposed, Word
 from aiperf.rng import derive
-from aiperf.simulate.model.driver_death import Death
 
 if TYPE_CHECKING:
     from aiperf.simulate.model.simulated_attempt import Attempt, Worker
     from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
+class DriverKilled(Exception):
+    """The driver's process was killed between two instructions. The run is resumed after `down_seconds`."""
+
+    def __init__(self, down_seconds: float) -> None:
+        super().__init__("the driver was killed")
+        self.down_seconds = down_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """Failure of an append."""
+
+    whole_lines: int
+    """Lines that are written before the failure."""
+    torn_share: float
+    """Written share of the next line."""
+    down_seconds: float
+    """Seconds until the run is resumed."""
+    is_disk_full: bool = False
+    """True if the driver gets an error instead of being killed."""
+
+
 @dataclass(slots=True, eq=False)
 class Fault:
-    """The hooks. None of them does anything here. All times are seconds of the driver's clock."""
+    """Hooks without effect. All times are seconds of the driver's clock."""
 
     draw: random.Random = field(default_factory=random.Random, init=False, repr=False)
 
     def seed(self, seed: int, place: int) -> None:
-        """Seeds its random numbers: by the run's seed, its kind and its place in the list, so that two of one kind differ."""
+        """Seed the fault's random numbers by the run's seed, its kind and its place in the list, so that two of one kind
+        differ."""
         self.draw = random.Random(derive(seed, f"fault {type(self).__name__}", place))
 
     def began(self, cluster: SimulatedExecutor) -> None:
-        """A driver has started, for the first time or after a death."""
+        """Called after each start of a driver."""
 
     def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
-        """A worker is about to say that it is up."""
+        """Called before a worker sends WorkerUp."""
 
     def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
-        """For how long no worker may come up in this slot."""
+        """Return the seconds for which no worker may start in this slot."""
         return 0.0
 
     def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
-        """A worker has taken an order to train."""
+        """Called after a worker accepts an order to train."""
 
     def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
-        """What becomes of the answer to an order to propose; None: there is none."""
+        """Return the answer to an order to propose. None for no answer."""
         return answer
 
     def carry(self, word: Word, delay: float) -> Sequence[float]:
-        """After which delays a word arrives: none, once, or more often."""
+        """Return the delays of a message's deliveries: none, one or several."""
         return (delay,)
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
-        """The driver is sending an order. Raise DriverKilled to kill it."""
+        """Called when the driver sends an order. Raise DriverKilled to kill the driver."""
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
-        """The driver is about to write events. Give a Death to kill it while it writes."""
+        """Called before the driver writes events. Return a Death to kill it while it writes."""
         return None

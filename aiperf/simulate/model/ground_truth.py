@@ -1,4 +1,4 @@
-"""What the simulated workers truly did, kept apart from journal and driver: the invariants compare the two."""
+"""True work of the simulated workers, recorded independently of journal and driver. The audit compares both."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from aiperf.simulate.model.simulated_attempt import Attempt
 
 @dataclass(slots=True)
 class GroundTruth:
-    """One for a whole run: it outlives the run's drivers."""
+    """Record of a whole run. It survives driver restarts."""
 
     sums: dict[tuple[int, int], dict[int, set[tuple[int, int, int]]]] = field(default_factory=dict)
-    """Of each (trial, attempt) and epoch: the sums of training and validation images that it truly
-    reached and spoke of, with the batch size of that pass."""
+    """By (trial, attempt) and epoch: reported true sums of training and validation images, with the batch size of that pass.
+    """
     breaches: list[tuple[int, str]] = field(default_factory=list)
-    """(trial, in words: an order that no driver may give)."""
+    """Pairs of trial and text: an order that no driver may send."""
     up: set[int] = field(default_factory=set)
-    """Workers that this incarnation's driver was told are up."""
+    """Workers whose WorkerUp message has reached the current driver."""
     orders: list[tuple[int, int]] = field(default_factory=list)
-    """(trial, attempt) of the orders to train since somebody last looked."""
+    """(trial, attempt) of the orders to train since the last check."""
 
-    def said(self, words: Sequence[Word]) -> None:
-        """Records words that a worker sent, whether or not they reach the driver."""
+    def sent(self, words: Sequence[Word]) -> None:
+        """Record messages of a worker, delivered or not."""
         for word in words:
             sums = word if isinstance(word, Advanced) else word.advanced if isinstance(word, EpochDone) else None
             if sums is not None:
@@ -33,12 +33,12 @@ class GroundTruth:
                     (sums.training_images, sums.validation_images, sums.batch_size)
                 )
 
-    def heard(self, words: Sequence[Word]) -> None:
-        """Records words that reached the driver."""
+    def received(self, words: Sequence[Word]) -> None:
+        """Record messages that reached the driver."""
         self.up.update(word.worker for word in words if isinstance(word, WorkerUp))
 
     def ordered(self, order: Train, running: Attempt | None) -> None:
-        """Records an order to train, and whether the worker was training something else."""
+        """Record an order to train, and whether the worker was already training."""
         self.orders.append((order.trial, order.attempt))
         if running is not None:
             self.breaches.append(

@@ -1,7 +1,7 @@
-"""How fast a simulated worker trains: operations ÷ effective speed, and the exchange of gradients over layers of links.
+"""Speed of a simulated worker: operations ÷ effective speed, and gradient exchange over layers of links.
 
-The time of a step is a fixed part, plus the operations of its images ÷ the speed that an accelerator reaches, plus waiting for
-images, plus that part of the exchange of gradients which the backward pass does not hide. Faults are not considered here.
+The time of a step is the sum of a fixed part, the operations of its images ÷ the effective speed of an accelerator, the wait
+for images, and the gradient exchange that does not overlap with the backward pass. Faults are not included.
 """
 
 from __future__ import annotations
@@ -9,23 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cluster.simulated import LinkConf, SimulatedConf
+from cluster.simulated import SimulatedConf
+from cluster.topology import exchange_seconds
 from morphism import Cost
 from morphism.cost import training_memory
 
 _GRADIENT_BYTES = 4
 _CHECKPOINT_BYTES = 8
-"""Weights and momentum, FP32, of each parameter."""
+"""Bytes per parameter: weights and momentum in FP32."""
 _BACKWARD_SHARE = 2 / 3
-"""Of a step's operations: the backward pass costs about twice the forward one."""
+"""Share of a step's operations: the backward pass costs about twice the forward pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one image of a trial's architecture costs: the few numbers of its `Cost` that a simulation of 50,000 keeps."""
+    """Costs of one image of a trial's architecture: the part of its `Cost` that a simulation of 50,000 trials can store."""
 
     training_flops: int
     validation_flops: int
+    tensor_training_flops: int
+    """Operations of convolutions and matrix products alone."""
+    tensor_validation_flops: int
     parameters: int
     held_elements: int
     index_elements: int
@@ -33,10 +37,12 @@ class Figures:
 
     @classmethod
     def of(cls, cost: Cost) -> Figures:
-        """As counted."""
+        """Return the figures of a cost."""
         return cls(
             cost.training_flops,
             cost.forward_validation_flops,
+            cost.tensor_forward_flops + cost.tensor_backward_flops,
+            cost.tensor_forward_flops,
             cost.parameters,
             cost.held_elements,
             cost.index_elements,
@@ -44,7 +50,7 @@ class Figures:
         )
 
     def training_memory(self, batch: int, bytes_per_element: int) -> int:
-        """Bytes that a training step needs at the least: see `Cost.training_memory`."""
+        """Return the minimum memory of a training step in bytes: see `Cost.training_memory`."""
         return training_memory(
             batch,
             bytes_per_element,
@@ -57,17 +63,17 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """An epoch of one trial on one worker, in seconds of the driver's clock."""
+    """Timing of one trial on one worker, in seconds of the driver's clock."""
 
     images_per_step: int
-    """Over all ranks."""
+    """Images over all ranks."""
     step_seconds: float
     busy_seconds: float
-    """Of a step: compute and visible exchange."""
+    """Seconds per step: compute and visible exchange."""
     communication_seconds: float
-    """Of a step: exchange that the backward pass does not hide."""
+    """Seconds per step: exchange that does not overlap with the backward pass."""
     input_seconds: float
-    """Of a step: waiting for images."""
+    """Seconds per step: waiting for images."""
     steps: int
     training_seconds: float
     validation_seconds: float
@@ -75,43 +81,43 @@ class Pace:
 
     @property
     def epoch_seconds(self) -> float:
-        """Training, validation, checkpoint."""
+        """Return the seconds of an epoch: training, validation, checkpoint."""
         return self.training_seconds + self.validation_seconds + self.checkpoint_seconds
 
 
-def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> float:
-    """An all-reduce of `size` bytes by `ranks`: a ring at each layer of links, nearest first, on what the layer below left.
-
-    A ring of n takes 2·(n−1) messages of size/n: 2·(n−1)·α + 2·(n−1)/n · size/β (Thakur, Rabenseifner and Gropp 2005, section
-    4.4; Patarasu and Yuan 2009, for the bound); after the scatter of one layer each rank carries size/n into the next.
-
-    >>> round(exchange_seconds(1e9, 4, [LinkConf(4, 1e-5, 100e9)]), 6)
-    0.01506
-    """
-    seconds, left = 0.0, ranks
-    for layer, link in enumerate(links):
-        is_last = layer == len(links) - 1
-        width = left if is_last else min(left, link.width)
-        if width > 1:
-            seconds += 2 * (width - 1) * link.latency_seconds + 2 * (width - 1) / width * size / link.bytes_per_second
-            size /= width
-            left = -(-left // width)
-    return seconds
-
-
 def pace(
-    conf: SimulatedConf, figures: Figures, batch_size: int, speed: float, training_images: int, validation_images: int
+    conf: SimulatedConf,
+    figures: Figures,
+    batch_size: int,
+    speed: float,
+    training_images: int,
+    validation_images: int,
+    generation: int = 1,
 ) -> Pace:
-    """The pace of a trial at a batch size (per accelerator) on a host of that speed, 1 being the configured one."""
-    ranks, flops = conf.accelerators, conf.flops * speed
+    """Return the pace of a trial at a batch size (per accelerator).
+
+    `speed`: speed of the host relative to the configured one.
+    `generation`: proposals from the starting graph to the network, counted from 1.
+    """
+    ranks = conf.accelerators
     global_batch = batch_size * ranks
-    compute = conf.step_seconds + batch_size * figures.training_flops / flops
-    exchange = exchange_seconds(_GRADIENT_BYTES * figures.parameters, ranks, conf.links)
-    communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
-    busy = compute + communication
-    waiting = conf.input_share * busy
     steps = -(-training_images // global_batch)
-    validation_steps = -(-validation_images // global_batch)
+    if conf.step_costs:
+        trained, validated = (
+            seconds_of_an_image(conf.step_costs, figures, generation, batch_size, is_training=is_training) / speed
+            for is_training in (True, False)
+        )
+        validated *= conf.validation_cost
+        busy, communication, validation = batch_size * trained, 0.0, validation_images / ranks * validated
+    else:
+        flops = conf.flops * speed
+        compute = conf.step_seconds + batch_size * figures.training_flops / flops
+        exchange = exchange_seconds(_GRADIENT_BYTES * figures.parameters, ranks, conf.links)
+        communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
+        busy = compute + communication
+        validation = -(-validation_images // global_batch) * conf.step_seconds
+        validation += validation_images / ranks * figures.validation_flops / flops
+    waiting = conf.input_share * busy
     return Pace(
         images_per_step=global_batch,
         step_seconds=busy + waiting,
@@ -120,7 +126,16 @@ def pace(
         input_seconds=waiting,
         steps=steps,
         training_seconds=steps * (busy + waiting),
-        validation_seconds=validation_steps * conf.step_seconds
-        + validation_images / ranks * figures.validation_flops / flops,
+        validation_seconds=validation,
         checkpoint_seconds=_CHECKPOINT_BYTES * figures.parameters / conf.checkpoint_bytes_per_second,
     )
+
+
+def seconds_of_an_image(
+    costs: Sequence[float], figures: Figures, generation: int, batch: int, *, is_training: bool
+) -> float:
+    """Return busy accelerator-seconds by the five-cost model of `aiperf.statistics.speed_model`."""
+    operations = figures.training_flops if is_training else figures.validation_flops
+    tensor = figures.tensor_training_flops if is_training else figures.tensor_validation_flops
+    content = (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)
+    return sum(cost * amount for cost, amount in zip(costs, content, strict=True))

@@ -1,17 +1,22 @@
-"""A cluster's figures, taken from the journal of a real run: what would it do at ten times the size?
+"""Performance profile of a cluster, from the journal of a real run.
 
-Medians over intervals and attempts, so that a straggler or a cold start does not speak for all.
+Busy time is described by the five costs of `aiperf.statistics.speed_model`, fitted to all trials, so that each network has
+its own speed at each batch size. Other times are means: a simulation must reproduce their sums.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from statistics import median, pstdev
+from math import fsum
+from statistics import fmean, median, pstdev
+
+import numpy as np
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import (
     AnyEvent,
+    BatchReduced,
     CeilingMeasured,
     EpochFinished,
     Progress,
@@ -26,67 +31,119 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
+from aiperf.simulate.model.pace import Figures, seconds_of_an_image
+from aiperf.statistics.speed_model import content_of_an_image, fit, trials_of
+from aiperf.statistics.work_mix import RunWork, TrialWork
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 
 
 @dataclass(slots=True)
+class WorkOfAttempt:
+    """Sums over the intervals of one attempt at one batch size."""
+
+    proposal: TrialProposed
+    generation: int
+    worker: int
+    batch: int
+    training_images: int = 0
+    steps_seconds: float = 0.0
+    """Busy time of one rank in training steps."""
+    validation_images: int = 0
+    validation_seconds: float = 0.0
+    """Busy time of one rank in validation steps."""
+
+    def as_trial(self, ranks: int) -> TrialWork:
+        """Return the attempt's training steps in the form of the speed model."""
+        own, trained = self.proposal, self.training_images
+        return TrialWork(
+            network=own.fingerprint,
+            batch=self.batch,
+            started=0.0,
+            images=trained,
+            operations=trained * (own.forward_flops + own.backward_flops),
+            tensor_operations=trained * (own.tensor_forward_flops + own.tensor_backward_flops),
+            parameters=own.parameters,
+            generation=self.generation,
+            busy_seconds=self.steps_seconds * ranks,
+        )
+
+
+@dataclass(slots=True)
 class Profile:
-    """What a journal shows of its machines."""
+    """Figures of the machines in a journal."""
 
     ranks: int = 0
-    speeds: dict[int, list[float]] = field(default_factory=dict)
-    """Of each worker: operations per second of one rank's busy time, exchange included, interval by interval."""
-    input_shares: list[float] = field(default_factory=list)
+    warmup_seconds: float = 0.0
+    work: list[WorkOfAttempt] = field(default_factory=list)
+    """Work after the warm-up. Before that the machine is cold and no work counts."""
+    input_seconds: float = 0.0
     build_seconds: list[float] = field(default_factory=list)
-    """Building and weights."""
+    """Seconds from the order to the network with its weights, without compiling."""
     compile_seconds: list[float] = field(default_factory=list)
     checkpoint_seconds: list[tuple[float, int]] = field(default_factory=list)
-    """Of an interval that held a checkpoint, with the trial's parameters."""
+    """Seconds of an interval with a checkpoint, with the trial's parameters."""
     join_seconds: list[float] = field(default_factory=list)
-    """When each worker of the beginning came up."""
+    """Start time of each worker that joined at the beginning."""
     proposal_seconds: list[float] = field(default_factory=list)
     attempts: int = 0
     losses: int = 0
-    """Attempts that ended with their worker, or in it."""
+    """Attempts that ended early, alone or with their worker."""
     memory_bytes: int = 0
     precision: str | None = None
-    """Of the trials: fp32, tf32, bf16 or fp16."""
+    """Precision of the trials: fp32, tf32, bf16 or fp16."""
     ceilings: dict[str, int] = field(default_factory=dict)
-    """The smallest measured one of each starting graph, by its fingerprint: what the run's proposals kept to."""
+    """Smallest measured ceiling by fingerprint of the starting graph: the limit of the run's proposals."""
 
 
 def profile(events: Iterable[AnyEvent]) -> Profile:
-    """One pass over a journal."""
+    """Read the figures in one pass over a journal."""
     found = Profile()
-    operations: dict[int, tuple[int, int, int]] = {}
+    proposals: dict[int, TrialProposed] = {}
+    generations: dict[int, int] = {}
+    current: dict[int, WorkOfAttempt] = {}
+    ordered: dict[int, float] = {}
     for event in events:
         match event:
+            case RunStarted():
+                found.warmup_seconds = event.warmup_seconds
             case WorkerJoined():
                 found.ranks = event.ranks
                 found.memory_bytes = event.device_memory_bytes
                 if not found.attempts:
                     found.join_seconds.append(event.at)
             case TrialProposed():
-                operations[event.number] = (
-                    event.forward_flops + event.backward_flops,
-                    event.validation_flops,
-                    event.parameters,
-                )
+                proposals[event.number] = event
+                generations[event.number] = 1 if event.parent is None else generations[event.parent] + 1
                 found.proposal_seconds.append(event.seconds)
             case TrialStarted():
                 found.attempts += 1
+                ordered[event.trial] = event.at
+                current[event.trial] = WorkOfAttempt(
+                    proposals[event.trial], generations[event.trial], event.worker, event.batch_size
+                )
+                found.work.append(current[event.trial])
+            case BatchReduced():
+                current[event.trial] = replace(
+                    current[event.trial],
+                    batch=event.to_batch_size,
+                    training_images=0,
+                    steps_seconds=0.0,
+                    validation_images=0,
+                    validation_seconds=0.0,
+                )
+                found.work.append(current[event.trial])
             case CeilingMeasured():
                 known = found.ceilings.get(event.family, event.batch_size)
                 found.ceilings[event.family] = min(known, event.batch_size)
             case TrialPrepared():
                 found.precision = event.precision
-                found.build_seconds.append(event.build_seconds + event.weights_seconds)
+                found.build_seconds.append(max(0.0, event.at - ordered[event.trial] - event.compile_seconds))
                 found.compile_seconds.append(event.compile_seconds)
             case Progress() | EpochFinished():
                 if event.interval is not None:
-                    _worked(found, event.interval, operations[event.trial])
+                    _worked(found, current[event.trial], event.interval)
             case WorkerLost() | TrialLost():
                 found.losses += 1
             case _:
@@ -94,19 +151,20 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
     return found
 
 
-def _worked(found: Profile, work: Work, operations: tuple[int, int, int]) -> None:
-    """`operations`: of a training image, of a validation image; and the network's parameters."""
-    training, validation, parameters = operations
-    done = work.training_images * training + work.validation_images * validation
-    if work.busy_seconds > 0 and done:
-        found.speeds.setdefault(work.worker, []).append(done / (work.busy_seconds * found.ranks))
-        found.input_shares.append(work.input_seconds / work.busy_seconds)
+def _worked(found: Profile, own: WorkOfAttempt, work: Work) -> None:
+    if work.start < found.warmup_seconds:
+        return
+    own.training_images += work.training_images
+    own.steps_seconds += work.busy_seconds - work.validation_seconds
+    own.validation_images += work.validation_images
+    own.validation_seconds += work.validation_seconds
+    found.input_seconds += work.input_seconds
     if work.checkpoint_seconds > 0:
-        found.checkpoint_seconds.append((work.checkpoint_seconds, parameters))
+        found.checkpoint_seconds.append((work.checkpoint_seconds, own.proposal.parameters))
 
 
 def profile_of(run: str, runs: str) -> Profile:
-    """What the journal of a real run shows.
+    """Return the profile of a real run.
 
     Raises:
         BadConfiguration: the run is simulated itself, or trained nothing.
@@ -120,38 +178,69 @@ def profile_of(run: str, runs: str) -> Profile:
         raise BadConfiguration(f"a profile is taken from a real run; '{run}' is simulated")
     with folding(reader):
         found = profile(events)
-    if not found.speeds:
-        raise BadConfiguration(f"a profile needs a run that trained; '{run}' holds no progress")
+    if not any(each.steps_seconds > 0 and each.training_images for each in found.work):
+        raise BadConfiguration(f"a profile needs a run that trained; '{run}' has no training after its warm-up")
     return found
 
 
 def calibrated(conf: SimulatedConf, found: Profile) -> SimulatedConf:
-    """The configuration with what a run's journal shows; workers, links and everything it cannot show stay as configured.
+    """Return the configuration with the figures of a run. Workers and properties that a journal does not show are unchanged.
 
-    The speed is that of busy time, in which the exchange of gradients stands already; so links cost nothing any more. The
-    ceilings are left to whoever knows the starting graph.
+    The costs are of busy time, which includes the gradient exchange. The cost of links is therefore 0. The caller sets the
+    ceiling, which depends on the starting graph.
     """
-    speeds = {worker: median(values) for worker, values in found.speeds.items()}
-    typical = median(speeds.values())
-    spread = pstdev(speeds.values()) / typical if len(speeds) > 1 else conf.speed_spread
+    costs, speeds, validation = _costs(found)
+    steps_seconds = fsum(each.steps_seconds for each in found.work)
     copied = [parameters * 8 / seconds for seconds, parameters in found.checkpoint_seconds]
     losses = [WorkerLostConf(rate=round(min(1.0, found.losses / found.attempts), 4))] if found.losses else []
     return replace(
         conf,
         accelerators=found.ranks,
-        flops=typical,
         memory_bytes=found.memory_bytes,
         bytes_per_element=conf.bytes_per_element if found.precision is None else ELEMENT_BYTES[found.precision],
-        step_seconds=0.0,
-        speed_spread=min(1.0, spread),
-        overlap=1.0,
-        links=[replace(link, latency_seconds=0.0, bytes_per_second=1e18) for link in conf.links],
-        input_share=median(found.input_shares),
+        step_costs=costs,
+        validation_cost=validation,
+        speed_spread=min(1.0, pstdev(speeds)) if len(speeds) > 1 else conf.speed_spread,
+        input_share=found.input_seconds / steps_seconds,
         join_seconds=median(found.join_seconds) if found.join_seconds else conf.join_seconds,
-        build_seconds=median(found.build_seconds) if found.build_seconds else conf.build_seconds,
+        build_seconds=fmean(found.build_seconds) if found.build_seconds else conf.build_seconds,
         weights_bytes_per_second=1e18 if found.build_seconds else conf.weights_bytes_per_second,
-        compile_seconds=median(found.compile_seconds) if found.compile_seconds else conf.compile_seconds,
-        checkpoint_bytes_per_second=median(copied) if copied else conf.checkpoint_bytes_per_second,
-        proposal_seconds=median(found.proposal_seconds) if found.proposal_seconds else conf.proposal_seconds,
+        compile_seconds=fmean(found.compile_seconds) if found.compile_seconds else conf.compile_seconds,
+        checkpoint_bytes_per_second=len(copied) / fsum(1 / each for each in copied)
+        if copied
+        else conf.checkpoint_bytes_per_second,
+        proposal_seconds=fmean(found.proposal_seconds) if found.proposal_seconds else conf.proposal_seconds,
         faults=[*conf.faults, *losses],
     )
+
+
+def _costs(found: Profile) -> tuple[list[float], list[float], float]:
+    """Return the five costs of training, each worker's relative speed, and the cost of validation.
+
+    All costs are scaled to reproduce the total time in training steps and in validation steps.
+    """
+    both = [(each, each.as_trial(found.ranks)) for each in found.work]
+    both = [(each, trial) for each, trial in both if trial.is_measured]
+    trials = tuple(trial for _, trial in both)
+    fitted = fit(trials_of([RunWork("profile", 0.0, found.ranks, 0.0, trials)])).costs
+    expected = np.array([trial.images * float(fitted @ content_of_an_image(trial, trial.batch)) for trial in trials])
+    busy = np.array([trial.busy_seconds for trial in trials])
+    scale = float(busy.sum() / expected.sum())
+    workers = np.array([each.worker for each, _ in both])
+    speeds = [
+        float(scale * expected[workers == worker].sum() / busy[workers == worker].sum())
+        for worker in np.unique(workers)
+    ]
+    costs = [float(each) * scale for each in fitted]
+    validated = fsum(
+        each.validation_images * seconds_of_an_image(costs, figures, each.generation, each.batch, is_training=False)
+        for each in found.work
+        for figures in [_figures(each.proposal)]
+    )
+    measured = fsum(each.validation_seconds for each in found.work) * found.ranks
+    return costs, speeds, measured / validated if validated > 0 else 1.0
+
+
+def _figures(own: TrialProposed) -> Figures:
+    training, tensor = own.forward_flops + own.backward_flops, own.tensor_forward_flops
+    return Figures(training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0)

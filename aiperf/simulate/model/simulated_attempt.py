@@ -1,8 +1,8 @@
-"""One simulated attempt at a trial: it says what a real trainer says, when it would.
+"""One simulated attempt at a trial. It sends the messages of a real trainer at their times.
 
-`due` is the time of its next words; `step` gives these words and sets `due` anew. An attempt follows its order as the trainer
-does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock, which may be
-wrong. Patience is applied to the invented losses.
+`due` is the time of its next messages. `step` returns these messages and updates `due`. An attempt follows its order as the
+trainer does. Its intervals end after progress_seconds and at the edges of the valid window, by the worker's own clock, which
+may be wrong. Patience is applied to the invented losses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACCIDENT_SHARE = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is trained on."""
+    """Data set and trainer options of the training."""
 
     training_images: int
     validation_images: int
@@ -36,64 +36,64 @@ class Fate:
     """Accidents that a fault has drawn for an attempt."""
 
     is_lost: str | None = None
-    """The worker ends 'before' the network is built or 'after' the last epoch; None: it does not."""
+    """'before': the worker ends before the network is built. 'after': it ends after the last epoch. None: it does not end."""
     out_of_memory_in: int | None = None
-    """In which epoch memory runs out, counted from 0, the attempt's first; None: in none."""
+    """Epoch of the attempt in which memory runs out, counted from 0. None for no such epoch."""
     crashes_in: int | None = None
-    """In which epoch the attempt crashes, counted likewise."""
+    """Epoch of the attempt in which it crashes, counted from 0. None for no such epoch."""
     crash_can_be_retried: bool = True
     has_no_disk: bool = False
-    """None of its checkpoints can be written."""
+    """True if none of its checkpoints can be written."""
 
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """A simulated worker. Its number is the driver's; its slot outlives it."""
+    """A simulated worker. The driver knows it by its number. Its slot outlives it."""
 
     number: int
     slot: int
     host: str
     speed: float
-    """As a multiple of the configured speed."""
+    """Multiple of the configured speed."""
     clock_rate: float = 1.0
-    """How many seconds pass on its clock while one passes on the driver's."""
+    """Seconds on its clock per second of the driver's clock."""
     is_silent: bool = False
-    """It holds its slot, but sends no words any more."""
+    """True if it holds its slot but sends no more messages."""
     is_generating: bool = True
-    """Whether its generator of proposals answers."""
+    """True if its generator of proposals answers."""
     attempt: Attempt | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """It exists from the order to train until its last word, or until its worker ends."""
+    """Attempt from the order to train to its last message or the end of its worker."""
 
     order: Train
     worker: Worker
     task: Task
     pace_of: Callable[[int], Pace]
-    """At a batch size."""
+    """Return the pace at a batch size."""
     holds: Callable[[int], bool]
-    """Whether the accelerators' memory holds the trial at a batch size."""
+    """Return True if the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
     prepared: Prepared
     began: float
-    """When the order was taken."""
+    """Time of the order."""
     fate: Fate
     losses: list[float]
     batch_size: int
     due: float = field(init=False)
-    """When `step` is to be called; infinite when the attempt is over."""
+    """Time of the next call of `step`. Infinite after the end of the attempt."""
     pace: Pace = field(init=False)
     epoch: int = 0
-    """The epoch in progress; 0 while the network is being built."""
+    """Current epoch. 0 while the network is being built."""
     _epoch_began: float = 0.0
     _epoch_ends: float = 0.0
     _last_report: float = 0.0
     _accident_at: float = math.inf
     _sums_before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    """Busy, communication, validation, input and checkpoint seconds of the epochs that are finished."""
+    """Busy, communication, validation, input and checkpoint seconds of the finished epochs."""
 
     def __post_init__(self) -> None:
         self.pace = self.pace_of(self.batch_size)
@@ -101,17 +101,17 @@ class Attempt:
 
     @property
     def is_over(self) -> bool:
-        """No more words will come."""
+        """True if no more messages will follow."""
         return self.due == math.inf
 
     @property
     def left_seconds(self) -> float:
-        """The longest that it can take from its first epoch on, if no fault strikes."""
+        """Return the maximum remaining seconds from its first epoch on, without faults."""
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
     def step(self) -> list[Word]:
-        """The words that are due now, in order; sets `due` to the next ones'."""
+        """Return the messages that are due now, in order, and set `due` to the time of the next ones."""
         now = self.due
         if not self.epoch:
             if not self.holds(self.batch_size):
@@ -129,18 +129,18 @@ class Attempt:
         return [self._advanced(now)]
 
     def sums(self, now: float) -> Advanced:
-        """What has been done of the epoch in progress, reported because the driver asked for it."""
+        """Return the sums of the current epoch, as requested by the driver."""
         return self._advanced(now)
 
     def _prepare(self, now: float) -> None:
-        """Memory runs out, if it does, once the network is built: before weights are read, and before anything is compiled."""
+        """Build the network. If memory runs out, it does so here, before weights are read and before anything is compiled."""
         prepared = self.prepared
         self.due = now + prepared.build_seconds
         if self.holds(self.batch_size):
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
     def _run_out_of_memory(self) -> OutOfMemory | Crashed:
-        """The attempt goes on with the next smaller batch. If there is none, it ends."""
+        """Continue with the next smaller batch, or end the attempt if there is none."""
         order, before = self.order, self.batch_size
         reduced = smaller(before)
         if reduced is None:
@@ -156,7 +156,7 @@ class Attempt:
         return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
 
     def _go_on(self, epoch: int, now: float) -> list[Word]:
-        """Begins the next epoch, or ends the attempt: a trial that is continued may have no epoch left."""
+        """Begin the next epoch, or end the attempt. A resumed trial may have no epoch left."""
         order = self.order
         reason = None
         if epoch > order.last_epoch:
@@ -233,7 +233,7 @@ class Attempt:
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def _advanced(self, now: float) -> Advanced:
-        """The sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
+        """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
         pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0

@@ -1,8 +1,7 @@
-"""The executor of a simulation: workers as light objects, one heap of what falls due, a clock that only it moves.
+"""Executor of a simulation: workers as light objects, one heap of timed actions, and control of the virtual clock.
 
-It keeps the contract of every executor. The run's own searcher really makes the proposals, from the run's own history.
-Training is invented (`aiperf.simulate.model.simulated_attempt`). Faults act on workers and words through the methods of this
-class.
+It satisfies the contract of every executor. Proposals come from the run's real searcher and history. Training is invented
+(`aiperf.simulate.model.simulated_attempt`). Faults act on workers and messages by the methods of this class.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _WORD, _STEP, _CALL = range(3)
 
 @dataclass(slots=True)
 class World:
-    """What outlives a driver that is killed: time, files, faults, and the record of what was truly done."""
+    """State that survives a driver restart: time, files, faults, and the record of the true work."""
 
     conf: SimulatedConf
     task: Task
@@ -66,40 +65,42 @@ class World:
     checkpoints: Checkpoints
     faults: tuple[Fault, ...]
     figures: dict[int, Figures] = field(default_factory=dict)
-    """Of every proposal that was made."""
+    """Costs of every proposal."""
+    generations: dict[int, int] = field(default_factory=dict)
+    """Proposals from the starting graph to each trial's network, counted from 1."""
     floors: dict[int, float] = field(default_factory=dict)
-    """Of every proposal the validation error that its training tends to."""
+    """Final validation error of every proposal, to which its training converges."""
     follows: Following | None = None
-    """The run whose trials are trained instead of searching."""
+    """Run whose trials are trained instead of searching."""
     ground_truth: GroundTruth | None = None
-    """Records what was truly done, for an auditor to compare with the journal; None: nobody compares."""
+    """Record of the true work for an auditor. None without an auditor."""
     inherited: dict[int, float] = field(default_factory=dict)
-    """The experience that each trial began with. Its later attempts begin with the same, even without the parent's weights."""
+    """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
 
     def speed_of(self, host: int) -> float:
-        """The speed of a host as a multiple of the configured one. It is the same in every incarnation of the driver."""
+        """Return the speed of a host as a multiple of the configured one. It is the same after driver restarts."""
         draw = random.Random(derive(self.seed, "host", host))
         return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:
-    """The executor of one incarnation of the driver. All times in its heap are times of the driver's clock."""
+    """Executor for one start of the driver. All times in its heap are times of the driver's clock."""
 
     def __init__(self, world: World, first_worker: int, incarnation: int = 0) -> None:
-        """`first_worker`: the lowest number no worker of this run has had."""
+        """`first_worker`: lowest worker number that is unused in this run."""
         self.world = world
         self.now = world.clock.now()
-        """The time of the last thing that was simulated. The clock is moved to it when the driver takes the words."""
+        """Time of the last simulated action. The clock is advanced to it when the driver polls messages."""
         self.workers: dict[int, Worker] = {}
         self.proposals = 0
         self.proposing_seconds = 0.0
-        """Processor time that making proposals took."""
+        """Processor time for making proposals."""
         self.busy_seconds = 0.0
         """Processor time spent in this executor, proposing included."""
         self._incarnation = incarnation
         self._next_worker = first_worker
         self._slots: set[int] = set()
-        """The slots that hold a worker."""
+        """Slots that hold a worker."""
         self._heap: list[tuple[float, int, int, object]] = []
         self._sequence = 0
         self._history = History(world.space)
@@ -108,10 +109,10 @@ class SimulatedExecutor:
         self._on_propose = [fault for fault in world.faults if type(fault).asked is not Fault.asked]
         self._on_order = [fault for fault in world.faults if type(fault).ordered is not Fault.ordered]
 
-    # --- the contract of an executor
+    # --- contract of an executor
 
     def start(self) -> None:
-        """Workers come up, not all at the same moment."""
+        """Start the workers at slightly different times."""
         draw = random.Random(derive(self.world.seed, "joining", self._incarnation))
         for slot in range(self.world.conf.workers):
             self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
@@ -119,13 +120,13 @@ class SimulatedExecutor:
             fault.began(self)
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """The history that proposals are made from."""
+        """Extend the history that proposals are made from."""
         began = time.process_time()
         self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
 
     def send(self, order: Order) -> None:
-        """An order reaches its worker at once. The worker's answers are words that fall due later."""
+        """Deliver an order at once. The worker's messages are due later."""
         began = time.process_time()
         for fault in self._on_order:
             fault.ordered(self, order)
@@ -146,49 +147,49 @@ class SimulatedExecutor:
         self.busy_seconds += time.process_time() - began
 
     def words(self, timeout: float) -> list[Word]:
-        """Simulates up to the first words that fall due, then `turn_seconds` more; moves the clock to the last of them."""
+        """Simulate up to the first messages that are due and `turn_seconds` more, and advance the clock to the last of them."""
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
         self.now = clock.now()
-        said: list[Word] = []
+        words: list[Word] = []
         while heap and heap[0][0] <= deadline:
             due, _, kind, what = heappop(heap)
             if due > self.now:
                 self.now = due
             if kind == _STEP:
                 attempt = cast(Attempt, what)
-                # An attempt that has ended, or whose next step was moved, may have left an outdated step in the heap.
+                # An attempt that ended or was rescheduled may have left an outdated step in the heap.
                 if attempt.due == due and attempt.worker.attempt is attempt:
-                    said += self._step(attempt)
+                    words += self._step(attempt)
             elif kind == _WORD:
-                said.append(cast(Word, what))
+                words.append(cast(Word, what))
             else:
                 cast(Callable[[], None], what)()
-            if said and deadline == limit:
+            if words and deadline == limit:
                 deadline = min(limit, self.now + turn)
-        # Whole microseconds: with all the digits of a float a journal is a fifth longer.
-        clock.advance(max(clock.now(), round(self.now, 6) if said else limit))
+        # Whole microseconds: with all digits of a float a journal is one fifth longer.
+        clock.advance(max(clock.now(), round(self.now, 6) if words else limit))
         if self.world.ground_truth is not None:
-            self.world.ground_truth.heard(said)
+            self.world.ground_truth.received(words)
         self.busy_seconds += time.process_time() - began
-        return said
+        return words
 
     def close(self) -> None:
-        """The workers end with it, and words that are under way are lost."""
+        """End the workers. Undelivered messages are lost."""
         for worker in self.workers.values():
             worker.attempt = None
         self.workers.clear()
         self._heap.clear()
 
-    # --- what faults may call
+    # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Calls a function after so many seconds of the driver's clock."""
+        """Call a function after some seconds of the driver's clock."""
         self._push(self.now + seconds, _CALL, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """Starts a worker in a slot after so many seconds, unless the slot holds one by then. Faults may delay it."""
+        """Start a worker in a slot after some seconds, unless the slot holds one by then. Faults may delay it."""
 
         def up() -> None:
             if slot in self._slots:
@@ -205,7 +206,8 @@ class SimulatedExecutor:
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """Ends a worker and what it trains, and starts another in its slot. Without `is_noticed` the driver is not told."""
+        """End a worker and its attempt, and start another worker in its slot. If not `is_noticed`, the driver gets no
+        message."""
         worker = self.workers.pop(number, None)
         if worker is None:
             return
@@ -216,14 +218,14 @@ class SimulatedExecutor:
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
-        """Makes a worker silent. It keeps its slot until the driver gives it up for its silence."""
+        """Make a worker silent. It keeps its slot until the driver releases it."""
         worker = self.workers.get(number)
         if worker is not None:
             worker.attempt = None
             worker.is_silent = True
 
     def say(self, word: Word, delay: float = 0.0) -> None:
-        """Sends a word to the driver. Faults may delay it, double it or lose it on the way."""
+        """Send a message to the driver. Faults may delay, repeat or lose it."""
         for each in self._delays(word, delay):
             self._push(self.now + each, _WORD, word)
 
@@ -269,7 +271,7 @@ class SimulatedExecutor:
             return
         words = [worker.attempt.sums(self.now)]
         if self.world.ground_truth is not None:
-            self.world.ground_truth.said(words)
+            self.world.ground_truth.sent(words)
         for word in words:
             self.say(word)
 
@@ -278,12 +280,12 @@ class SimulatedExecutor:
         if worker is None or worker.is_silent:
             return
         self.proposals += 1
-        # It is made now, from the history that the order is to see, and sent when a real processor would have finished it.
+        # The proposal is made now with the history of the order, and sent after the time of a real processor.
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
         if isinstance(answer, Proposed):
-            # Counted now, while the graph is in memory: hours later, when the trial begins, it would have to be built again.
+            # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
         for fault in self._on_propose:
@@ -292,7 +294,7 @@ class SimulatedExecutor:
                 return
             answer = changed
         if isinstance(answer, Proposed):
-            # The measured time would make runs of equal seeds write different journals.
+            # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.say(answer, self.world.conf.proposal_seconds)
 
@@ -327,15 +329,17 @@ class SimulatedExecutor:
         return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
 
     def _work_out(self, number: int, graph: Graph) -> None:
-        """What the network of a proposal costs, and to which error its training tends."""
+        """Compute the cost of a proposal's network and the error that its training converges to."""
         self.world.figures[number] = Figures.of(cost(graph))
         self.world.floors[number] = self.world.learning.floor(graph)
 
     def _attempt(self, order: Train, worker: Worker) -> Attempt:
         world, conf = self.world, self.world.conf
-        if order.trial not in world.figures:  # it follows another run's trial: nobody here has proposed it
+        if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
             self._work_out(order.trial, self._history.graph(order.trial))
         figures = world.figures[order.trial]
+        generation = 1 if order.parent is None else world.generations[order.parent] + 1
+        world.generations[order.trial] = generation
         if order.first_epoch == 1:
             inherited = 0.0 if order.parent is None else world.checkpoints.newest(order.parent)
             assert inherited is not None, "_missing has found the parent's weights"
@@ -350,7 +354,7 @@ class SimulatedExecutor:
             order=order,
             worker=worker,
             task=world.task,
-            pace_of=partial(self._pace, figures, worker.speed),
+            pace_of=partial(self._pace, figures, generation, worker.speed),
             holds=partial(world.memory.holds, figures),
             curve=world.learning.curve(
                 order.seed,
@@ -377,16 +381,17 @@ class SimulatedExecutor:
             batch_size=order.batch_size,
         )
 
-    def _pace(self, figures: Figures, speed: float, batch_size: int) -> Pace:
+    def _pace(self, figures: Figures, generation: int, speed: float, batch_size: int) -> Pace:
         task = self.world.task
-        return pace(self.world.conf, figures, batch_size, speed, task.training_images, task.validation_images)
+        images = task.training_images, task.validation_images
+        return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: Attempt) -> list[Word]:
-        """The words of an attempt that are heard now. Delayed words, and the attempt's next step, are put into the heap."""
+        """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
         worker = attempt.worker
         words = attempt.step()
         if self.world.ground_truth is not None:
-            self.world.ground_truth.said(words)
+            self.world.ground_truth.sent(words)
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []

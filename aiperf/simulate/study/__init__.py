@@ -1,1 +1,1 @@
-"""Studies by simulation: rehearsals of many sizes, their table and picture, and profiles of real runs."""
+"""Studies by simulation: rehearsals of many sizes with table and picture, and comparisons with real runs."""

@@ -1,8 +1,8 @@
-"""Simulated clusters of several sizes, scored and held against perfect scaling.
+"""Simulated clusters of several sizes, compared with perfect scaling.
 
-Perfect is so many workers of the hosts' own speeds, each reaching what one worker alone reaches without faults, on average
-over some seeds: one seed would hold the cluster against the luck of the few networks that a single worker draws. Busy time is
-held against busy time besides, which no luck with networks touches.
+Perfect scaling is the number of workers × the hosts' mean speed × the mean score of one worker without faults over several
+seeds. One seed would depend on the few networks that a single worker finds. Busy times are also compared, because they do not
+depend on the networks found.
 """
 
 from __future__ import annotations
@@ -21,64 +21,65 @@ from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.config import RunConf
 from aiperf.journal.journal import NAME, read
-from aiperf.simulate.incarnations import drive
+from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from cluster.simulated import SimulatedConf
 
 SEEDS_ALONE = 16
-"""Runs of one worker, of which perfect is the mean."""
+"""Runs of one worker whose mean defines perfect scaling."""
 BUSY = ("training", "communication", "validation")
-"""Lines of the time breakdown in which accelerators were busy."""
+"""Lines of the time breakdown with busy accelerators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """One worker of exactly the configured speed, without faults: the mean of some seeds."""
+    """Mean over seeds of one worker of exactly the configured speed, without faults."""
 
     score_flops_per_second: float
     standard_error: float
-    """Of that mean, as a share of it."""
+    """Standard error of that mean, as a share of it."""
     busy_share: float
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """One size of cluster. Costs are processor seconds of one process."""
+    """Result for one cluster size. Costs are processor seconds of one process."""
 
     workers: int
     accelerators: int
     score_flops_per_second: float
     perfect_flops_per_second: float
-    """workers × the hosts' mean speed × what one worker of the configured speed reaches alone."""
+    """workers × the hosts' mean speed × score of one worker of the configured speed."""
     standard_error: float
-    """Of perfect, as a share of it."""
+    """Standard error of the perfect score, as a share of it."""
     efficiency: float
-    """Score ÷ perfect: weak scaling as it is usually given. Above 1 where the networks drawn suit accelerators better."""
+    """Score ÷ perfect score: usual weak scaling. Above 1 if the networks found suit accelerators better."""
     busy_efficiency: float
-    """Accelerators' busy time ÷ that of one worker alone: what waiting for each other and for the driver costs."""
+    """Accelerators' busy time ÷ that of one worker alone: it shows the cost of waiting for other workers and for the driver.
+    """
     busy_share: float
     shares: dict[str, float]
-    """Where the accelerators' time went, line by line, of the whole; 'done again' is busy time whose work counts no more, and
-    stands in no other line."""
+    """Accelerator time by line, as shares of the whole. 'done again' is busy time whose work no longer counts and is in no
+    other line."""
     trials: int
     events: int
     proposals: int
     seconds: float
-    """For all of it."""
+    """Duration of the whole simulation."""
     driver_seconds: float
     proposing_seconds: float
     driver_seconds_per_event: float
-    """What checking proposals takes is a part of it."""
+    """Includes the check of proposals."""
     simulated_seconds_per_driver_second: float
     proposals_per_second: float
-    """While the searcher was at it."""
+    """Proposals per second of the searcher's time."""
     journal_bytes: int
     memory_bytes: int
-    """The process's largest so far."""
+    """Maximum memory of the process so far."""
 
 
 def sizes(largest: int) -> list[int]:
-    """1, 4, 16, … up to the largest, which stands there whatever it is.
+    """Return 1, 4, 16, … up to the largest, which is always included.
 
     >>> sizes(4096), sizes(100)
     ([1, 4, 16, 64, 256, 1024, 4096], [1, 4, 16, 64, 100])
@@ -90,7 +91,7 @@ def sizes(largest: int) -> list[int]:
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> Alone:
-    """What perfect scaling multiplies; the configuration's own seed is the first of them."""
+    """Return the reference of perfect scaling. The first seed is the configuration's own."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
     nothing = Alone(1.0, 0.0, 1.0)
@@ -102,7 +103,7 @@ def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> Alone:
 
 
 def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
-    """Simulates a cluster of so many workers, and scores its journal."""
+    """Simulate a cluster of `workers` workers and score its journal."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
     world = world_of(opening)
@@ -113,7 +114,7 @@ def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
         journal_bytes = path.stat().st_size
     scored = score(kept)
     flops, busy = scored.flops_per_second or 0.0, scored.busy_share or 0.0
-    # Hosts differ by their seeds: of few workers all may be fast ones.
+    # Hosts differ by their seeds. With few workers all may be fast.
     mean_speed = sum(world.speed_of(slot // opening.conf.workers_per_host) for slot in range(workers)) / workers
     perfect = workers * mean_speed * reference.score_flops_per_second
     return Rehearsed(
@@ -155,10 +156,10 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
 
 
 def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
-    """What faults cost, line by line, as shares of the score without them; the lines add up to the share that was lost.
+    """Return the cost of faults by line, as shares of the score without them. The lines sum to the lost share.
 
-    Each line of the time breakdown that is not busy time counts at the work that a busy second does without faults; what is
-    left, since the accelerators that were busy did other work in a second (slow hosts, other networks), is the last line.
+    Each line of the time breakdown except busy time is weighted with the work of a busy second without faults. The last line
+    is the remainder: busy accelerators did other work per second (slow hosts, other networks).
     """
     before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
     lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second

@@ -1,4 +1,4 @@
-"""The picture of a rehearsal: score and efficiency over the number of workers, beside perfect scaling."""
+"""Plot of a rehearsal: score and efficiency over the number of workers, next to perfect scaling."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
+from aiperf.atomic_files import draft_of
 from aiperf.units import count, flops_per_second, share
-from aiperf.whole_files import draft_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _INK, _SCORE, _BUSY, _PALE = "#222222", "#1f5fa8", "#c2571a", "#9a9a9a"
 _LEAST = 0.99
-"""The efficiency that a run without faults is to keep."""
+"""Required efficiency of a run without faults."""
 
 
 def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
-    """Writes rehearsal.png and rehearsal.svg into a folder."""
+    """Write rehearsal.png and rehearsal.svg into a folder and return their paths."""
     figure = Figure(figsize=(7.6, 6.4), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))

@@ -1,6 +1,6 @@
-"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers; a table, what was lost, and one picture.
+"""`python -m aiperf rehearse key=value …`: simulated clusters of 1 to 4096 workers, with a table, losses and one plot.
 
-Options are those of a simulated run. cluster.workers is the largest size; each size below it is a fourth of the one above.
+Options are those of a simulated run. cluster.workers is the largest size. Each smaller size is a fourth of the next one.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
+from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
 from aiperf.planning.plan import make_folder
 from aiperf.simulate.study.rehearse import BUSY, Alone, Rehearsed, alone, differences, rehearse, sizes
 from aiperf.units import count, duration, flops_per_second, share, size
-from aiperf.whole_files import replace_file
 from cluster.simulated import SimulatedConf
 
 LARGEST = 4096
 HOURS = 3
-"""Virtual length of a sweep: an hour of warm-up and two that count, in which rounds 1 to 3 follow each other: pauses between
-trials are more frequent there than later."""
+"""Virtual length of a sweep in hours: one of warm-up and two that count. They contain rounds 1 to 3, in which pauses between
+trials are more frequent than later."""
 DEFAULTS = (
     "+cluster=simulated",
     "schedule=ranking",
@@ -33,7 +33,7 @@ DEFAULTS = (
 
 
 def main(words: list[str]) -> int:
-    """Carries the verb out: prints the table, draws the picture, and says where it is; gives the exit status."""
+    """Execute the verb: print the table, draw the plot and print its path. Return the exit status."""
     from aiperf.simulate.study.scaling_plot import draw
 
     conf = configured(words)
@@ -58,7 +58,7 @@ def main(words: list[str]) -> int:
 
 
 def configured(words: Sequence[str]) -> RunConf:
-    """What was said on the command line over the defaults of a sweep; a schedule that is named keeps its own length."""
+    """Return the configuration of command-line options over the defaults of a sweep. A named schedule keeps its length."""
     named = {word.lstrip("+").partition("=")[0] for word in words}
     if "schedule" in named:
         named.add("schedule.duration_seconds")
@@ -67,7 +67,7 @@ def configured(words: Sequence[str]) -> RunConf:
 
 
 def introduction(conf: RunConf) -> str:
-    """What is about to be simulated, for a person: no figure below was measured on a machine, but for the driver's costs."""
+    """Return a text on the planned simulation. Only the driver's costs are measured on a machine."""
     assert isinstance(conf.cluster, SimulatedConf)
     schedule = conf.schedule
     return (
@@ -78,7 +78,7 @@ def introduction(conf: RunConf) -> str:
 
 
 def reference_in_words(reference: Alone) -> str:
-    """What perfect is, for a person."""
+    """Return a text on the reference of perfect scaling."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
         f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "
@@ -99,13 +99,13 @@ COLUMNS = {
     "journal": 8,
     "memory": 8,
 }
-"""And how wide they are."""
+"""Columns and their widths."""
 HEAD = "  ".join(f"{name:>{width}}" for name, width in COLUMNS.items())
-"""Over the lines."""
+"""Header of the table."""
 
 
 def line(each: Rehearsed) -> str:
-    """One size of cluster, for a person; the driver's costs are processor time."""
+    """Return the table's line of one cluster size. The driver's costs are processor time."""
     cells = (
         count(each.workers),
         flops_per_second(each.score_flops_per_second),
@@ -123,7 +123,7 @@ def line(each: Rehearsed) -> str:
 
 
 def lost(each: Rehearsed) -> str:
-    """Where the accelerators' time went that was not trained in; what cost nothing is left out."""
+    """Return a text on the accelerator time without training. Causes without a cost are omitted."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
     return f"lost with {workers_in_words(each.workers)}: {spent or 'nothing'}"
@@ -135,7 +135,7 @@ def workers_in_words(number: int) -> str:
 
 
 def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
-    """What the configured faults cost at the largest size, held against the same cluster without them, in Markdown."""
+    """Return the cost of the configured faults at the largest size as Markdown, compared with the same cluster without them."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
     whole = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second

@@ -1,1 +1,1 @@
-"""What a node is made of, as it was read; what differs between nodes; and the form for what no program can know."""
+"""Full description of a node, differences between nodes, and the form for facts that a program cannot read."""

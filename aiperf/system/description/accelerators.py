@@ -1,6 +1,6 @@
-"""A node's NVIDIA accelerators and how they are linked, by NVML: what `nvidia-smi -q` and `nvidia-smi topo -m` tell.
+"""NVIDIA accelerators of a node and their links, read by NVML: the contents of `nvidia-smi -q` and `nvidia-smi topo -m`.
 
-Written by NVML's reference; tried with a stand-in library, and not run on a GPU.
+Written after NVML's reference. Tested with a substitute library, not on a GPU.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from aiperf.system.attach import accelerator_samplers, attach
 from aiperf.system.description.values import Part, unread
+from aiperf.system.samplers.attach import accelerator_samplers, attach
 
 _NEAR = {
     0: "same board",
@@ -25,11 +25,11 @@ _MOST_LINKS = 18
 
 
 def accelerators() -> Part:
-    """All that samplers show, without serial numbers; where there are none, why."""
+    """Return all devices that samplers report, without serial numbers, and for each absent sampler the reason."""
     attached = attach(accelerator_samplers())
     devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
     attached.close()
-    told: Part = {
+    part: Part = {
         "devices": [
             {
                 "name": f"{device.vendor} {device.index}",
@@ -43,8 +43,8 @@ def accelerators() -> Part:
         "not_seen": dict(attached.absent),
     }
     if "nvml" in attached.samplers:
-        told["nvidia"] = _nvidia()
-    return told
+        part["nvidia"] = _nvidia()
+    return part
 
 
 def _nvidia() -> Part:
@@ -54,8 +54,8 @@ def _nvidia() -> Part:
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
         return {
-            "cuda": _asked(lambda: _version(pynvml.nvmlSystemGetCudaDriverVersion_v2())),
-            "nvml": _asked(pynvml.nvmlSystemGetNVMLVersion),
+            "cuda": _value(lambda: _version(pynvml.nvmlSystemGetCudaDriverVersion_v2())),
+            "nvml": _value(pynvml.nvmlSystemGetNVMLVersion),
             "devices": [{"name": f"NVIDIA {index}"} | _device(pynvml, handle) for index, handle in enumerate(handles)],
             "topology": _topology(pynvml, handles),
         }
@@ -67,19 +67,19 @@ def _nvidia() -> Part:
 
 def _device(nvml: Any, handle: Any) -> Part:
     return {
-        "vbios": _asked(lambda: nvml.nvmlDeviceGetVbiosVersion(handle)),
-        "pcie": _asked(
+        "vbios": _value(lambda: nvml.nvmlDeviceGetVbiosVersion(handle)),
+        "pcie": _value(
             lambda: (
                 f"generation {nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)} ×{nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)}"
             )
         ),
-        "ecc": _asked(lambda: "on" if nvml.nvmlDeviceGetEccMode(handle)[0] else "off"),
-        "mig": _asked(lambda: "on" if nvml.nvmlDeviceGetMigMode(handle)[0] else "off"),
-        "persistence": _asked(lambda: "on" if nvml.nvmlDeviceGetPersistenceMode(handle) else "off"),
-        "compute_mode": _asked(lambda: nvml.nvmlDeviceGetComputeMode(handle)),
-        "default_power_cap_watts": _asked(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000),
-        "largest_clock_mhz": _asked(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
-        "nvlinks": _asked(lambda: _links(nvml, handle)),
+        "ecc": _value(lambda: "on" if nvml.nvmlDeviceGetEccMode(handle)[0] else "off"),
+        "mig": _value(lambda: "on" if nvml.nvmlDeviceGetMigMode(handle)[0] else "off"),
+        "persistence": _value(lambda: "on" if nvml.nvmlDeviceGetPersistenceMode(handle) else "off"),
+        "compute_mode": _value(lambda: nvml.nvmlDeviceGetComputeMode(handle)),
+        "default_power_cap_watts": _value(lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000),
+        "largest_clock_mhz": _value(lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        "nvlinks": _value(lambda: _links(nvml, handle)),
     }
 
 
@@ -88,15 +88,15 @@ def _links(nvml: Any, handle: Any) -> str:
     for link in range(_MOST_LINKS):
         try:
             up += bool(nvml.nvmlDeviceGetNvLinkState(handle, link))
-        except nvml.NVMLError:  # it has no more
+        except nvml.NVMLError:  # the device has no more links
             break
     return f"{up} up"
 
 
 def _topology(nvml: Any, handles: list[Any]) -> Part:
-    """How near each two are."""
+    """Return the distance between each pair of devices."""
     return {
-        f"{one}-{other}": _asked(partial(_near, nvml, handles[one], handles[other]))
+        f"{one}-{other}": _value(partial(_near, nvml, handles[one], handles[other]))
         for one in range(len(handles))
         for other in range(one + 1, len(handles))
     }
@@ -107,18 +107,18 @@ def _near(nvml: Any, one: Any, other: Any) -> str:
     return _NEAR.get(level, f"level {level}")
 
 
-def _version(told: int) -> str:
-    """12040 is 12.4."""
-    return f"{told // 1000}.{told % 1000 // 10}"
+def _version(number: int) -> str:
+    """Format CUDA's version number: 12040 is 12.4."""
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
-def _asked(call: Callable[[], Any]) -> Any:
+def _value(call: Callable[[], Any]) -> Any:
     import pynvml
 
     try:
-        told = call()
+        value = call()
     except pynvml.NVMLError as error:
         return unread(error)
     except AttributeError as error:  # an nvidia-ml-py without this call
         return unread(error)
-    return told.decode() if isinstance(told, bytes) else told
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,4 +1,4 @@
-"""What differs between the nodes of a run, or between two systems: part by part, who has what, and what most have."""
+"""Differences between the nodes of a run or between two systems: for each part the usual value and the deviating nodes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ NOT_THERE = "not there"
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One part of which not all nodes have the same."""
+    """One part of the description that differs between nodes."""
 
     part: str
     """'accelerators.devices.NVIDIA 0.driver'."""
     usual: str
-    """What most have; of several the one that is first in order."""
+    """Value of most nodes. In a tie the first in sort order."""
     others: tuple[tuple[str, tuple[str, ...]], ...]
-    """(what others have, which nodes), the most nodes first."""
+    """(other value, nodes with it), most nodes first."""
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All that differ from what most have."""
+        """All nodes that differ from the usual value, sorted."""
         return tuple(sorted(node for _, nodes in self.others for node in nodes))
 
 
 def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...]:
-    """Of descriptions by node. Nodes of one description may share the object: it is taken apart once."""
+    """Compute the differences between descriptions by node. Nodes may share a description object. It is flattened once."""
     flat: dict[int, dict[str, str]] = {}
     for description in nodes.values():
         if id(description) not in flat:
@@ -50,7 +50,7 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """A description by dotted names; of lists of things with names each by its own."""
+    """Flatten a description to rows of (dotted name, value). Items of a list are named by their 'name' if all have one."""
     rows: list[tuple[str, str]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping) and value:
@@ -59,7 +59,7 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
             isinstance(value, list) and value and all(isinstance(each, Mapping) and each.get("name") for each in value)
         ):
             for each in value:
-                rest = {part: told for part, told in each.items() if part != "name"}
+                rest = {part: content for part, content in each.items() if part != "name"}
                 rows += flattened(rest, f"{prefix}{name}.{each['name']}.")
         elif isinstance(value, list):
             rows.append((f"{prefix}{name}", ", ".join(map(str, value)) or "none"))
@@ -69,14 +69,16 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def in_words(found: Sequence[Difference], nodes: int) -> list[str]:
-    """`3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`: a line a part, of the first
-    MOST_PARTS."""
-    told = [
+    """Render one line for each of the first MOST_PARTS differences.
+
+    Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
+    """
+    lines = [
         f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
         for each in found[:MOST_PARTS]
     ]
     left_out = len(found) - MOST_PARTS
-    return told + ([f"nodes differ in {left_out} more parts, all in the report"] if left_out > 0 else [])
+    return lines + ([f"nodes differ in {left_out} more parts, all in the report"] if left_out > 0 else [])
 
 
 def _others(found: Difference) -> str:

@@ -1,4 +1,4 @@
-"""The machine around processors and memory: maker, firmware, kernel, limits of a process, its container and its variables."""
+"""Description of maker, firmware, kernel, process limits, container and environment variables of a node."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _BOOT = frozenset({
     "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "iommu", "intel_iommu", "amd_iommu", "pcie_aspm",
     "processor.max_cstate", "intel_idle.max_cstate", "intel_pstate", "amd_pstate", "tsc", "clocksource",
 })  # fmt: skip
-"""Parameters of the kernel that tell of its speed."""
+"""Kernel parameters that affect speed."""
 _LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_CORE", "RLIMIT_AS")
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|UCX|OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUDNN|CUBLAS|NVIDIA|HIP|HSA|ROCR|RCCL|MIOPEN|TORCH|PYTORCH|TRITON|HOROVOD|RAY|"
     r"MALLOC|GLIBC|LD_PRELOAD|OMPI|PMIX|FI|MPICH)(_|$)"
 )
-"""Variables that change how fast or how a run computes, by how their names begin."""
+"""Prefixes of environment variables that affect speed or results of a run."""
 _OF_ONE_PROCESS = re.compile(
     r"_(PID|ID|ADDRESS|IP|PORT|HOST|HOSTNAME|NODE|NAME|SESSION|DIR|TMPDIR|FD|RANK|JOB|SOCKET|URI|URL)$"
 )
-"""Such variables of Ray's and of launchers differ from process to process, and say nothing of the machine."""
+"""Suffixes of variables of Ray and launchers that differ between processes and do not describe the machine."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
 _IMAGES = ("AIPERF_IMAGE", "APPTAINER_NAME", "APPTAINER_CONTAINER", "SINGULARITY_NAME", "SINGULARITY_CONTAINER",
            "CONTAINER_IMAGE", "SLURM_CONTAINER", "ENROOT_ROOTFS")  # fmt: skip
@@ -45,12 +45,12 @@ _MARKS = (
 
 
 def maker(sys: Path) -> Part:
-    """Who made it, as the firmware says; no serial numbers."""
+    """Return the maker as the firmware reports it, without serial numbers."""
     return {name: text(sys / "class/dmi/id" / name) for name in _IDENTITY}
 
 
 def firmware(sys: Path) -> Part:
-    """Of the board, and of its management controller where its driver is loaded."""
+    """Return the firmware of the board, and of its management controller if its driver is loaded."""
     controllers = sorted(sys.glob("devices/platform/ipmi_bmc.*/firmware_revision"))
     return {
         **{name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE},
@@ -59,7 +59,7 @@ def firmware(sys: Path) -> Part:
 
 
 def kernel(proc: Path, sys: Path) -> Part:
-    """The kernel, the system around it, and what it was booted with."""
+    """Return the kernel, the operating system and the boot parameters."""
     try:
         name = platform.freedesktop_os_release()["PRETTY_NAME"]
     except OSError as error:
@@ -83,17 +83,17 @@ def _virtual(proc: Path) -> str:
 
 
 def limits() -> Part:
-    """Of a process, soft and hard."""
+    """Return the soft and hard limits of a process."""
     return {name.removeprefix("RLIMIT_").lower(): _limit(getattr(resource, name)) for name in _LIMITS}
 
 
 def _limit(which: int) -> str:
-    told = ("unlimited" if each == resource.RLIM_INFINITY else str(each) for each in resource.getrlimit(which))
-    return " of ".join(told)
+    values = ("unlimited" if each == resource.RLIM_INFINITY else str(each) for each in resource.getrlimit(which))
+    return " of ".join(values)
 
 
 def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part:
-    """What runs it, by its marks; and which image, where the environment or the container's own file says."""
+    """Return the container runtime by its markers, and the image if the environment or the container's file names it."""
     own = text(root / "run/.containerenv")
     image = re.search(r'^image="(.*)"$', own, re.MULTILINE)
     named = next((environment[name] for name in _IMAGES if environment.get(name)), None)
@@ -102,12 +102,15 @@ def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part
     runtime = container(environment, root) or by_group
     if runtime is None:
         return {"runtime": "no mark of one", "image": "none"}
-    told = named or (image[1] if image else None)
-    return {"runtime": runtime, "image": told or unread(f"neither {', '.join(_IMAGES)} nor /run/.containerenv says")}
+    image_name = named or (image[1] if image else None)
+    return {
+        "runtime": runtime,
+        "image": image_name or unread(f"neither {', '.join(_IMAGES)} nor /run/.containerenv says"),
+    }
 
 
 def variables(environment: Mapping[str, str]) -> Part:
-    """Those of VARIABLES; of one whose name tells of a secret that it is set, and nothing else."""
+    """Return the variables that match VARIABLES. For names that suggest a secret, record only that the variable is set."""
     found: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):

@@ -1,4 +1,4 @@
-"""The memory of a node: how much, and its modules as firmware lists them (SMBIOS, DMTF DSP0134, type 17; for root alone)."""
+"""Memory of a node: size, and modules as listed by firmware (SMBIOS, DMTF DSP0134, type 17, readable by root only)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODULE, _END = 17, 127
 
 
 def memory(proc: Path, sys: Path) -> Part:
-    """Whole gibibytes: what the kernel keeps for itself differs by a little between nodes that are alike."""
+    """Return sizes in whole gibibytes. The kernel's own share differs slightly between equal nodes."""
     sizes = meminfo((proc / "meminfo").read_text())
     return {
         "gibibytes": round(sizes["MemTotal"] / 2**30),
@@ -33,13 +33,13 @@ def memory(proc: Path, sys: Path) -> Part:
 
 
 def modules(table: Path) -> str:
-    """`8 × 32 GiB DDR5, 4800 MT/s, 2 places empty`."""
+    """Return the installed modules, for example `8 × 32 GiB DDR5, 4800 MT/s, 2 places empty`."""
     try:
-        told = table.read_bytes()
+        contents = table.read_bytes()
     except OSError as error:
         return unread(f"{table}: {error.strerror}")
     try:
-        found = Counter(_module(structure) for structure in _structures(told) if structure[0] == _MODULE)
+        found = Counter(_module(structure) for structure in _structures(contents) if structure[0] == _MODULE)
     except (struct.error, IndexError) as error:
         return unread(f"{table} is no SMBIOS table ({error})")
     empty = found.pop("", 0)
@@ -50,7 +50,7 @@ def modules(table: Path) -> str:
 
 
 def _structures(table: bytes) -> Iterator[bytes]:
-    """Each with its formatted part; the texts behind it, which end with two zeros, are passed over."""
+    """Yield the formatted part of each structure. The strings after it, which end with two zeros, are skipped."""
     at = 0
     while at + 4 <= len(table):
         kind, length = table[at], table[at + 1]
@@ -64,7 +64,7 @@ def _structures(table: bytes) -> Iterator[bytes]:
 
 
 def _module(structure: bytes) -> str:
-    """'' of a place that is empty."""
+    """Return the module as text, or '' for an empty slot."""
     (size,) = struct.unpack_from("<H", structure, 0x0C)
     if size == 0:
         return ""
@@ -76,13 +76,15 @@ def _module(structure: bytes) -> str:
     much = "unknown size" if mebibytes is None else f"{mebibytes / 1024:g} GiB"
     kind = _KINDS.get(structure[0x12], f"type {structure[0x12]:#x}")
     speed = 0
-    for offset in (0x15, 0x20):  # of the module, then as it is configured
+    for offset in (0x15, 0x20):  # maximum speed, then configured speed
         if len(structure) >= offset + 2:
             speed = struct.unpack_from("<H", structure, offset)[0] or speed
     return f"{much} {kind}" + (f" at {speed} MT/s" if speed else "")
 
 
 def boot_parameters(proc: Path, wanted: frozenset[str]) -> str:
-    """Of the kernel's command line those parameters alone: others may name the host or hold secrets."""
-    told = text(proc / "cmdline").split()
-    return " ".join(word for word in told if word.partition("=")[0] in wanted) or "none of those that are looked for"
+    """Return the `wanted` parameters of the kernel's command line. Others may name the host or contain secrets."""
+    parameters = text(proc / "cmdline").split()
+    return (
+        " ".join(each for each in parameters if each.partition("=")[0] in wanted) or "none of those that are looked for"
+    )

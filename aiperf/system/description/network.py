@@ -1,4 +1,4 @@
-"""How a node reaches others: its interfaces and InfiniBand ports, with driver, firmware and the PCIe link that each sits on."""
+"""Network interfaces and InfiniBand ports of a node, with driver, firmware and PCIe link."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _CLASSES = {"0x02": "network", "0x03": "display", "0x12": "accelerator", "0x01":
 
 
 def network(sys: Path) -> list[Part] | str:
-    """Each interface and port. An address is no part of it."""
+    """Return each interface and port, without addresses."""
     return [_link(sys, link) for link in links(sys)] or unread("the kernel shows no interface but loopback")
 
 
 def _link(sys: Path, link: Link) -> Part:
     rate = unread("the kernel gives no speed") if link.bits_per_second is None else link.bits_per_second
-    told: Part = {
+    part: Part = {
         "name": link.name,
         "kind": link.kind,
         "bits_per_second": rate,
@@ -26,23 +26,23 @@ def _link(sys: Path, link: Link) -> Part:
     adapter, _, port = link.name.partition(" port ")
     if port:
         folder = sys / "class/infiniband" / adapter
-        told |= {
+        part |= {
             "described": link.described or unread("no rate"),
             "firmware": text(folder / "fw_ver"),
             "board": text(folder / "board_id"),
         }
     else:
         folder = sys / "class/net" / adapter
-        told |= {"mtu": number(folder / "mtu")}
+        part |= {"mtu": number(folder / "mtu")}
     if (folder / "device").exists():
-        told |= {"driver": _driver(folder / "device"), "numa_node": text(folder / "device/numa_node")} | _pci(
+        part |= {"driver": _driver(folder / "device"), "numa_node": text(folder / "device/numa_node")} | _pci(
             folder / "device"
         )
-    return told
+    return part
 
 
 def pci(sys: Path) -> list[Part] | str:
-    """Accelerators, network and storage controllers with their links: now, and at most."""
+    """Return accelerators, network and storage controllers with their current and maximum PCIe links."""
     found = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):
         kind = _CLASSES.get(text(device / "class")[:4])
@@ -67,7 +67,7 @@ def _pci(device: Path) -> Part:
     now, most = (
         f"{text(device / f'{when}_link_speed')} ×{text(device / f'{when}_link_width')}" for when in ("current", "max")
     )
-    # an idle accelerator's link is slower than a busy one's: what it is now is no property of the node
+    # The link of an idle accelerator is slower than that of a busy one, so its current speed does not describe the node.
     return {"pcie": most, "pcie_width_now": now.rpartition("×")[2]}
 
 

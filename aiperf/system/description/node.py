@@ -1,6 +1,6 @@
-"""A whole node, and its hash: nodes that are alike have one hash, whatever they are called.
+"""Description of a whole node and its hash. Equal nodes have one hash, independent of their names.
 
-Nothing stands in it that differs between nodes that are alike: no name, address, serial number, boot, clock or free space.
+The description contains nothing that differs between equal nodes: no name, address, serial number, boot, clock or free space.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from aiperf.system.storage import storage
 def describe_node(
     folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
 ) -> Part:
-    """This node, now. `folders`: what the run reads and writes, by what it is for. `root`: where /proc and /sys are."""
+    """Describe this node. `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys."""
     proc, sys = root / "proc", root / "sys"
     return {
         "maker": machine.maker(sys),
@@ -45,13 +45,13 @@ def describe_node(
     }
 
 
-def _storage(told: object) -> Part:
-    part: Part = msgspec.to_builtins(told)
+def _storage(storage: object) -> Part:
+    part: Part = msgspec.to_builtins(storage)
     size = part.pop("size_bytes", None)
     part["gibibytes"] = unread(part.get("why_not", "not reported")) if size is None else round(size / 2**30)
     return {name: unread("the kernel does not say") if value is None else value for name, value in part.items()}
 
 
 def hash_of(description: Part) -> str:
-    """SHA-256 of it as JSON, its keys in order."""
+    """Return the SHA-256 of the description as JSON with sorted keys."""
     return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

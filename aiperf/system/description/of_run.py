@@ -1,6 +1,6 @@
-"""The system that a run was on, from the lines of its journal: nodes that are alike as one kind, what differs, and the form.
+"""System of a run, read from its journal: equal nodes as one kind, their differences, and the form.
 
-A description stands once in a journal, in the line of the first node that has it; others have its hash alone.
+A journal stores a description once, in the line of the first node that has it. Lines of further nodes store the hash only.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from aiperf.system.description.differences import Difference, differences
 from aiperf.system.description.form import unfinished
 
 PROBE = "system"
-"""Preflight's reading that describes a node."""
+"""Name of the preflight reading that describes a node."""
 HASH, DESCRIPTION = "hash", "description"
-"""Facts of that reading."""
+"""Names of the facts of this reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,43 +24,43 @@ class Kind:
     """Nodes with one description."""
 
     hash: str
-    """SHA-256 of the description as JSON, its keys in order."""
+    """SHA-256 of the description as JSON with sorted keys."""
     nodes: tuple[str, ...]
     description: Mapping[str, Any]
-    """By parts: maker, firmware, processors, memory, accelerators, pci, network, storage, kernel, libraries, container, limits,
-    environment. A value is what was read, or 'not readable: ' and why."""
+    """By part: maker, firmware, processors, memory, accelerators, pci, network, storage, kernel, libraries, container, limits,
+    environment. A value is the text that was read, or 'not readable: ' and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemDescription:
-    """All that a run's journal says of the system it was on."""
+    """System of a run, as its journal describes it."""
 
     form: Mapping[str, Any]
-    """What the site said (system.*); None where a field is not filled in."""
+    """Form of the site (system.*). None for an empty field."""
     unfinished: tuple[str, ...]
-    """Fields of the form that are not filled in."""
+    """Empty fields of the form."""
     kinds: tuple[Kind, ...]
-    """Of the most nodes first."""
+    """Kinds of nodes, the most frequent first."""
     not_described: tuple[tuple[str, str], ...]
-    """(node, why)."""
+    """(node, reason)."""
     differences: tuple[Difference, ...]
-    """Between the nodes that were described."""
+    """Differences between the described nodes."""
 
     @property
     def nodes(self) -> int:
-        """How many were described."""
+        """Number of described nodes."""
         return sum(len(kind.nodes) for kind in self.kinds)
 
 
 def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked]) -> SystemDescription:
-    """Of a run's configuration and the lines of its nodes; of a node that was checked several times the last."""
-    told, why_not = _described(checks)
+    """Return the system of a run, from its configuration and node checks. The last check of a node counts."""
+    hashes, why_not = _described(checks)
     by_hash: dict[str, list[str]] = {}
-    for node, hash in told.items():
+    for node, hash in hashes.items():
         by_hash.setdefault(hash, []).append(node)
     stored = _stored(checks)
     kinds = [Kind(hash, tuple(sorted(nodes)), stored[hash]) for hash, nodes in by_hash.items() if hash in stored]
-    lost = {node: "no line has the description of its hash" for node, hash in told.items() if hash not in stored}
+    lost = {node: "no line has the description of its hash" for node, hash in hashes.items() if hash not in stored}
     form = config.get("system")
     form = form if isinstance(form, Mapping) else {}
     return SystemDescription(
@@ -73,7 +73,7 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
 
 
 def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
-    """A node's readings as they are written: without a description that stands in the journal. Its hash is then known."""
+    """Remove the description from a node's readings if its hash is in `known`. Otherwise add the hash to `known`."""
     reading = readings.get(PROBE)
     facts = {} if reading is None else reading.get("facts", {})
     hash = facts.get(HASH)
@@ -86,20 +86,20 @@ def stored_once(readings: Mapping[str, Any], known: set[str]) -> dict[str, Any]:
 
 
 def _described(checks: Iterable[NodeChecked]) -> tuple[dict[str, str], dict[str, str]]:
-    """By node its hash, or why it has none."""
-    told: dict[str, str] = {}
+    """Return by node its hash, and by node the reason if it has none."""
+    hashes: dict[str, str] = {}
     why_not: dict[str, str] = {}
     for check in checks:
         node = check.host if check.host == check.address else f"{check.host} ({check.address})"
         hash = _facts(check).get(HASH)
         if isinstance(hash, str):
-            told[node] = hash
+            hashes[node] = hash
             why_not.pop(node, None)
-        elif node not in told:
+        elif node not in hashes:
             reading = check.readings.get(PROBE)
             failed = reading.get("failed") if isinstance(reading, Mapping) else None
             why_not[node] = str(failed or "this journal describes no nodes")
-    return told, why_not
+    return hashes, why_not
 
 
 def _stored(checks: Iterable[NodeChecked]) -> dict[str, Mapping[str, Any]]:

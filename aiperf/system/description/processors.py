@@ -1,4 +1,4 @@
-"""The processors of a node: sockets, cores, hardware threads, NUMA nodes, caches, governors, and what they are kept from."""
+"""Processors of a node: sockets, cores, hardware threads, NUMA nodes, caches, governors and mitigations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FEATURES = frozenset(
     ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni", "amx_bf16", "amx_int8", "amx_tile",
      "bf16", "sve", "sve2", "asimd")
 )  # fmt: skip
-"""Those that training is fast or slow by."""
+"""Instruction sets that determine the speed of training."""
 
 
 def processors(proc: Path, sys: Path) -> Part:
-    """From /proc/cpuinfo and /sys/devices/system/cpu."""
+    """Describe the processors, from /proc/cpuinfo and /sys/devices/system/cpu."""
     cpus = sys / "devices/system/cpu"
     topologies = sorted(cpus.glob("cpu[0-9]*/topology"))
     packages = {text(each / "physical_package_id") for each in topologies}
@@ -50,8 +50,8 @@ def _numa(nodes: Path) -> list[Part] | str:
 
 
 def _gibibytes(node: Path) -> int | str:
-    told = text(node / "meminfo")
-    found = re.search(r"MemTotal:\s+(\d+) kB", told)
+    lines = text(node / "meminfo")
+    found = re.search(r"MemTotal:\s+(\d+) kB", lines)
     return round(int(found[1]) / 2**20) if found else unread("it tells no MemTotal")
 
 
@@ -71,5 +71,5 @@ def _turbo(cpus: Path) -> str:
 
 def _mitigations(folder: Path) -> Part | str:
     found = {each.name: text(each) for each in sorted(folder.glob("*"))}
-    affected = {name: told for name, told in found.items() if told != "Not affected"}
+    affected = {name: state for name, state in found.items() if state != "Not affected"}
     return affected or (unread("the kernel shows none") if not found else "not affected by any that the kernel knows")

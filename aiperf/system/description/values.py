@@ -1,4 +1,4 @@
-"""A value as it was read, or why it was not: nothing is guessed, and nothing is left out silently."""
+"""Values read from files of the kernel. An unreadable value is replaced by the reason. Nothing is guessed or omitted."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 UNREAD = "not readable: "
-"""What a value begins with that could not be read; why follows."""
+"""Prefix of a value that could not be read. The reason follows."""
 Part = dict[str, Any]
-"""Names to values: texts, numbers, lists, or parts of their own."""
+"""Names to values: texts, numbers, lists or further parts."""
 
 
 def unread(why: object) -> str:
-    """In place of a value.
+    """Return the text that replaces an unreadable value.
 
     >>> unread("no such file")
     'not readable: no such file'
@@ -21,7 +21,7 @@ def unread(why: object) -> str:
 
 
 def text(file: Path) -> str:
-    """What stands in a file of the kernel's, without blanks around it."""
+    """Return the stripped contents of a kernel file."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -29,20 +29,22 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
-    """The number that stands in a file of the kernel's."""
-    told = text(file)
-    return int(told) if told.lstrip("-").isdecimal() else told if told.startswith(UNREAD) else unread(f"{file}: {told}")
+    """Return the integer in a kernel file."""
+    content = text(file)
+    if content.lstrip("-").isdecimal():
+        return int(content)
+    return content if content.startswith(UNREAD) else unread(f"{file}: {content}")
 
 
 def chosen(file: Path) -> str:
-    """Of a file like 'always [madvise] never' the choice in brackets."""
-    told = text(file)
-    _, bracket, rest = told.partition("[")
-    return rest.partition("]")[0] if bracket and not told.startswith(UNREAD) else told
+    """Return the choice in brackets from a file such as 'always [madvise] never'."""
+    content = text(file)
+    _, bracket, rest = content.partition("[")
+    return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content
 
 
 def common(files: list[Path], what: str) -> str:
-    """What all of the files say, or each thing that some say, in order."""
+    """Return the contents that the files have in common, or all different contents, sorted."""
     if not files:
         return unread(f"the kernel shows no {what}")
     return ", ".join(sorted({text(file) for file in files}))

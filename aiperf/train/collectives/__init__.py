@@ -1,1 +1,1 @@
-"""How the ranks of one worker act as one: Horovod, torch's DistributedDataParallel, or a single rank."""
+"""Exchange between the ranks of one worker: Horovod, torch's DistributedDataParallel, or a single rank."""

@@ -1,4 +1,4 @@
-"""Which collective joins the ranks of a worker, by `trainer.collective`; the modules it knows are those of `COLLECTIVES`."""
+"""Choice of the collective of a worker's ranks by `trainer.collective`, among the modules in `COLLECTIVES`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 
 class CollectiveModule(Protocol):
-    """What a module in `COLLECTIVES` offers. It can be imported where the library that it stands for is missing."""
+    """Interface of a module in `COLLECTIVES`. It can be imported without the library that it uses."""
 
     def missing(self, *, on_cuda: bool) -> str | None:
-        """Why it cannot be used here, in words; None where it can."""
+        """Return why the collective cannot be used here. None if it can."""
         ...
 
     def join(self, joining: Joining) -> Collective:
-        """Meets the other ranks; every rank calls it."""
+        """Join the other ranks. Every rank must call it."""
         ...
 
 
 def module_of(name: str) -> CollectiveModule:
-    """The module of a collective, imported."""
+    """Import and return the module of a collective."""
     return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
 
 
 def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
-    """A name in COLLECTIVES, or 'none', for `trainer.collective`.
+    """Return a name in COLLECTIVES, or 'none', for `trainer.collective`.
 
-    `auto` takes none for one rank, and else the first that can be had (Horovod where it is built; for CUDA: with NCCL). An
-    explicit choice that cannot be had is refused with BadConfiguration, never replaced.
+    `auto` chooses none for one rank, else the first that is available (Horovod if it is built, for CUDA with NCCL).
+    Raises BadConfiguration for an explicit choice that is not available.
     """
     if choice == "auto":
         if ranks == 1:
@@ -47,6 +47,6 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
 
 
 def join(choice: str, joining: Joining) -> Collective:
-    """The ranks joined as `trainer.collective` says. Raises BadConfiguration where that cannot be had."""
+    """Join the ranks by `trainer.collective`. Raises BadConfiguration if it is not available."""
     name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
     return Alone() if name == "none" else module_of(name).join(joining)

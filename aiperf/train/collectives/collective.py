@@ -1,6 +1,6 @@
-"""How the ranks of one worker act as one: the protocol, and the case of a single rank.
+"""Interface of a collective over the ranks of one worker, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's own in `torch_collective.py`; `choice.py` chooses. This file
+Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `choice.py` chooses. This file
 imports none of them.
 """
 
@@ -14,94 +14,110 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark, Timeline
-from aiperf.train.meeting_place import MeetingPlace
+from aiperf.train.rendezvous_place import MeetingPlace
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
-"""Told when this rank has handed over its part of an exchange and waits for the others' from now on: of ranks that are all
-silent, the one that has come to fewer exchanges is the one that hangs. Told earlier, a rank that fell asleep between the word
-and the deed would look like those that wait for it."""
+"""Called when this rank has sent its part of an exchange and begins to wait for the others.
+
+If all ranks are silent, the one with the fewest exchanges is the one that hangs. An earlier call would let a rank that
+stops just before sending look like the waiting ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """What a rank brings when it meets the others of its worker."""
+    """Arguments with which a rank joins the others of its worker."""
 
     rank: int
     ranks: int
     meeting: MeetingPlace
-    """Where torch's ranks find each other; Horovod's find theirs in the environment."""
+    """Rendezvous of torch's ranks. Horovod's ranks find theirs in the environment."""
     device: torch.device
     fp16_compression: bool
-    """Gradients travel as 16-bit floats."""
+    """Send gradients as 16-bit floats."""
     meet: Meet
-    """To be called in each exchange, once this rank's part is handed over and before it waits."""
+    """Must be called in each exchange, after this rank's part is sent and before it waits."""
 
 
 class Exchange(Protocol):
-    """One trial's gradients: after `backward` every rank holds the mean of all ranks' gradients, then `update`."""
+    """Gradient exchange of one trial.
+
+    After `backward` every rank has the mean of all ranks' gradients. Then call `update`.
+    """
 
     module: nn.Module
-    """What the forward pass of training is called on."""
+    """Module for the forward pass of training."""
     optimiser: torch.optim.Optimizer
-    """The one that updates, whose state holds the momentum."""
+    """Optimiser of the update, whose state has the momentum."""
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark] | None:
-        """Backward pass with the exchange overlapped; gives the marks between which the rank waited for the exchange
-        after its own backward pass was through (None where nothing is exchanged)."""
+        """Run the backward pass of a scalar loss (), overlapped with the exchange.
+
+        Return the marks between which the rank waited for the exchange after its own backward pass. None if nothing is
+        exchanged.
+        """
         ...
 
     def update(self) -> None:
-        """The optimiser's step; lets go of the gradients."""
+        """Run the optimiser's step and release the gradients."""
         ...
 
     def close(self) -> None:
-        """The trial is over: nothing of it is held any more."""
+        """Release everything of the trial."""
         ...
 
 
 class Collective(Protocol):
-    """What the ranks of a worker do together. Every rank calls the same methods in the same order."""
+    """Operations over the ranks of a worker. Every rank calls the same methods in the same order."""
 
     name: str
-    """What it is and its version, as the report names it: 'horovod 0.28.1 (gloo)'."""
+    """Name and version in the report, for example 'horovod 0.28.1 (gloo)'."""
     rank: int
     ranks: int
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
-        """Rank 0's values into every rank's tensors, in place."""
+        """Copy rank 0's values into every rank's tensors, in place. Shapes and types must be equal on all ranks."""
         ...
 
     def average(self, tensors: Sequence[Tensor]) -> None:
-        """The ranks' mean into every rank's tensors, in place; floating point only."""
+        """Replace every rank's tensors by the mean over ranks, in place.
+
+        Floating point only. Shapes must be equal on all ranks.
+        """
         ...
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """The sums over all ranks, in double precision."""
+        """Return the sums over all ranks, element by element, in double precision."""
         ...
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
-        """Prepares a trial's exchange of gradients. The module's values must agree already (see `broadcast`)."""
+        """Prepare a trial's exchange of gradients. The module's values must be equal on all ranks (see `broadcast`)."""
         ...
 
     def close(self) -> None:
-        """Leaves the group."""
+        """Leave the group."""
         ...
 
 
 class RankFailed(Exception):
-    """The exchange broke because another rank is gone. Which one it was, the group's supervisor sees."""
+    """The exchange broke because another rank is lost. The group's supervisor identifies it."""
 
 
 def is_of_exchange(error: BaseException) -> bool:
-    """Whether the exchange broke, wherever in a step it showed: hooks exchange within the backward pass, and DDP within the
-    forward pass too.
+    """Return whether the error is a broken exchange, in any part of a step.
 
-    torch has no class of its own for a peer that is gone: Gloo's and NCCL's own words tell it.
+    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts
+    is not a broken exchange.
+
+    torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
     """
+    if is_out_of_memory(error):
+        return False
     if isinstance(error, RankFailed | torch.distributed.DistError) or type(error).__name__ == "HorovodInternalError":
         return True
     words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
@@ -109,7 +125,7 @@ def is_of_exchange(error: BaseException) -> bool:
 
 
 class Alone:
-    """One rank: nothing is exchanged."""
+    """Collective of one rank: nothing is exchanged."""
 
     name = "none"
     rank = 0
@@ -151,7 +167,7 @@ class _Local:
 
 
 def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
-    """One update; under loss scaling it is left out where a gradient overflowed."""
+    """Run one update. Loss scaling skips it if a gradient overflowed."""
     if scaler is None:
         optimiser.step()
     else:
@@ -161,9 +177,9 @@ def step(optimiser: torch.optim.Optimizer, scaler: Scaler | None) -> None:
 
 
 def dense_view(tensor: Tensor) -> Tensor:
-    """The tensor's memory as a contiguous tensor: itself, or a channels_last one with its channel moved last.
+    """Return the tensor's memory as a contiguous tensor: itself, or a channels_last (N, C, H, W) viewed as (N, H, W, C).
 
-    Raises ValueError for a layout that has gaps.
+    Raises ValueError for a layout with gaps.
     """
     if tensor.is_contiguous():
         return tensor
@@ -175,12 +191,14 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """The tensors' memory as bytes: what is only to be copied goes in one piece then, whatever its types."""
+    """Return the tensors' memory as uint8 tensors (bytes,), so that tensors of several types can be copied in one
+    buffer.
+    """
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 
 def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> None:
-    """Applies a collective operation to many tensors as one buffer for each type and device, in place."""
+    """Apply a collective operation to many tensors as one buffer (elements,) per type and device, in place."""
     kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for tensor in tensors:
         kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())

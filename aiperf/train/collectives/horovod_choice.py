@@ -1,4 +1,4 @@
-"""Whether Horovod can be had here, and ranks joined by it: what can be imported where Horovod is not installed."""
+"""Availability of Horovod, and joining ranks by it. Can be imported without Horovod."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from aiperf.train.collectives.collective import Joining
 if TYPE_CHECKING:
     from aiperf.train.collectives.horovod_collective import Horovod
 
-HOW = "docs/horovod.md says how to build it"
+HOW = "docs/training.md says how to build it"
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """Why Horovod cannot be used here, None where it can."""
+    """Return why Horovod cannot be used here. None if it can."""
     if importlib.util.find_spec("horovod") is None:
         return f"the package horovod is not installed; {HOW}"
     try:
@@ -29,7 +29,7 @@ def missing(*, on_cuda: bool) -> str | None:
 
 
 def join(joining: Joining) -> Horovod:
-    """Meets the other ranks, where the environment of `ranks/rendezvous.py` says."""
+    """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
     from aiperf.train.collectives.horovod_collective import Horovod
 
     return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet)

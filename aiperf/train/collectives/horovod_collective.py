@@ -1,7 +1,7 @@
 """Ranks joined by Horovod: Gloo between CPUs, NCCL between GPUs.
 
-Gradients are fused into buffers and exchanged by Horovod's own thread while the backward pass goes on. Its environment
-(HOROVOD_RANK and the rest) is set by whoever starts the rank: see `group.py`. Everything of Horovod's is in this file and in
+Horovod's own thread fuses gradients into buffers and exchanges them during the backward pass. Its environment
+(HOROVOD_RANK and others) is set at the rank's start: see `group.py`. All Horovod-specific code is in this file and in
 `rendezvous.py`.
 """
 
@@ -18,11 +18,12 @@ from horovod.common.exceptions import HorovodInternalError
 from torch import Tensor, nn
 
 from aiperf.train.collectives.collective import Meet, RankFailed, Scaler, as_bytes, dense_view, in_one_piece
+from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark, Timeline
 
 
 class Horovod:
-    """See `collective.Collective`. One a process."""
+    """Collective by Horovod. See `collective.Collective`. One per process."""
 
     def __init__(self, *, fp16_compression: bool, meet: Meet) -> None:
         if hvd.nccl_built():
@@ -59,15 +60,17 @@ class Horovod:
         distributed = hvd.DistributedOptimizer(
             optimiser, named_parameters=list(module.named_parameters()), compression=self._compression
         )
-        # DistributedOptimizer is a new optimiser over the same groups: what was taken up from a checkpoint goes along
+        # DistributedOptimizer is a new optimiser over the same groups, without the state of the first and without its flag
+        # for overflow checks inside the step. Without the flag the loss scaler would wait for the device in each step
         distributed.state.update(optimiser.state)
+        distributed._step_supports_amp_scaling = getattr(optimiser, "_step_supports_amp_scaling", False)
         return _Overlapped(module, distributed, scaler, timeline, self._meet)
 
     def close(self) -> None:
         hvd.shutdown()
 
     def _together(self, begin: Callable[[], int]) -> None:
-        """Hands over this rank's part, then waits for the other ranks. Raises RankFailed when one of them is gone."""
+        """Send this rank's part, then wait for the other ranks. Raises RankFailed if one of them is lost."""
 
         def act() -> None:
             handle = begin()
@@ -78,11 +81,12 @@ class Horovod:
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
-    """Before `hvd.init`: the end of an exchange between accelerators is waited for by the stream and not by the host.
+    """Let the stream and not the host wait for the end of an exchange between accelerators. Call before `hvd.init`.
 
-    As it comes, Horovod 0.28.1's `synchronize` returns when the exchange is over, so that the host queues nothing of the update
-    and of the next step before (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this it returns when the default stream
-    waits for it (torch/mpi_ops_v2.cc), which is the one that trains here. A value the user has set stands.
+    By default Horovod 0.28.1's `synchronize` returns when the exchange is over, so the host cannot queue the update and
+    the next step earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this setting it returns when the
+    default stream waits for the exchange (torch/mpi_ops_v2.cc). The default stream trains here. A value of the user is
+    kept.
     """
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
@@ -120,7 +124,7 @@ class _Overlapped:
         self.optimiser.zero_grad()
 
     def close(self) -> None:
-        # it holds the nodes whose hooks hold it, by way of C++, where Python's garbage collector sees no cycle (horovod 0.28)
+        # a reference cycle through C++, which Python's garbage collector cannot detect (horovod 0.28)
         self.optimiser._grad_accs.clear()
 
 
@@ -128,11 +132,13 @@ def _or_failed(act: Callable[[], Any]) -> None:
     try:
         act()
     except HorovodInternalError as error:
+        if is_out_of_memory(error):
+            raise
         raise RankFailed(str(error)) from error
 
 
 class _InPlace:
-    """Hands Horovod, which wants contiguous tensors, the memory of a channels_last gradient as it lies: no copy."""
+    """Give Horovod, which needs contiguous tensors, the memory of a channels_last gradient without a copy."""
 
     @staticmethod
     def compress(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,7 +150,7 @@ class _InPlace:
 
 
 class _InPlaceFp16:
-    """Sixteen bits on the way; a copy each way."""
+    """Send gradients as 16-bit floats, with one copy in each direction."""
 
     @staticmethod
     def compress(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,5 +163,5 @@ class _InPlaceFp16:
 
 
 def _name(purpose: str, buffer: Tensor) -> str:
-    # Horovod caches its negotiation by name: equal names must mean equal shapes, or each use would negotiate anew
+    # Horovod caches its negotiation by name: equal names must mean equal shapes, or each use would negotiate again
     return f"{purpose}.{buffer.dtype}.{buffer.numel()}"

@@ -1,9 +1,10 @@
-"""Ranks joined by torch's own DistributedDataParallel: Gloo between CPUs, NCCL between GPUs."""
+"""Ranks joined by torch's DistributedDataParallel: Gloo between CPUs, NCCL between GPUs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from inspect import signature
 from typing import Any
 
 import torch
@@ -23,17 +24,17 @@ from aiperf.train.collectives.collective import (
     step,
 )
 from aiperf.train.device_timer import Mark, Timeline
-from aiperf.train.meeting_place import MeetingPlace, StoreAt
+from aiperf.train.rendezvous_place import MeetingPlace, StoreAt
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
 def missing(*, on_cuda: bool) -> str | None:
-    """It is part of torch: never missing."""
+    """Return None, because it is part of torch."""
     return None
 
 
 def join(joining: Joining) -> TorchCollective:
-    """Meets the other ranks at `joining.meeting`."""
+    """Join the other ranks at `joining.meeting`."""
     return TorchCollective(
         joining.rank,
         joining.ranks,
@@ -45,7 +46,10 @@ def join(joining: Joining) -> TorchCollective:
 
 
 class TorchCollective:
-    """See `collective.Collective`. One a process; the place where the ranks meet is one for each start of the group."""
+    """Collective by torch.distributed.
+
+    See `collective.Collective`. One per process. Each start of the group has its own rendezvous.
+    """
 
     def __init__(
         self, rank: int, ranks: int, meeting: MeetingPlace, device: torch.device, *, fp16_compression: bool, meet: Meet
@@ -90,7 +94,7 @@ class TorchCollective:
         dist.destroy_process_group()
 
     def _together(self, begin: Callable[[], Any]) -> None:
-        """Hands over this rank's part, then waits for the other ranks. Raises RankFailed when one of them is gone."""
+        """Send this rank's part, then wait for the other ranks. Raises RankFailed if one of them is lost."""
 
         def act() -> None:
             work = begin()
@@ -114,6 +118,14 @@ def _store(meeting: MeetingPlace, ranks: int) -> Any:
     return dist.FileStore(str(meeting), ranks)  # type: ignore[attr-defined]  # torch's stub does not re-export it
 
 
+def unsynced_buffers(wrapper: type) -> dict[str, Any]:
+    """Return the argument with which DDP does not synchronize buffers in a forward pass. torch 2.11 and older have the
+    second name.
+    """
+    name = "forward_sync_buffers"
+    return {name if name in signature(wrapper).parameters else "broadcast_buffers": False}
+
+
 class _Bucketed:
     def __init__(
         self,
@@ -126,11 +138,11 @@ class _Bucketed:
         *,
         fp16: bool,
     ) -> None:
-        # no syncing of its own: values were broadcast before, and running statistics are averaged each epoch
+        # no synchronization of its own: values were broadcast before, and running statistics are averaged each epoch
         wrapped = nn.parallel.DistributedDataParallel(
             module,
             device_ids=[device] if device.type == "cuda" else None,
-            forward_sync_buffers=False,
+            **unsynced_buffers(nn.parallel.DistributedDataParallel),
             init_sync=False,
             gradient_as_bucket_view=True,
         )
@@ -154,7 +166,7 @@ class _Bucketed:
 
 
 class _OwnPass:
-    """Where this rank's own backward pass was through."""
+    """End of this rank's own backward pass."""
 
     end: Mark = 0.0
 
@@ -162,22 +174,22 @@ class _OwnPass:
 def _marking(
     own: _OwnPass, timeline: Timeline, meet: Meet, *, fp16: bool
 ) -> Callable[[Any, GradBucket], torch.futures.Future[Tensor]]:
-    """The exchange of a bucket, with its moments noted.
+    """Return the exchange hook of a bucket, which records its time marks.
 
-    It must know nothing of the network, the optimiser or DDP: DDP's C++ side keeps it, where Python's garbage collector does
-    not see that DDP is kept in turn, and all of the trial would live for ever.
+    The hook must not refer to the network, the optimiser or DDP. DDP's C++ side keeps the hook, and Python's garbage
+    collector cannot detect that cycle, so the trial's memory would never be freed.
     """
     hook = default_hooks.fp16_compress_hook if fp16 else default_hooks.allreduce_hook
 
     def marked(state: Any, bucket: GradBucket) -> torch.futures.Future[Tensor]:
-        # a bucket is ready when its last gradient is; the last bucket's mark is where the own backward pass was through
+        # a bucket is ready with its last gradient. The last bucket's mark is the end of the own backward pass
         own.end = timeline.mark()
         exchanged = hook(state, bucket)
         if bucket.is_last():
             meet()
         return exchanged
 
-    # DDP compares these annotations with its own types, and strings are none (torch 2.13)
+    # DDP compares these annotations with its own types, so strings do not match (torch 2.13)
     marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
     return marked
 
@@ -185,8 +197,6 @@ def _marking(
 def _or_failed(act: Callable[[], Any]) -> None:
     try:
         act()
-    except torch.OutOfMemoryError:
-        raise
     except RuntimeError as error:
         if is_of_exchange(error):
             raise RankFailed(str(error)) from error

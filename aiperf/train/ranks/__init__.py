@@ -1,1 +1,1 @@
-"""The processes of a worker's ranks: started, spoken to, watched, and survived."""
+"""Processes of a worker's ranks: start, messages, supervision and replacement."""

@@ -1,7 +1,7 @@
-"""Another host of a worker as the leading one sees it: asked again and again, and given up when it does not answer.
+"""Another host of a worker, as the leading host sees it. It is polled, and given up if it does not answer.
 
-What carries the calls is the caller's: `Call` begins one and gives its future. Everything here but the arrival of answers
-happens in the thread of the group's supervisor.
+The caller provides the transport: `Call` begins a call and returns its future. All code here runs in the thread of the
+group's supervisor, except for the arrival of answers.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ from typing import Any
 from aiperf.journal.messages import Word
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, Start
-from aiperf.train.ranks.outpost import SeenRank, Sight
 from aiperf.train.ranks.protocol import Do, Failed, Ready
+from aiperf.train.ranks.remote_ranks import SeenRank, Sight
 
 SILENCE_SECONDS = 20.0
-"""A host that has not answered for so long is given up. Ray's own word that a node is dead comes after 15 s or so, and sooner
-where its connections break."""
+"""A host is given up after this many seconds without an answer.
+
+Ray reports a dead node after about 15 s, or earlier if its connections break.
+"""
 FRESH_SECONDS = 3.0
-"""What is older says nothing of what a host's ranks are at now: nobody is judged by it."""
+"""Older observations of a host's ranks are not used to judge them."""
 ANSWER_SECONDS = 10.0
-"""For an answer to a call besides what it itself may take."""
+"""Time for an answer to a call, in addition to the duration of the call itself."""
 
 Call = Callable[..., "Future[Any]"]
-"""call(method, *arguments): a method of the host's `Outpost`."""
+"""call(method, *arguments): call a method of the host's `Outpost`."""
 
 
 @dataclass(slots=True)
 class DistantRank:
-    """See `any_rank.AnyRank`: as of the last answer. It is its own `process_progress.AnyProgress`."""
+    """An `AnyRank` as of the last answer. It is also its own `process_progress.AnyProgress`."""
 
     rank: int
     failed: Failed | None = None
@@ -61,34 +63,34 @@ class DistantRank:
 
 @dataclass(slots=True)
 class _Begun:
-    """A start, as far as this host knows of it."""
+    """State of a start, as known on the leading host."""
 
     number: int
     ranks: dict[int, DistantRank]
     asked: float
-    """When the call was begun that is not answered yet."""
+    """Time at which the unanswered call was begun."""
     seen: float = 0.0
-    """When the last call that was answered had been begun: what is known is not older."""
+    """Begin of the last answered call. The known state is not older."""
 
 
 @dataclass(slots=True)
 class DistantHost:
-    """One a host, for as long as its worker lives."""
+    """Another host, for the lifetime of its worker."""
 
     name: str
     address: str
     accelerators: int
     cores: int
-    """Of the worker's, there."""
+    """Cores of the worker on that host."""
     call: Call
     look_seconds: float = 0.2
-    """How long it waits for something to tell before it answers."""
+    """Time that the host waits for a message before it answers, in seconds."""
     lost: str | None = None
-    """Why it is given up."""
+    """Reason for giving it up. None if it is not given up."""
     words: list[Word] = field(default_factory=list)
-    """What it has to say besides its ranks' words."""
+    """Messages of the host itself, not of its ranks."""
     news: Connection = field(init=False)
-    """Has something to read when an answer has come."""
+    """Readable when an answer has arrived."""
     _told: Connection = field(init=False)
     _came: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
     _begun: _Begun | None = None
@@ -97,7 +99,7 @@ class DistantHost:
         self.news, self._told = Pipe(duplex=False)
 
     def begin(self, number: int, start: Start) -> list[DistantRank]:
-        """Has its ranks of a start started; they are told of as they are seen."""
+        """Start the host's ranks of a start. They are reported as they are observed."""
         ranks = [DistantRank(seat.rank) for seat in start.own]
         self._begun = _Begun(number, {rank.rank: rank for rank in ranks}, time.monotonic())
         self._fire("start", number, start)
@@ -105,7 +107,7 @@ class DistantHost:
         return ranks
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
-        """What its ranks have sent; their lines in `heartbeats` are as new as can be then."""
+        """Return the messages of its ranks, and update their lines in `heartbeats`."""
         begun = self._begun
         heard: list[tuple[int, Ready | Word | Failed]] = []
         while begun is not None and self.lost is None:
@@ -125,28 +127,28 @@ class DistantHost:
         return heard
 
     def is_seen_since(self, moment: float) -> bool:
-        """Whether what is known of its ranks is not older, or never will be newer."""
+        """Return whether the ranks were observed at or after `moment`, or the host is lost."""
         return self.lost is not None or (self._begun is not None and self._begun.seen >= moment)
 
     def tell(self, do: Do) -> None:
-        """Hands an order down to its ranks."""
+        """Send an order to its ranks."""
         self._of_start("tell", do)
 
     def hang_up(self) -> None:
-        """Its ranks are to end by themselves."""
+        """Let its ranks end by themselves."""
         self._of_start("hang_up")
 
     def kill(self) -> None:
-        """They are to end, whatever they do."""
+        """Kill its ranks."""
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
-        """They are to end, which is waited for by `ended`."""
+        """Begin to end its ranks. `ended` waits for the result."""
         begun, self._begun = self._begun, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
-        """Ranks that cannot be ended, and how they are. A host that does not say so in time is lost."""
+        """Return the ranks that cannot be ended, with their state. A host without a timely answer is lost."""
         if ending is None:
             return []
         try:
@@ -156,7 +158,7 @@ class DistantHost:
                 f"has not ended its ranks within {DEATH_SECONDS + ANSWER_SECONDS:.0f} s: it is cut off, or it hangs"
             )
             return []
-        except Exception as error:  # noqa: BLE001  # whatever carries the calls raises: its words are kept
+        except Exception as error:  # noqa: BLE001  # the transport's own errors: their text is kept
             self._lose(f"is gone: {_in_words(error)}")
             return []
         return left
@@ -202,5 +204,5 @@ class DistantHost:
 
 
 def _in_words(error: BaseException) -> str:
-    """An error that came from afar, in one line."""
+    """Return a remote error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

@@ -1,20 +1,20 @@
-"""The ranks of one worker, as their owner on its host sees them. No torch here; works inside a Ray actor and without Ray.
+"""Ranks of one worker, as their owner on its host sees them. No torch here. Works inside a Ray actor and without Ray.
 
     group = RankGroup(conf.trainer, conf.dataset, encode(start_graph), run_folder, accelerators=0, cores=2)
-    ready = group.start()                    # blocks until the ranks can take orders; tells what they have
-    group.order(Train(...))                  # one at a time; Drop any time
+    ready = group.start()                    # blocks until the ranks can take orders. Returns their properties
+    group.order(Train(...))                  # one at a time. Drop at any time
     while ...:
-        for word in group.words(timeout=0.5):  # Ceiling first; then the trial's words, the last Done, Crashed or CheckpointGone
+        for word in group.words(timeout=0.5):  # Ceiling first, then the trial's, the last Done, Crashed or CheckpointGone
             ...
     group.close()
 
-A rank that is killed is seen within half a second, one that hangs within `conf.hang_seconds`: the attempt then ends with
-a Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks where an
-accelerator is at fault. One that is slow is waited for as long as something goes on in it (`hang_watch.py`). An order that
-comes meanwhile waits.
+A killed rank is detected within half a second, a hung one within `conf.hang_seconds`. The attempt then ends with a
+Crashed that names rank and host, the other ranks are killed, and a new group is started, with fewer ranks if an
+accelerator failed. A slow rank is awaited while its process makes progress (`hang_watch.py`). A new order waits
+meanwhile.
 
-A worker may have ranks on other hosts too (`others`): this host then leads. One that is cut off, dies or hangs is seen within
-`distant_host.SILENCE_SECONDS`, and ends the attempt in the same way; the new group is without it.
+A worker may have ranks on other hosts (`others`). This host then leads. A host that is cut off, dead or hung is
+detected within `distant_host.SILENCE_SECONDS` and ends the attempt in the same way. The new group excludes it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import queue
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -37,16 +38,21 @@ from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import Do, Failed, Ready
-from aiperf.train.ranks.seats import seats
+from aiperf.train.ranks.rank_numbers import seats
 from aiperf.train.ranks.started_group import NotStarted, Ranks
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
 _LOOK_SECONDS = 0.2
-"""How often processes and heartbeats are looked at."""
+"""Interval at which processes and heartbeats are polled, in seconds."""
 HEARTBEAT_SECONDS = 60.0
-"""After so long without a word of the trial one says what its ranks are at. Far below `limits.silence_seconds`."""
+"""Report the state of the slowest rank after this many seconds without a message of the trial.
+
+Far below `limits.silence_seconds`.
+"""
 _STARTS = 2
-"""With as many ranks, before one whose accelerator is at fault is left out, or the worker ends."""
+"""Consecutive failed starts after which the worker ends."""
+_DEVICE_FAILURES = 2
+"""Failures of one accelerator, at starts or in trials, after which it is excluded for the rest of the group's life."""
 
 
 class WorkerEnded(AiperfError):
@@ -54,11 +60,11 @@ class WorkerEnded(AiperfError):
 
 
 class _Fixable(Exception):
-    """The ranks cannot go on until the user has fixed something."""
+    """The ranks cannot continue until the user has fixed something."""
 
 
 class RankGroup:
-    """See the head of this file. All methods may be called from any thread."""
+    """Ranks of one worker. See the module's docstring. All methods may be called from any thread."""
 
     def __init__(
         self,
@@ -74,10 +80,12 @@ class RankGroup:
         others: Sequence[DistantHost] = (),
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """`start_graph`: as `morphism.encode` gives it. `run_folder`: checkpoints/, ceilings/ and logs/ are made in it.
-        `accelerators`: CUDA devices of this process that the worker owns, 0 for none. `cores`: the worker's share of the
-        host's; no more of them are taken than this process may use. `others`: hosts besides this one, which then reach it
-        at `address`. `on_close`: called when all ranks have ended.
+        """`start_graph`: from `morphism.encode`.
+
+        `run_folder`: checkpoints/, ceilings/ and logs/ are created in it. `accelerators`: CUDA devices of this process
+        that the worker owns, 0 for none. `cores`: the worker's share of the host's, limited to those that this process
+        may use. `others`: further hosts, which reach this one at `address`. `on_close`: called when all ranks have
+        ended.
 
         Raises BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
         """
@@ -90,11 +98,13 @@ class RankGroup:
             list(range(ranks)) if has else [None] * ranks
             for ranks, (has, _) in zip(ranks_of_hosts(conf, hosts), hosts, strict=True)
         ]
-        """Of each host, this one's first."""
+        """Devices of each host, this one's first."""
         self._others = list(others)
         self._address = address
         self._on_close = on_close
         self._starts = 0
+        self._device_failures: Counter[tuple[str, int | None]] = Counter()
+        """Number of failures by host and accelerator."""
         self._checkpoints = CheckpointFolder(run_folder / "checkpoints")
         self._host = socket.gethostname()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
@@ -103,7 +113,7 @@ class RankGroup:
         self._doing: Do | None = None
         self._sums_asked = False
         self._said = 0.0
-        """When a word of the order under way was last said."""
+        """Time of the current order's last message."""
         self._closing = False
         self._ended: WorkerEnded | None = None
         self._ranks: Ranks | None = None
@@ -115,15 +125,18 @@ class RankGroup:
     # --- for the owner
 
     def start(self) -> Ready:
-        """Starts the ranks and waits until they can take orders.
+        """Start the ranks and wait until they can take orders.
 
-        Raises AiperfError for what the user can fix (configuration, data set), WorkerEnded when no rank can be started.
+        Raises AiperfError for what the user can fix (configuration, data set), WorkerEnded if no rank can be started.
         """
         self._supervisor.start()
         return self._first.result()
 
     def order(self, order: Train | Drop | Sum) -> None:
-        """Train: one at a time, after the last one's final word; taken now, by its clock. Drop: done at once."""
+        """Execute an order.
+
+        Train: one at a time, after the last one's final message. Its time begins now. Drop: executed at once.
+        """
         if isinstance(order, Drop):
             self._checkpoints.drop(order.trial)
             return
@@ -140,8 +153,10 @@ class RankGroup:
         self._wake()
 
     def words(self, timeout: float) -> list[Word]:
-        """What was said since, waiting up to `timeout` seconds for the first. Raises WorkerEnded once all is said and no rank
-        can be had any more."""
+        """Return the new messages, waiting up to `timeout` seconds for the first.
+
+        Raises WorkerEnded after the last message if no rank can be started any more.
+        """
         said: list[Word] = []
         try:
             word = self._words.get(timeout=timeout)
@@ -157,17 +172,17 @@ class RankGroup:
             return said
 
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the ranks, by rank, each on its host; empty while there are none."""
+        """Return the process ids of the ranks, by rank, each on its host. Empty if no ranks run."""
         with self._lock:
             return tuple(process.pid for process in self._ranks.processes) if self._ranks else ()
 
     @property
     def is_alive(self) -> bool:
-        """Whether orders can be carried out, now or after a restart that is under way."""
+        """Return whether orders can be executed, now or after a current restart."""
         return self._ended is None and not self._closing
 
     def close(self) -> None:
-        """Ends the ranks, whatever they are doing; a checkpoint being written is finished if that takes less than 5 s."""
+        """End the ranks, also during an order. A checkpoint is finished if that takes less than 5 s."""
         with self._lock:
             self._closing = True
         self._wake()
@@ -187,17 +202,22 @@ class RankGroup:
             hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
             self._first.set_result(replace(ranks.ready, hosts=hosts))
             while True:
-                failure = self._serve(ranks)
-                if failure is None:
+                lost = self._serve(ranks)
+                if lost is None:
                     # a checkpoint that is being written is finished within 5 s, or not
                     ranks.let_go(5.5, self._wake_here)
                     return
+                failure, rank = lost
                 self._set_ranks(None)
                 ranks.kill()
-                self._say_end(failure)  # before waiting for the dead: the driver may give the trial to another worker
+                self._say_end(
+                    failure
+                )  # before waiting for the processes: the driver may give the trial to another worker
                 self._bury(ranks)
                 if failure.is_fixable:  # another start would end the same way
                     raise _Fixable(failure.reason)
+                if failure.is_device and ranks.failed_devices() == 1:
+                    self._count_device_failure(NotStarted(failure, ranks.seats[rank]))
                 ranks = self._bring_up()
         except _Fixable as error:
             self._ended = WorkerEnded(str(error))
@@ -223,16 +243,16 @@ class RankGroup:
                 left.end()
 
     def _bury(self, ranks: Ranks) -> None:
-        """Raises NotStarted where a rank cannot be ended: what it holds (its accelerator, its memory) cannot be had again."""
+        """Raise NotStarted if a rank cannot be ended, because its accelerator and memory remain in use."""
         for rank, how in ranks.end():
             raise NotStarted(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
-        """Starts as many ranks as can be had. Raises NotStarted when there is none left to try.
+        """Start as many ranks as possible. Raises NotStarted if none is left to try.
 
-        A rank is left out for a fault of its accelerator alone, a host once it was up and is lost: what is slow, was killed or
-        fails otherwise would be so without it too, and a worker that quietly goes on with less than it has is not the one
-        that was asked for.
+        A rank is excluded only for a fault of its accelerator, a host only if it was started once and is lost. Other
+        faults would occur without that rank too, and a worker must not silently continue with fewer ranks than
+        requested.
         """
         failures = 0
         while True:
@@ -246,15 +266,30 @@ class RankGroup:
                     if self._first.done():
                         continue
                     raise
+                if error.failed_devices > 1:  # one fault of all: other starts would fail alike
+                    raise
+                if error.failure.is_device:
+                    self._count_device_failure(error)
+                    continue
                 failures += 1
-                own = self._devices[error.seat.host]
                 if failures == _STARTS:
-                    # rank 0 is on this host
-                    if not error.failure.is_device or (error.seat.host == 0 and len(own) == 1):
-                        raise
-                    # the same rank's device failed again: go on without it
-                    del own[error.seat.local_rank]
-                    failures = 0
+                    raise
+
+    def _count_device_failure(self, error: NotStarted) -> None:
+        """Exclude an accelerator at its second failure.
+
+        Raises the error if it is the last one of this host, which has rank 0.
+        """
+        seat = error.seat
+        name = self._host if seat.host == 0 else self._others[seat.host - 1].name
+        self._device_failures[name, seat.accelerator] += 1
+        if self._device_failures[name, seat.accelerator] < _DEVICE_FAILURES:
+            return
+        own = self._devices[seat.host]
+        if seat.host == 0 and len(own) == 1:
+            raise error
+        del own[seat.local_rank]
+        self._device_failures.pop((name, seat.accelerator))
 
     def _leave_lost_hosts_out(self) -> None:
         there = [pair for pair in zip(self._others, self._devices[1:], strict=True) if pair[0].lost is None and pair[1]]
@@ -299,10 +334,14 @@ class RankGroup:
                 raise self._not_started(ranks, Failed(f"{ranks.named(rank)} {how}"), rank)
 
     def _not_started(self, ranks: Ranks, failure: Failed, rank: int) -> NotStarted:
-        return NotStarted(replace(failure, reason=failure.reason + ranks.refused), ranks.seats[rank])
+        refused = replace(failure, reason=failure.reason + ranks.refused)
+        return NotStarted(refused, ranks.seats[rank], ranks.failed_devices())
 
-    def _serve(self, ranks: Ranks) -> Failed | None:
-        """Hands orders down and words up until something fails; None when the group is to be closed."""
+    def _serve(self, ranks: Ranks) -> tuple[Failed, int] | None:
+        """Send orders down and messages up until something fails.
+
+        Return the failure and its rank. None if the group closes.
+        """
         while True:
             with self._lock:
                 if self._closing:
@@ -320,7 +359,7 @@ class RankGroup:
             for _, message in ranks.hear(_LOOK_SECONDS, self._wake_here):
                 match message:
                     case Failed():
-                        has_failed = True  # words heard with it are said first
+                        has_failed = True  # messages received with it are reported first
                     case Ready():
                         raise AssertionError("a rank was ready twice")
                     case word:
@@ -328,14 +367,14 @@ class RankGroup:
             for word in ranks.words_of_hosts():
                 self._words.put(word)
             if has_failed or ranks.has_ended() or ranks.lost() is not None:
-                return ranks.cause(self._wake_here, self._say)[0]
+                return ranks.cause(self._wake_here, self._say)
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
-                return Failed(f"{ranks.named(rank)} {how}")
+                return Failed(f"{ranks.named(rank)} {how}"), rank
             self._show_life(ranks)
 
     def _show_life(self, ranks: Ranks) -> None:
-        """A trial of which nothing is to be said for long, and none of whose ranks hangs: the driver hears that it goes on."""
+        """Report the slowest rank after a long time without messages if no rank hangs."""
         with self._lock:
             doing = self._doing
         now = time.monotonic()
@@ -353,7 +392,7 @@ class RankGroup:
         self._words.put(word)
 
     def _say_end(self, failure: Failed) -> None:
-        """The attempt's last words, when there is one."""
+        """Put the attempt's last messages, if an attempt is running."""
         with self._lock:
             doing, self._doing = self._doing, None
             self._waiting = None if doing is not None and self._waiting is doing else self._waiting

@@ -1,33 +1,43 @@
-"""The supervisor's watch over its ranks: who of them hangs, look by look. No torch here."""
+"""Detection of hung ranks by the supervisor, by repeated polling. No torch here."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiperf.train.ranks.any_rank import AnyRank
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process_progress import AnyProgress
-from aiperf.train.stages import DOING, OPEN_ENDED, STORAGE, Stage
+from aiperf.train.ranks.rank_handle import AnyRank
+from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, Stage
+
+OPEN_ENDED_FACTOR = 10
+"""Limit of a stage that waits for an accelerator, as a multiple of the announced time (`trainer.start_seconds`)."""
 
 
 class Watch:
-    """Over the ranks of one start. To be asked several times a second."""
+    """Watch over the ranks of one start. Must be polled several times a second."""
 
-    def __init__(self, heartbeats: HeartbeatFile, progress: Sequence[AnyProgress]) -> None:
-        """`progress`: of the ranks' processes, by rank, which somebody looks at (`process_progress.look_at`)."""
+    def __init__(
+        self, heartbeats: HeartbeatFile, progress: Sequence[AnyProgress], *, on_accelerators: bool = False
+    ) -> None:
+        """`progress`: of the ranks' processes, by rank, updated by `process_progress.look_at`.
+
+        `on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their
+        stages.
+        """
+        self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats
         self._progress = progress
         self._fewest = -1
         self._caught_up = 0.0
-        """When the rank that was behind came to where the others wait: their own time begins then."""
+        """Time at which the last rank reached the exchange that the others wait in. Their own time begins then."""
 
     def hung(self, processes: Sequence[AnyRank], seconds: float, now: float) -> tuple[int, str] | None:
-        """The rank that hangs and how, None when all are alive.
+        """Return the rank that hangs and a description. None if all are alive.
 
-        Hung is who has been stopped for so many `seconds`, or is silent for longer than it announced while no other is behind
-        it. Who is at something that takes as long as it takes (a slow file system, a compiler) is silent only when nothing at
-        all has gone on in it for as long. Ranks wait for each other in each exchange: those that have come further are overdue
-        too, perhaps earlier, and no cause, whatever the one behind them takes its time for.
+        A rank hangs if it has been stopped for `seconds`, or has been silent for longer than it announced while no
+        other rank is behind it. In a stage without a known duration (a slow file system, a compiler) it also needs a
+        process without any progress for as long. Ranks wait for each other in each exchange, so ranks that are ahead
+        are overdue too, perhaps earlier, without being the cause.
         """
         stages, meetings, overdue = (
             self._heartbeats.stages(),
@@ -50,13 +60,15 @@ class Watch:
         match stages[rank][0]:
             case Stage.STEPS:
                 return rank, f"hangs: no sign of life within the time it had announced, {where}"
+            case _ if self._is_over_the_limit(rank, now):
+                return rank, f"hangs: {where}, more than {OPEN_ENDED_FACTOR} × trainer.start_seconds"
             case stage if stage in STORAGE:
                 return rank, f"waits for storage: {where}, and nothing moves there"
             case _:
                 return rank, f"hangs: {where}, and nothing goes on in it"
 
     def slowest(self, now: float) -> tuple[int, str]:
-        """The rank that is furthest behind, and what it is at."""
+        """Return the rank that is furthest behind, and its activity."""
         stages, meetings = self._heartbeats.stages(), self._heartbeats.meetings()
         at_work = [rank for rank, (stage, _) in enumerate(stages) if stage is not Stage.IDLE] or list(
             range(len(stages))
@@ -71,7 +83,14 @@ class Watch:
         if now - self._caught_up < announced:
             return False
         is_open_ended = self._heartbeats.stages()[rank][0] in OPEN_ENDED
-        return not is_open_ended or self._progress[rank].quiet_for(now) >= announced
+        return (
+            not is_open_ended or self._progress[rank].quiet_for(now) >= announced or self._is_over_the_limit(rank, now)
+        )
+
+    def _is_over_the_limit(self, rank: int, now: float) -> bool:
+        stage, since = self._heartbeats.stages()[rank]
+        limit = OPEN_ENDED_FACTOR * self._heartbeats.announced()[rank]
+        return self._on_accelerators and stage in ON_DEVICE and now - max(since, self._caught_up) >= limit
 
     def _where(self, rank: int, now: float) -> str:
         stage, since = self._heartbeats.stages()[rank]

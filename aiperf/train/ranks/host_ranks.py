@@ -1,6 +1,6 @@
-"""The ranks of one start that are on one host: what they are made of, their processes, what they share. No torch here.
+"""Ranks of one start on one host: their settings, processes and shared files. No torch here.
 
-The host that leads a worker has one of these, and so has each other host of the worker (`outpost.py`).
+The leading host of a worker has one of these, and so has each other host of the worker (`remote_ranks.py`).
 """
 
 from __future__ import annotations
@@ -15,72 +15,73 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
+from aiperf.data.hostcache import NAMES
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
 from aiperf.train.ranks.heartbeat import HeartbeatFile
-from aiperf.train.ranks.meeting_point import Directions
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress, look_at
 from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
+from aiperf.train.ranks.rank_numbers import Seat
 from aiperf.train.ranks.rendezvous import horovod_environment
-from aiperf.train.ranks.seats import Seat
+from aiperf.train.ranks.rendezvous_point import Directions
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf
 
 DEATH_SECONDS = 30.0
-"""What is killed has ended by then, or cannot be ended."""
+"""Time within which a killed process must end. Otherwise it cannot be ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What each start of a worker's ranks is made of on a host, with however many of them."""
+    """Settings of a worker's ranks on a host, for every start and any number of ranks."""
 
     conf: TrainerConf
     dataset: DataSetConf
     start_graph: str
-    """As `morphism.encode` gives it."""
+    """Encoded by `morphism.encode`."""
     run_folder: Path
     cores: int
-    """The worker's, on this host."""
+    """Cores of the worker on this host."""
     worker: int
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a worker's ranks, as one of its hosts is told."""
+    """One start of a worker's ranks, as sent to one of its hosts."""
 
     seats: tuple[Seat, ...]
-    """Of all ranks."""
+    """Seats of all ranks."""
     host: int
-    """Which of the hosts this is."""
+    """Index of this host."""
     directions: Directions
     address: str | None
-    """This host's, as the others reach it; None: there are no others."""
+    """This host's address, as the others reach it. None if there are no other hosts."""
 
     @property
     def own(self) -> tuple[Seat, ...]:
-        """The seats on this host."""
+        """Return the seats on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
 
 class HostRanks:
-    """They are started by `start`, and die with the thread that calls it."""
+    """Ranks of a start on this host. `start` starts them, and they die with the thread that calls it."""
 
     def __init__(self, recipe: Recipe, start: Start) -> None:
-        """Raises OSError where no interface has this host's address."""
+        """Raises OSError if no interface has this host's address."""
         self._interface = "lo" if start.address is None else interface_of(start.address)
         (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
         self.processes: list[RankProcess] = []
         self.progress: list[Progress] = []
-        # in the run's own, which goes with the run however it ends; elsewhere where this group has no run around it
+        # in the run's scratch folder, which is removed with the run. Default: the system's, for a group without a run
         self.folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
         self.heartbeats = HeartbeatFile(self.folder / "heartbeats", len(start.seats), create=True)
         self._recipe = recipe
         self._start = start
 
     def start(self) -> None:
-        """All of them, each on its share of the host's cores."""
+        """Start all ranks, each on its share of the host's cores."""
         for seat in self._start.own:
             self.heartbeats.enter(seat.rank, Stage.IMPORT, self._recipe.conf.start_seconds)
             log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
@@ -109,9 +110,10 @@ class HostRanks:
 
     def _environment(self, seat: Seat) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
-        chosen = {}
+        # ranks of all workers on this host share images through the run's folder; without one, the ranks of this worker
+        chosen = {NAMES: os.environ.get(MARK, str(self.folder))}
         if address is not None:
-            # NCCL takes a name for a prefix unless it is told otherwise; one that a user has set stands
+            # NCCL interprets a name as a prefix unless it begins with '='. A value of the user is kept
             chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")
             chosen["GLOO_SOCKET_IFNAME"] = interface
         if at is None:
@@ -120,11 +122,13 @@ class HostRanks:
         return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
 
     def look(self, now: float) -> None:
-        """To be called several times a second: what is seen over time says whether a silent rank hangs."""
+        """Poll the progress of the processes. Call several times a second. It decides whether a silent rank hangs."""
         look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
 
     def hear(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
-        """What ranks have sent, by rank, waiting up to `timeout` for the first, or for one of `wakes`, which are emptied."""
+        """Return the messages by rank, waiting up to `timeout` seconds for the first or for one of `wakes`, which are
+        emptied.
+        """
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
@@ -141,23 +145,26 @@ class HostRanks:
         return heard
 
     def tell(self, do: Do) -> None:
-        """An order to each of them."""
+        """Send an order to each rank."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
             process.send(do)
 
     def hang_up(self) -> None:
-        """They finish the checkpoint that is being written, and end."""
+        """Let the ranks finish the checkpoint that is being written, and end."""
         for process in self.processes:
             process.hang_up()
 
     def kill(self) -> None:
-        """What still runs, a stopped process too; does not wait for its end."""
+        """Kill the remaining processes, including stopped ones. Does not wait for their end."""
         for process in self.processes:
             process.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kills, waits within limits, and removes what they shared. Gives the ranks that cannot be ended, and how they are."""
+        """Kill the ranks, wait up to DEATH_SECONDS, and remove their shared files.
+
+        Return the ranks that cannot be ended, with their state.
+        """
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]

@@ -1,4 +1,4 @@
-"""One rank's process as its supervisor holds it: started, spoken to, watched, killed. No torch here."""
+"""Process of one rank, as its supervisor holds it: start, messages, polling, kill. No torch here."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.system import processes
-from aiperf.train.meeting_place import StoreAt
 from aiperf.train.ranks.protocol import Do, Failed, Setup
+from aiperf.train.rendezvous_place import StoreAt
 
 LAST_LINES = 3
 LONGEST_LINE = 300
-"""Of its log, as a reason tells of it."""
+"""Maximum characters of a log line that are quoted in a reason."""
 _ROOT = Path(__file__).resolve().parents[3]
-"""Where the packages lie: the rank must find the same ones."""
+"""Folder of the packages. The rank must import the same ones."""
 
 
 class RankProcess:
-    """A child process with a pipe. What it prints goes to a log file of its own."""
+    """A child process with a pipe. Its output goes to its own log file."""
 
     def __init__(self, setup: Setup, environment: dict[str, str], log: Path) -> None:
-        """`environment`: beside this process's own."""
+        """`environment`: variables in addition to this process's own."""
         self.rank = setup.rank
         self.pipe, theirs = Pipe()
         self.failed: Failed | None = None
-        """What it said of its failure."""
+        """Failure that the rank reported."""
         self.signal: signal.Signals | None = None
-        """What ended it, once it has ended."""
+        """Signal that ended it. None if it runs or ended without a signal."""
         self._log = log
         self._stopped_since: float | None = None
         threads = str(setup.threads)
@@ -45,10 +45,13 @@ class RankProcess:
                 stdout=output,
                 stderr=output,
                 env={
+                    # results depend on it, and Triton 3.10 changes its default. A value of the user is kept
+                    "TRITON_DEFAULT_FP_FUSION": "1",
                     **os.environ,
                     "OMP_NUM_THREADS": threads,
                     "MKL_NUM_THREADS": threads,
-                    # whichever collective it is, unless its ranks are on several hosts
+                    "TORCHINDUCTOR_COMPILE_THREADS": threads,
+                    # for every collective, unless its ranks are on several hosts
                     "GLOO_SOCKET_IFNAME": "lo",
                     "NCCL_SOCKET_IFNAME": "lo",
                     "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
@@ -62,11 +65,11 @@ class RankProcess:
         return self._process.pid
 
     def send(self, message: Setup | Do) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended, which is seen elsewhere
+        with contextlib.suppress(BrokenPipeError):  # it has ended, which is detected elsewhere
             self.pipe.send(message)
 
     def receive(self) -> Any:
-        """The next message; None at the end of the pipe."""
+        """Return the next message. None at the end of the pipe."""
         try:
             message = self.pipe.recv()
         except (EOFError, ConnectionResetError):
@@ -83,7 +86,7 @@ class RankProcess:
         return code is not None
 
     def end_in_words(self) -> str:
-        """How it ended, with the end of what it printed."""
+        """Describe its end, with the last lines of its log."""
         how = f"was ended by {self.signal.name}" if self.signal else f"ended with status {self._process.poll()}"
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
@@ -92,7 +95,9 @@ class RankProcess:
         return f"{how} (log: {self._log})" if not self.signal else how
 
     def stopped_for(self, now: float) -> float:
-        """Seconds for which every look has found it stopped (state T of proc(5)); 0 while it runs."""
+        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while
+        it runs.
+        """
         if not processes.is_stopped(self.pid):
             self._stopped_since = None
             return 0.0
@@ -101,22 +106,25 @@ class RankProcess:
         return max(now - self._stopped_since, 1e-9)
 
     def state(self) -> str:
-        """Its letter of proc(5); empty when it is gone."""
+        """Return its state letter of proc(5). Empty if the process does not exist."""
         return processes.state(self.pid)
 
     def hang_up(self) -> None:
-        """Closes the pipe: the rank finishes the checkpoint it is writing, and ends."""
+        """Close the pipe. The rank finishes the checkpoint that it is writing, and ends."""
         self.pipe.close()
 
     def kill(self) -> None:
-        """Has the kernel end it, which may take its time: see `has_gone`."""
+        """Kill the process. Its end may take time: see `has_gone`."""
         self.pipe.close()
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
     def has_gone(self, seconds: float) -> bool:
-        """Whether it has ended, waiting so long at most. One in uninterruptible sleep (D) ends when its device or file server
-        answers, which may be never; it is then left to a thread that waits for it."""
+        """Return whether it has ended, waiting up to `seconds`.
+
+        A process in uninterruptible sleep (D) ends when its device or file server answers, which may be never. A thread
+        then waits for it.
+        """
         try:
             self._process.wait(max(seconds, 0.0))
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
-"""Whether anything goes on in a process, as the kernel sees it (proc(5)): for work that cannot say of itself how far it is.
+"""Progress of a process as the kernel reports it (proc(5)), for work that cannot report its own progress.
 
-A thread that computes is running or wants to (R), however loaded the host; one that waits for a disk or a file server is in
-uninterruptible sleep (D), or its process has read something since. Libraries that wait for other ranks wake up now and then:
-that is why more than half of the last looks must have shown something.
+A computing thread is running or runnable (R), also on a loaded host. A thread that waits for a disk or a file server is
+in uninterruptible sleep (D), or its process has read something since. Libraries that wait for other ranks wake up now
+and then, so more than half of the last polls must show activity.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from aiperf.system import processes
 from aiperf.train.stages import Stage
 
 _BRIEF_SECONDS = 2.0
-"""Stages that are over sooner are not looked into."""
+"""Shorter stages are not polled."""
 STORAGE_SECONDS = 1800.0
-"""A disk or a file server may take so long for one request; then it will not answer any more."""
+"""Longest time of one request to a disk or a file server, in seconds. After it the storage is considered dead."""
 _LOOKS = 10
 _ENOUGH = 6
-"""Horovod's thread, which looks about each millisecond, is seen awake in one look of twenty."""
+"""Horovod's thread wakes up about every millisecond and is observed awake in one poll of twenty."""
 
 
 class Progress:
-    """Of one process and its children (compilers)."""
+    """Progress of one process and its children (compilers)."""
 
     def __init__(self, pid: int, now: float) -> None:
         self._pid = pid
@@ -33,7 +33,7 @@ class Progress:
         self._last = self._moved = now
 
     def look(self, now: float) -> None:
-        """To be called several times a second while it matters."""
+        """Poll the process. Call several times a second."""
         family = list(processes.family(self._pid))
         read = tuple(processes.storage_reads(pid) for pid in family)
         states = "".join(processes.thread_states(pid) for pid in family)
@@ -46,25 +46,25 @@ class Progress:
             self._last = now
 
     def forget(self, now: float) -> None:
-        """What was seen before says nothing of what the process is at now."""
+        """Discard earlier polls, because the process has begun another stage."""
         self._looks.extend([True] * _LOOKS)
         self._last = self._moved = now
 
     def quiet_for(self, now: float) -> float:
-        """Seconds since something last went on."""
+        """Return the seconds since the last activity."""
         return now - self._last
 
 
 class AnyProgress(Protocol):
-    """Whether anything goes on in a rank's process, on whichever host it is."""
+    """Progress of a rank's process, on any host."""
 
     def quiet_for(self, now: float) -> float:
-        """Seconds since something last went on."""
+        """Return the seconds since the last activity."""
         ...
 
 
 def look_at(progress: Sequence[Progress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
-    """One look at each; `stages`: what each rank is at, and since when."""
+    """Poll each process once. `stages`: stage of each rank, and since when."""
     for each, (stage, since) in zip(progress, stages, strict=True):
         if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:
             each.forget(now)

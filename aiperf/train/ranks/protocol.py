@@ -1,6 +1,7 @@
-"""What a group's supervisor and its ranks say to each other, over a pipe of their own. No torch here.
+"""Messages between a group's supervisor and its ranks, over one pipe per rank. No torch here.
 
-Both ends are this release's own code in processes of the same user, so the pipe carries pickles; none is ever written to disk.
+Both ends run this release's code in processes of the same user, so the pipe carries pickles. They are never written to
+disk.
 """
 
 from __future__ import annotations
@@ -11,38 +12,38 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
 from aiperf.journal.messages import Train, Word
-from aiperf.train.meeting_place import MeetingPlace
+from aiperf.train.rendezvous_place import MeetingPlace
 from aiperf.train.trainer_config import TrainerConf
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """To a rank, first: what it is for the rest of its life."""
+    """To a rank, first: its settings for the rest of its life."""
 
     conf: TrainerConf
     dataset: DataSetConf
     start_graph: str
     checkpoints: Path
     ceilings: Path
-    """Where the groups of the run leave the largest batches they measured."""
+    """Folder in which the groups of the run share the largest batches that they measured."""
     rank: int
     ranks: int
     local_ranks: int
-    """How many of them are on its host."""
+    """Number of ranks on its host."""
     accelerator: int | None
-    """Index of its CUDA device; None: the CPU."""
+    """Index of its CUDA device. None for the CPU."""
     threads: int
-    """Of its arithmetic."""
+    """Number of its compute threads."""
     cores: int
-    """Its share of its worker's."""
+    """Its share of its worker's cores."""
     heartbeats: Path
     meeting: MeetingPlace
-    """Where ranks joined by torch find each other; Horovod's find theirs in the environment."""
+    """Rendezvous of ranks joined by torch. Horovod's ranks find theirs in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Do:
-    """To all ranks: carry out an order."""
+    """To all ranks: execute an order."""
 
     order: Train
     taken: float
@@ -51,42 +52,45 @@ class Do:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """From a rank: it can take orders. And to the group's owner: what it has."""
+    """From a rank: it can take orders. To the group's owner: its properties."""
 
     ranks: int
     device: str
-    """The accelerator's model, or the processor's."""
+    """Model of the accelerator or CPU."""
     device_memory_bytes: int
-    """What one rank may use."""
+    """Bytes that one rank may use."""
     collective: str
     family: str
-    """The starting graph's fingerprint."""
+    """Fingerprint of the starting graph."""
     largest_batch: int
-    """Measured by rank 0 or a group before it on this host; 0 from the other ranks."""
+    """Largest batch, measured by rank 0 or by an earlier group on this host. 0 from the other ranks."""
     precision: str
-    """What trials compute in."""
+    """Precision in which trials compute."""
     matmul_flops: float | None
-    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, all ranks at once."""
+    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, with all ranks active.
+
+    Else None.
+    """
     hosts: tuple[str, ...] = ()
-    """To the group's owner, where the ranks are on several hosts: their names, the leading one's first."""
+    """To the group's owner if the ranks are on several hosts: their names, the leading one's first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """From a rank, last: why it ends."""
+    """From a rank, last: reason for its end."""
 
     reason: str
     words: tuple[Word, ...] = ()
-    """To be said before the attempt's end."""
+    """Messages to report before the attempt's end."""
     is_peer: bool = False
-    """It ends because another rank is gone."""
+    """It ends because another rank is lost."""
     is_fixable: bool = False
-    """The user has to fix something first: starting again would fail again."""
+    """The user has to fix something first. Another start would fail in the same way."""
     is_device: bool = False
-    """Its accelerator is at fault."""
+    """Its accelerator failed."""
     is_final: bool = False
-    """Starting again would not help, and there is nothing that the user could fix during the run."""
+    """Another start would not help, and the user cannot fix anything during the run."""
     retry: bool = True
-    """Whether another attempt may end differently."""
+    """Another attempt may end differently."""
     cause: Cause = "machine"
-    """Whose failure it is."""
+    """Component that failed."""

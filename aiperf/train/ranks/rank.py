@@ -1,8 +1,8 @@
-"""The process of one rank: started by `group.RankGroup` as `python -m aiperf.train.ranks.rank FD`, ended with it.
+"""Process of one rank. `group.RankGroup` starts it as `python -m aiperf.train.ranks.rank FD` and ends it.
 
-It imports, opens the data set and joins the others once, and then carries out orders for the whole run, so that nothing of that
-stands between two trials. It lives no longer than its supervisor: the kernel kills it with the thread that started it, and an
-end of the pipe ends it as well.
+It imports, opens the data set and joins the other ranks once, and then executes orders for the whole run, so that this
+time is not spent between trials. It ends with its supervisor: the kernel kills it with the thread that started it, and
+so does the end of the pipe.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import threading
 import traceback
 from math import inf
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from aiperf.system.processor import cpu_model
+from aiperf.errors import BadConfiguration
+from aiperf.system.processor import cpu_model, near_processors
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
 from aiperf.train.stages import Stage
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from aiperf.train.shared_ceiling import Kind
 
 SWITCH_SECONDS = 0.0005
-"""How long the checkpoint's thread may keep the interpreter while the training wants it, each time that it has sent a word or
-waited for an exchange. Python's own 0.005 showed as idle time."""
+"""Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each
+message or exchange. Python's default of 0.005 was visible as idle time.
+"""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -48,13 +50,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, which ends ranks in order
     try:
         _serve(setup, pipe)
-    except BaseException as error:  # noqa: BLE001  # told to the supervisor, in whatever way this process ends
+    except BaseException as error:  # noqa: BLE001  # reported to the supervisor
         with contextlib.suppress(OSError):
             pipe.send(_failure(error))
         with contextlib.suppress(OSError):  # the log's disk may be full
             traceback.print_exc()
             sys.stderr.flush()
-        # not sys.exit: a thread of Horovod's or NCCL's that waits for the others would keep the process
+        # not sys.exit: a waiting thread of Horovod or NCCL would keep the process alive
         os._exit(1)
 
 
@@ -84,7 +86,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     sys.setswitchinterval(SWITCH_SECONDS)
     device = torch.device("cpu") if setup.accelerator is None else torch.device("cuda", setup.accelerator)
     if device.type == "cuda":
+        _require_accelerated_torch(torch.__version__, torch.version.cuda, torch.version.hip)
         torch.cuda.set_device(device)
+        if setup.local_ranks > 1:
+            # so that decoding threads and pinned memory are on the accelerator's NUMA node
+            of: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the PCI numbers
+            pci = f"{of.pci_domain_id:04x}:{of.pci_bus_id:02x}:{of.pci_device_id:02x}.0"
+            os.sched_setaffinity(0, near_processors(pci, os.sched_getaffinity(0), setup.cores))
     start = decode(setup.start_graph)
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
@@ -109,7 +117,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_first else 0
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
-    # together, as they will train: what one core does alone is not what each of them does beside the others
+    # together, as they will train: one core alone is faster than each of them
     peak = _measured_peak(context, setup.threads) if device.type == "cpu" else None
     pipe.send(
         Ready(
@@ -129,8 +137,17 @@ def _serve(setup: Setup, pipe: Connection) -> None:
         heartbeats.beat(setup.rank, 0, Stage.IDLE, inf)
         do = orders.get()
         for word in loop.train(do.order, context, do.taken):
-            if is_first or isinstance(word, Skipped):  # each rank meets images of its own
+            if is_first or isinstance(word, Skipped):  # each rank reads other images
                 pipe.send(word)
+
+
+def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) -> None:
+    """Raise BadConfiguration if the installed torch is a CPU-only build."""
+    if cuda is None and hip is None:
+        raise BadConfiguration(
+            f"a worker with accelerators needs a torch built for CUDA or ROCm; found torch {version}: install such a build "
+            "(docs/setup.md, GPUs), or hide the accelerators with CUDA_VISIBLE_DEVICES="
+        )
 
 
 def _kind(setup: Setup, context: RankContext) -> Kind:
@@ -140,7 +157,7 @@ def _kind(setup: Setup, context: RankContext) -> Kind:
 
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
-    else:  # what is free differs a little at each look
+    else:  # free memory varies
         memory = f"the host's, between {setup.local_ranks}"
     return Kind(
         socket.gethostname(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name
@@ -168,7 +185,7 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | No
 
 
 class _Watched:
-    """The rank's line of the heartbeats; see `rank_context.Liveness`."""
+    """Line of the rank in the heartbeat file. See `rank_context.Liveness`."""
 
     def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
         self._heartbeats = heartbeats
@@ -198,6 +215,7 @@ class _Watched:
 def _failure(error: BaseException) -> Failed:
     from aiperf.errors import AiperfError
     from aiperf.train.collectives.collective import RankFailed, is_of_exchange
+    from aiperf.train.device_errors import is_of_device
     from aiperf.train.loop import RankOutOfMemory
     from morphism import DamagedMorph, IllegalMorph
 
@@ -215,19 +233,7 @@ def _failure(error: BaseException) -> Failed:
         case _ if is_of_exchange(error):
             return Failed(f"the exchange with the others broke: {error}", is_peer=True)
         case _:
-            return Failed("".join(traceback.format_exception_only(error)).strip(), is_device=_is_of_device(error))
-
-
-def _is_of_device(error: BaseException) -> bool:
-    """Whether the accelerator itself gave it: memory that is full is the batch's matter, and none of the device's."""
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError):
-        return False
-    words = ("CUDA error", "HIP error", "CUDA driver", "cudaErrorDevices", "No CUDA GPUs are available")
-    return isinstance(error, torch.AcceleratorError) or (
-        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
-    )
+            return Failed("".join(traceback.format_exception_only(error)).strip(), is_device=is_of_device(error))
 
 
 def _name_of(device: torch.device) -> str:
@@ -239,12 +245,12 @@ def _name_of(device: torch.device) -> str:
 
 
 def _die_with_parent() -> None:
-    """Asks the kernel to kill this process when the thread that started it ends (Linux, prctl(2))."""
+    """Let the kernel kill this process when the thread that started it ends (Linux, prctl(2))."""
     parent = os.getppid()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        os._exit(1)  # it ended before the kernel knew
+        os._exit(1)  # the parent ended before prctl
 
 
 if __name__ == "__main__":

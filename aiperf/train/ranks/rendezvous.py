@@ -1,7 +1,8 @@
-"""Where Horovod's ranks find each other: a small HTTP store, one for each start of a group, on this host's loopback only.
+"""Rendezvous of Horovod's ranks: a small HTTP store, one for each start of a group, on this host's loopback interface
+only.
 
-It lives in the process that starts the ranks. (torch's ranks meet in a file, or at a store of torch's own; those of several
-hosts come to either through a `guarded_door`.)
+It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of torch. Ranks of several
+hosts reach either through a `filtered_port`.
 """
 
 from __future__ import annotations
@@ -10,24 +11,25 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
-from aiperf.train.ranks.seats import Seat
+from aiperf.train.ranks.rank_numbers import Seat
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
 def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
-    """The place where so many ranks meet, by `trainer.collective`; None where none of theirs is Horovod, which alone needs it.
+    """Return the rendezvous of `ranks` ranks, by `trainer.collective`. None if Horovod cannot be the collective.
 
-    `auto` may come to Horovod wherever it is installed; whether it can be used is known only once a rank has loaded torch.
+    `auto` may choose Horovod if it is installed. This is known only after a rank has loaded torch.
     """
     may_be_horovod = collective == "horovod" or (collective == "auto" and find_spec("horovod") is not None)
     return HorovodRendezvous() if ranks > 1 and may_be_horovod else None
 
 
 def horovod_environment(seat: Seat, ranks: int, address: str, port: int, interface: str, host: str) -> dict[str, str]:
-    """What a rank's process needs, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py), horovod 0.28.
+    """Return the environment of a rank's process, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py), horovod
+    0.28.
 
-    `address`, `port`: of the rendezvous, as this rank reaches it. `interface`: over which it reaches the other ranks. `host`:
-    a name that the ranks of its host share with no others.
+    `address`, `port`: of the rendezvous, as this rank reaches it. `interface`: to the other ranks. `host`: a name that
+    only the ranks of its host share.
     """
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
@@ -42,17 +44,17 @@ def horovod_environment(seat: Seat, ranks: int, address: str, port: int, interfa
         "HOROVOD_LOCAL_SIZE": str(seat.local_size),
         "HOROVOD_CROSS_RANK": str(seat.cross_rank),
         "HOROVOD_CROSS_SIZE": str(seat.cross_size),
-        # the group watches heartbeats itself and says which rank it was
+        # the group watches heartbeats itself and names the rank
         "HOROVOD_STALL_CHECK_DISABLE": "1",
-        # Gloo's own 30 s would have the rank that waits fail before the one that hangs is told from it
+        # with Gloo's own 30 s the waiting rank would fail before the hung one is identified
         "HOROVOD_GLOO_TIMEOUT_SECONDS": f"{PEER_SECONDS:.0f}",
     }
 
 
 class HorovodRendezvous:
-    """The key-value store that Horovod's Gloo context asks for (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
+    """Key-value store of Horovod's Gloo context (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
 
-    Horovod's own RendezvousServer does the same, but listens on all interfaces, where anybody may write to it.
+    Horovod's own RendezvousServer listens on all interfaces, where anybody may write to it.
     """
 
     def __init__(self) -> None:
@@ -68,7 +70,7 @@ class HorovodRendezvous:
                 self._answer(404) if value is None else self._answer(200, value)
 
             def do_DELETE(self) -> None:
-                # sent when a rank has finished with a scope; others may still read it, and the store dies with the start
+                # sent when a rank has finished with a scope. Others may still read it, and the store ends with the start
                 self._answer(200)
 
             def _answer(self, status: int, body: bytes = b"") -> None:
@@ -89,16 +91,16 @@ class HorovodRendezvous:
 
     @property
     def port(self) -> int:
-        """On 127.0.0.1."""
+        """Port on 127.0.0.1."""
         return self._server.server_port
 
     def environment(self, rank: int, ranks: int) -> dict[str, str]:
-        """That of a rank whose worker is on this host alone."""
+        """Return the environment of a rank whose worker is on this host alone."""
         seat = Seat(rank, 0, None, local_rank=rank, local_size=ranks, cross_rank=0, cross_size=1)
         return horovod_environment(seat, ranks, "127.0.0.1", self.port, "lo", "localhost")
 
     def close(self) -> None:
-        """Nothing listens any more. May be called again."""
+        """Stop listening. May be called repeatedly."""
         if self._thread is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -1,6 +1,6 @@
-"""One start of a worker's ranks over all of its hosts: their processes, what they share, who is at fault, and how it ends.
+"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end.
 
-No torch here. Of one host there is nothing distant in it.
+No torch here.
 """
 
 from __future__ import annotations
@@ -12,32 +12,41 @@ from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
 from aiperf.train.ranks import fault_attribution, host_ranks
-from aiperf.train.ranks.any_rank import AnyRank
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.host_ranks import HostRanks, Recipe, Start
-from aiperf.train.ranks.meeting_point import MeetingPoint
 from aiperf.train.ranks.protocol import Do, Failed, Ready
-from aiperf.train.ranks.seats import Seat
+from aiperf.train.ranks.rank_handle import AnyRank
+from aiperf.train.ranks.rank_numbers import Seat
+from aiperf.train.ranks.rendezvous_point import MeetingPoint
 from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
-"""After the first sign of a failure, so that the rank that caused it is told from those that only noticed."""
+"""Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others.
+"""
 _CAUSE_SECONDS = 10.0
-"""So long where all that is heard is that another rank is gone: the kernel takes its time to end one that holds much."""
+"""Waiting time if ranks only report the loss of another rank.
+
+The kernel may take seconds to end a process with much memory.
+"""
 
 
 class NotStarted(Exception):
     """A start failed."""
 
-    def __init__(self, failure: Failed, seat: Seat) -> None:
+    def __init__(self, failure: Failed, seat: Seat, failed_devices: int = 0) -> None:
         super().__init__(failure.reason)
         self.failure = failure
         self.seat = seat
+        self.failed_devices = failed_devices
+        """Ranks of this start whose accelerator failed.
+
+        Several at once have one common fault: driver, fabric, runtime.
+        """
 
 
 class Ranks:
-    """One start's ranks. They are started by `start`; those of this host die with the thread that calls it."""
+    """Ranks of one start. `start` starts them. Those of this host die with the thread that calls it."""
 
     def __init__(
         self,
@@ -48,14 +57,14 @@ class Ranks:
         address: str,
         distant: Sequence[DistantHost],
     ) -> None:
-        """`number`: of the start; each has a higher one. `host`, `address`: of this host. `distant`: the others.
+        """`number`: of the start, increasing. `host`, `address`: of this host. `distant`: the other hosts.
 
         Raises:
             OSError: this host does not have that address.
         """
         self.seats = tuple(seats)
         self.processes: list[AnyRank] = []
-        """By rank."""
+        """Ranks in the order of their numbers."""
         self.ready: Ready | None = None
         self._distant = tuple(distant)
         self._names = (host, *(other.name for other in distant))
@@ -75,7 +84,7 @@ class Ranks:
         return Start(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
-        """All of them."""
+        """Start all ranks."""
         there: list[DistantRank] = []
         for number, other in enumerate(self._distant, 1):
             there += other.begin(self._number, self._start_of(number, other.address))
@@ -83,24 +92,27 @@ class Ranks:
             self.heartbeats.enter(rank.rank, Stage.IMPORT, self._patience)
         self._here.start()
         self.processes = [*self._here.processes, *there]
-        self._watch = Watch(self.heartbeats, [*self._here.progress, *there])
+        on_accelerators = any(seat.accelerator is not None for seat in self.seats)
+        self._watch = Watch(self.heartbeats, [*self._here.progress, *there], on_accelerators=on_accelerators)
 
     def have_met(self) -> None:
-        """All ranks are joined: nobody else is to come."""
+        """Close the rendezvous, because all ranks have joined."""
         self._meeting.shut()
 
     @property
     def refused(self) -> str:
-        """Who knocked at the meeting point and was sent away; '' where nobody did."""
+        """Describe the connections that were refused at the rendezvous. Empty if there were none."""
         strangers = self._meeting.refused
         return f" (sent away at the meeting point, as none of its hosts: {', '.join(strangers)})" if strangers else ""
 
     def named(self, rank: int) -> str:
-        """A rank with its host."""
+        """Return a rank's name with its host."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def hear(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
-        """What ranks have sent, by rank, waiting up to `timeout` for the first, or for `wake`, or for news of another host."""
+        """Return the messages by rank, waiting up to `timeout` seconds for the first, for `wake`, or for an answer of
+        another host.
+        """
         heard = self._here.hear(timeout, [wake, *(other.news for other in self._distant if other.lost is None)])
         now = time.monotonic()
         for other in self._distant:
@@ -109,20 +121,20 @@ class Ranks:
         return heard
 
     def words_of_hosts(self) -> list[Word]:
-        """What the other hosts have to say of themselves."""
+        """Return the messages of the other hosts themselves."""
         said = [word for other in self._distant for word in other.words]
         for other in self._distant:
             other.words = []
         return said
 
     def tell(self, do: Do) -> None:
-        """An order to each rank."""
+        """Send an order to each rank."""
         self._here.tell(do)
         for other in self._distant:
             other.tell(do)
 
     def lost(self) -> tuple[str, int] | None:
-        """A host that is given up: why, and the first of its ranks."""
+        """Return the reason and the first rank of a host that is given up. None if there is none."""
         for number, other in enumerate(self._distant, 1):
             if other.lost is not None:
                 own = [seat.rank for seat in self.seats if seat.host == number]
@@ -130,11 +142,11 @@ class Ranks:
         return None
 
     def has_ended(self) -> bool:
-        """Whether one of them has."""
+        """Return whether a rank has ended."""
         return any(process.has_ended() for process in self.processes)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
-        """The rank that hangs, and how. Nobody is judged by what is not known of all."""
+        """Return the rank that hangs, and a description. None if a host's observations are older than FRESH_SECONDS."""
         assert self._watch is not None
         now = time.monotonic()
         if not self._are_seen_since(now - FRESH_SECONDS):
@@ -142,12 +154,15 @@ class Ranks:
         return self._watch.hung(self.processes, seconds, now)
 
     def slowest(self) -> tuple[int, str]:
-        """The rank that is furthest behind, and what it is at."""
+        """Return the rank that is furthest behind, and its activity."""
         assert self._watch is not None
         return self._watch.slowest(time.monotonic())
 
     def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
-        """Which rank it was, after a moment in which the others' failures come in too, of all hosts; their words are said."""
+        """Return the failure and the rank that caused it.
+
+        Wait a moment for the failures of other ranks, and report their messages.
+        """
         began = time.monotonic()
         while True:
             if (lost := self.lost()) is not None:
@@ -163,11 +178,15 @@ class Ranks:
         culprit = fault_attribution.culprit(self.processes, self.heartbeats)
         return fault_attribution.failure(culprit, self.named(culprit.rank)), culprit.rank
 
+    def failed_devices(self) -> int:
+        """Number of ranks that reported a failure of their accelerator."""
+        return sum(process.failed is not None and process.failed.is_device for process in self.processes)
+
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
 
     def let_go(self, seconds: float, wake: Connection) -> None:
-        """Has them end by themselves, waiting so long."""
+        """Let the ranks end by themselves, waiting up to `seconds`."""
         self._here.hang_up()
         for other in self._distant:
             other.hang_up()
@@ -182,13 +201,16 @@ class Ranks:
         return all(process.has_ended() for process in self.processes if self.seats[process.rank].host not in lost)
 
     def kill(self) -> None:
-        """What still runs, a stopped process too; does not wait for its end."""
+        """Kill the remaining processes, including stopped ones. Does not wait for their end."""
         self._here.kill()
         for other in self._distant:
             other.kill()
 
     def end(self) -> list[tuple[int, str]]:
-        """Kills, waits within limits, and removes what the ranks shared. Gives those that cannot be ended, and how they are."""
+        """Kill the ranks, wait within limits, and remove their shared files.
+
+        Return those that cannot be ended, with their state.
+        """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
         left = self._here.end()

@@ -1,4 +1,4 @@
-"""Which places get another try, and when a run has nothing left to try: a fold, without Ray."""
+"""Repeated starts at each place, and the end of a run without workers: a fold, without Ray."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_pauses_are_those_that_the_law_says() -> None:
     assert doctest.testmod(failed_starts).failed == 0
 
 
-def test_what_a_user_can_fix_ends_the_run_once_every_place_has_failed_of_it() -> None:
+def test_a_fixable_error_ends_the_run_once_every_place_failed() -> None:
     tried = Starts(LAW, 0.0)
     tried.failed(A, 1.0, "on a: no data set", MISSING)
 
@@ -34,7 +34,7 @@ def test_what_a_user_can_fix_ends_the_run_once_every_place_has_failed_of_it() ->
 
 
 @pytest.mark.parametrize("error", [None, MISSING], ids=["it broke", "no data set"])
-def test_a_place_that_has_had_its_tries_is_tried_again_while_others_are_still_starting(
+def test_a_failed_place_is_retried_while_others_are_starting(
     error: BadConfiguration | None,
 ) -> None:
     tried = Starts(LAW, 0.0)
@@ -57,7 +57,7 @@ def test_places_that_fail_of_different_things_are_all_named() -> None:
     assert isinstance(error, NoWorkers) and "on a: no data set" in str(error) and "on b: it broke" in str(error)
 
 
-def test_nothing_that_one_place_does_ends_a_run_that_has_had_a_worker_and_the_place_is_tried_again() -> None:
+def test_after_a_first_worker_no_failed_place_ends_the_run() -> None:
     tried = Starts(LAW, 0.0)
     tried.up(5.0)
     for number in range(50):
@@ -68,7 +68,7 @@ def test_nothing_that_one_place_does_ends_a_run_that_has_had_a_worker_and_the_pl
     assert tried.may(B, 59.0 + LAW.longest_pause_seconds)
 
 
-def test_a_run_whose_workers_are_all_gone_waits_and_then_ends_with_the_last_reason() -> None:
+def test_a_run_without_workers_waits_and_ends_with_the_reason() -> None:
     tried = Starts(LAW, 0.0)
     tried.up(5.0)
     tried.lost(A, 100.0, 95.0, "on a: its devices are gone", None)
@@ -78,7 +78,7 @@ def test_a_run_whose_workers_are_all_gone_waits_and_then_ends_with_the_last_reas
     assert isinstance(error, NoWorkers) and "its devices are gone" in str(error)
 
 
-def test_a_worker_that_lived_long_is_replaced_at_once_however_often_its_place_failed_before() -> None:
+def test_a_worker_that_lived_long_is_replaced_at_once() -> None:
     tried = Starts(LAW, 0.0)
     tried.up(0.0)
     for number in range(9):
@@ -90,7 +90,7 @@ def test_a_worker_that_lived_long_is_replaced_at_once_however_often_its_place_fa
     assert tried.may(A, 1000.0)
 
 
-def test_one_that_comes_up_and_dies_at_once_is_not_replaced_for_ever_without_a_pause() -> None:
+def test_a_worker_that_dies_at_once_is_replaced_after_pauses() -> None:
     tried = Starts(LAW, 0.0)
     now, begun = 0.0, 0
     while now < 3600.0:

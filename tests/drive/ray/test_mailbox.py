@@ -1,4 +1,4 @@
-"""Words come to the driver once, in the order in which a worker said them, whatever becomes of the mailbox."""
+"""Messages reach the driver once, in the order of their worker, even if the mailbox dies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Talker:
         self._flush(sender)
 
     def talk_until(self, mailbox: ActorHandle[Any], over: Path) -> int:
-        """Goes on until there is such a file; how many words it said."""
+        """Send messages until the file exists. Return their number."""
         sender, number = Sender(mailbox), 0
         while not over.exists():
             sender.put([Done(trial=number, attempt=1, reason="epochs")])
@@ -50,21 +50,21 @@ def heard_of(post: Post, timeout: float = 5.0) -> list[int]:
     return [word.trial for word in post.take(timeout) or [] if isinstance(word, Done)]
 
 
-def test_words_that_follow_each_other_closely_arrive_in_the_order_in_which_they_were_said(own_ray: None) -> None:
+def test_messages_in_quick_succession_arrive_in_order(own_ray: None) -> None:
     """Sent without waiting, some hundred of these change places."""
     post = Post()
     talking = Talker.remote().talk.remote(post.mailbox, WORDS, 0.0)  # type: ignore[attr-defined]
     heard: list[int] = []
     while len(heard) < WORDS:
         heard += heard_of(post)
-    post.take(0.1)  # says that the last ones were read
+    post.take(0.1)  # confirms the last messages
     ray.get(talking)
 
     assert heard == list(range(WORDS))
 
 
 @pytest.mark.parametrize("strike", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
-def test_no_word_is_lost_doubled_or_overtaken_when_the_mailbox_is_killed_or_stopped(
+def test_a_killed_or_stopped_mailbox_loses_no_message(
     own_ray: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, strike: signal.Signals
 ) -> None:
     monkeypatch.setattr(mailbox, "STOPPED_SECONDS", 0.5)

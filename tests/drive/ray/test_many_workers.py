@@ -1,6 +1,6 @@
-"""Workers as actors on real Ray nodes, several of them: what dies, comes late or never, and what becomes of the others.
+"""Workers as actors on several real Ray nodes: losses, late starts, failed starts, and their effect on the others.
 
-Ranks are stand-ins (tests/drive/stand_in.py), but for the last test: nothing here depends on what they would train.
+Ranks are stand-ins (tests/drive/stand_in.py), except in the last test, since no test depends on real training.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def cluster(ray_cluster: SmallCluster) -> Iterator[SmallCluster]:
 
 
 class Bench:
-    """An executor and what it has said."""
+    """Executor with its messages."""
 
     def __init__(self, executor: RayExecutor) -> None:
         self.executor = executor
@@ -88,7 +88,7 @@ class Bench:
         executor.start()
 
     def until(self, happened: Callable[[list[Word]], bool], seconds: float = 600.0) -> list[Word]:
-        """Hears words until it has happened; gives all that were ever said."""
+        """Read messages until the condition holds. Return all messages so far."""
         deadline = time.monotonic() + seconds
         while not happened(self.said):
             assert time.monotonic() < deadline, f"it did not happen within {seconds} s; said: {self.said}"
@@ -96,7 +96,7 @@ class Bench:
         return self.said
 
     def up(self, count: int) -> list[WorkerUp]:
-        """The first so many workers that came up."""
+        """Return the first `count` workers that came up."""
         self.until(lambda said: len(of(said, WorkerUp)) >= count)
         return of(self.said, WorkerUp)
 
@@ -112,7 +112,7 @@ Kind = TypeVar("Kind")
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Open]:
-    """Opens an executor on the cluster as it stands, and closes it."""
+    """Open an executor on the current cluster, and close it."""
     opened: list[Bench] = []
 
     def open_(**others: Any) -> Bench:
@@ -139,9 +139,7 @@ def of(said: list[Word], kind: type[Kind]) -> list[Kind]:
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_of_its_own_error_is_down_after_its_last_words_and_another_goes_on(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
+def test_a_failed_worker_is_down_after_its_last_messages(cluster: SmallCluster, bench: Open, tmp_path: Path) -> None:
     cluster.add()
     broken = cluster.add()
     run = bench()
@@ -160,9 +158,7 @@ def test_a_worker_that_dies_of_its_own_error_is_down_after_its_last_words_and_an
 
 
 @pytest.mark.slow
-def test_a_host_that_comes_late_without_its_data_ends_nothing_and_is_taken_once_it_has_them(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
+def test_a_late_host_without_data_is_used_once_it_has_them(cluster: SmallCluster, bench: Open, tmp_path: Path) -> None:
     cluster.add()
     run = bench()
     run.up(1)
@@ -180,9 +176,7 @@ def test_a_host_that_comes_late_without_its_data_ends_nothing_and_is_taken_once_
 
 
 @pytest.mark.slow
-def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
+def test_a_killed_recorder_is_reported_and_replaced(cluster: SmallCluster, bench: Open, tmp_path: Path) -> None:
     cluster.add()
     run = bench()
     run.up(1)
@@ -203,7 +197,7 @@ def test_a_recorder_that_was_killed_is_told_and_replaced_and_its_worker_goes_on(
 
 
 @pytest.mark.slow
-def test_telemetry_of_a_hosts_own_disk_arrives_at_the_end_of_a_trial_and_of_the_worker(
+def test_local_telemetry_is_shipped_after_trials_and_workers(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:
     cluster.add()
@@ -229,9 +223,7 @@ def test_telemetry_of_a_hosts_own_disk_arrives_at_the_end_of_a_trial_and_of_the_
     assert shared.stat().st_size > before and shared.read_bytes().endswith(b"\n")
 
 
-def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_everything(
-    cluster: SmallCluster, bench: Open
-) -> None:
+def test_a_dead_generator_is_replaced_with_the_whole_history(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     run = bench(proposer=Proposer(DyingSearcher(dies_at=2), None))
     run.up(1)
@@ -248,7 +240,7 @@ def test_a_generator_that_dies_takes_its_proposals_along_and_the_next_knows_ever
 
 
 @pytest.mark.slow
-def test_a_host_that_is_killed_takes_its_worker_along_and_no_other(cluster: SmallCluster, bench: Open) -> None:
+def test_a_killed_host_loses_its_own_worker_only(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     doomed = cluster.add()
     run = bench()
@@ -275,7 +267,7 @@ def test_a_host_that_joins_late_brings_a_worker(cluster: SmallCluster, bench: Op
 
 
 @pytest.mark.slow
-def test_what_a_user_can_fix_ends_a_run_whose_every_place_fails_of_it_before_the_first_worker_is_up(
+def test_a_fixable_error_at_every_place_ends_the_run_at_once(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:
     for _ in range(2):
@@ -289,9 +281,7 @@ def test_what_a_user_can_fix_ends_a_run_whose_every_place_fails_of_it_before_the
 
 
 @pytest.mark.slow
-def test_one_host_without_its_data_does_not_keep_a_run_from_beginning_on_the_others(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
+def test_one_host_without_data_does_not_delay_the_others(cluster: SmallCluster, bench: Open, tmp_path: Path) -> None:
     cluster.add()
     mind(tmp_path, cluster.add(), LACKS_DATA)
     run = bench()
@@ -303,10 +293,8 @@ def test_one_host_without_its_data_does_not_keep_a_run_from_beginning_on_the_oth
 
 
 @pytest.mark.slow
-def test_a_host_where_no_worker_ever_comes_up_is_given_up_and_named(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
-    """One whose ranks are never ready, and one that has no room for an actor."""
+def test_a_host_without_a_started_worker_is_given_up(cluster: SmallCluster, bench: Open, tmp_path: Path) -> None:
+    """One host whose ranks are never ready, and one without room for an actor."""
     cluster.add()
     run = bench(law=StartLaw(first_pause_seconds=600, place_seconds=30.0, start_seconds=30.0))
     run.up(1)
@@ -325,7 +313,7 @@ def test_a_host_where_no_worker_ever_comes_up_is_given_up_and_named(
 
 
 @pytest.mark.slow
-def test_a_run_whose_last_worker_is_gone_for_good_ends_with_the_reason(
+def test_a_run_that_lost_its_last_worker_ends_with_the_reason(
     cluster: SmallCluster, bench: Open, tmp_path: Path
 ) -> None:
     node = cluster.add()
@@ -335,14 +323,12 @@ def test_a_run_whose_last_worker_is_gone_for_good_ends_with_the_reason(
 
     run.executor.send(Release(worker=0, reason="silent"))
 
-    with pytest.raises(NoWorkers, match=r"all are gone.*something broke that nobody foresaw"):
+    with pytest.raises(NoWorkers, match=r"all are lost.*something broke that nobody foresaw"):
         run.until(lambda said: False)
 
 
 @pytest.mark.slow
-def test_an_order_that_the_ranks_cannot_take_ends_their_worker_and_no_trial_waits_for_ever(
-    cluster: SmallCluster, bench: Open
-) -> None:
+def test_an_order_that_the_ranks_reject_ends_their_worker(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     run = bench()
     run.up(1)
@@ -356,7 +342,7 @@ def test_an_order_that_the_ranks_cannot_take_ends_their_worker_and_no_trial_wait
 
 
 @pytest.mark.slow
-def test_a_worker_without_accelerators_is_let_go_when_one_with_them_is_up(cluster: SmallCluster, bench: Open) -> None:
+def test_a_cpu_worker_is_released_when_an_accelerator_is_up(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     run = bench()
     run.up(1)
@@ -374,9 +360,7 @@ def test_a_worker_without_accelerators_is_let_go_when_one_with_them_is_up(cluste
 
 
 @pytest.mark.slow
-def test_a_worker_that_breaks_the_plan_is_refused_by_name_and_the_one_that_keeps_it_goes_on(
-    cluster: SmallCluster, bench: Open
-) -> None:
+def test_a_worker_that_breaks_the_plan_is_refused(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
     run = bench(terms=Terms(memory_bytes=None, most_ranks=1))
     run.up(1)
@@ -393,7 +377,7 @@ def test_a_worker_that_breaks_the_plan_is_refused_by_name_and_the_one_that_keeps
 
 
 @pytest.mark.slow
-def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_where_the_driver_is(
+def test_a_plan_is_based_on_the_nodes_that_hold_workers(
     cluster: SmallCluster,
 ) -> None:
     plain = configure(["batch.largest=64"])
@@ -411,7 +395,7 @@ def test_a_plan_is_learnt_from_the_nodes_that_hold_workers_and_not_from_the_one_
 
 
 @pytest.mark.slow
-def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_has_them(cluster: SmallCluster) -> None:
+def test_a_plan_waits_for_the_first_node_with_accelerators(cluster: SmallCluster) -> None:
     cluster.add()
     declared = replace(configure([]), accelerators_per_worker=2, budget=BudgetConf(memory_bytes=2**33))
     with pytest.raises(NoWorkers, match="no node of 2 has 2 accelerators"):
@@ -425,10 +409,8 @@ def test_where_accelerators_are_declared_a_plan_waits_for_the_first_node_that_ha
 
 
 @pytest.mark.slow
-def test_a_run_on_two_hosts_goes_on_after_one_is_killed_and_what_it_held_is_finished_by_the_other(
-    cluster: SmallCluster, tmp_path: Path
-) -> None:
-    """The real trainer, the driver and the journal: all that the tests above have stand-ins for."""
+def test_a_run_on_two_hosts_survives_the_loss_of_one(cluster: SmallCluster, tmp_path: Path) -> None:
+    """Real trainer, driver and journal, instead of the stand-ins of the tests above."""
     hosts = [cluster.add(), cluster.add()]
     conf = configure(
         [*SMALL, f"runs={tmp_path}", "schedule.duration_seconds=240", "limits.trials=8", "limits.silence_seconds=100"]

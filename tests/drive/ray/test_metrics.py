@@ -1,4 +1,5 @@
-"""A run's figures at Ray's Prometheus endpoint: those of its journal, and those that the Grafana dashboard asks for."""
+"""Metrics of a run at Ray's Prometheus endpoint, compared with its journal and with the queries of the Grafana
+dashboard."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def queries(node: Any) -> list[str]:
     return []
 
 
-def test_every_query_of_the_dashboard_names_a_metric_that_is_exported_and_every_metric_is_shown() -> None:
+def test_dashboard_queries_match_the_exported_metrics() -> None:
     dashboard = json.loads(DASHBOARD.read_text())
 
     asked = [query for query in queries(dashboard) if query != "prometheus"]
@@ -144,7 +145,7 @@ def _missing() -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(_missing() is not None, reason=f"no ray[default]: there is no {_missing()}")
-def test_the_endpoint_of_a_real_run_is_read_by_prometheus_and_agrees_with_the_journal(tmp_path: Path) -> None:
+def test_prometheus_reads_metrics_that_match_the_journal(tmp_path: Path) -> None:
     parse = importlib.import_module("prometheus_client.parser").text_string_to_metric_families
 
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -1,4 +1,4 @@
-"""News on their way to generators: each is told everything once, in its order, whenever it was started."""
+"""History updates to generators: each observation arrives once, in order, whenever the generator was started."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.drive.ray import news
-from aiperf.drive.ray.news import Heard, News
+from aiperf.drive.ray import history_updates
+from aiperf.drive.ray.history_updates import Heard, News
 from searchers.history import Observation, Requested
 
 
@@ -29,12 +29,12 @@ class Store:
 
 
 @given(st.lists(st.one_of(st.integers(1, 6), st.just(0)), max_size=60), st.integers(1, 400), st.data())
-def test_every_generator_hears_everything_once_and_in_order_however_late_it_was_started(
+def test_every_generator_receives_all_packets_once_in_order(
     steps: list[int], block_bytes: int, data: st.DataObject
 ) -> None:
-    """A step is so many observations told, or, with 0, one of the generators asked or a new one started."""
+    """A step is a number of new observations, or 0 for a call to a generator or a new generator."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(news, "BLOCK_BYTES", block_bytes)
+        patch.setattr(history_updates, "BLOCK_BYTES", block_bytes)
         store = Store()
         told: list[Observation] = []
         out = News(store.put)
@@ -52,7 +52,7 @@ def test_every_generator_hears_everything_once_and_in_order_however_late_it_was_
             generators[which : which + 1] = [(heard, known, out.count)]
 
 
-def test_what_many_are_told_is_encoded_once_and_the_bulk_of_it_is_stored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_history_is_encoded_once_and_stored_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[object] = []
     encode = pickle.dumps
 
@@ -63,7 +63,7 @@ def test_what_many_are_told_is_encoded_once_and_the_bulk_of_it_is_stored_once(mo
     store = Store()
     out = News(store.put)
     monkeypatch.setattr(pickle, "dumps", dumps)
-    monkeypatch.setattr(news, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(history_updates, "BLOCK_BYTES", 2000)
     for number in range(500):
         out.tell([Requested(number)])
 
@@ -71,5 +71,5 @@ def test_what_many_are_told_is_encoded_once_and_the_bulk_of_it_is_stored_once(mo
 
     assert len(encoded) == 500
     assert all(parcel.blocks == tuple(range(len(store.put_in))) for parcel in parcels)
-    assert sum(len(each) for each in parcels[0].loose) < news.BLOCK_BYTES, "the rest is a block's at most"
+    assert sum(len(each) for each in parcels[0].loose) < history_updates.BLOCK_BYTES, "the rest is a block's at most"
     assert out.since(499).blocks == () and len(out.since(499).loose) == 1, "who is nearly up to date asks no store"

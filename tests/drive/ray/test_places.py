@@ -1,4 +1,4 @@
-"""Which places are free, and who is let go: worked out as things change, and always what the whole picture says."""
+"""Free places and workers to release: updated by changes, and always equal to the plain definition."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAD = Slot("a", "a", 0, 0, 8)
 LATE = [node("a", 8, head=True), node("b", 64, 8)]
 
 
-def test_a_worker_without_accelerators_goes_as_soon_as_one_with_them_is_up_and_not_before() -> None:
+def test_a_cpu_worker_is_released_after_an_accelerator_is_up() -> None:
     held = {0: HEAD, 1: Slot("b", "b", 0, 8, 64)}
 
     assert superseded(held, {0}, LATE) == []
@@ -53,10 +53,11 @@ def test_a_worker_whose_node_is_gone_is_not_let_go_but_lost() -> None:
 
 
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(1, 8), st.sampled_from([None, 1, 2, 4]))
-def test_no_worker_has_a_better_place_than_those_that_are_let_go_for_it(
+def test_workers_are_released_only_for_better_places(
     plain: int, equipped: int, accelerators: int, each: int | None
 ) -> None:
-    """Whatever comes, goes and is declared: those that stay are at wanted places, and nobody goes while none of those is up."""
+    """Under any sequence of changes, remaining workers are at wanted places, and none is released before one of those
+    is up."""
     nodes = [node("head", 8, head=True), *(node(f"p{i}", 8) for i in range(plain))]
     nodes += [node(f"e{i}", 64, accelerators) for i in range(equipped)]
     before, after = slots(nodes[:1], None), slots(nodes, each)
@@ -69,8 +70,8 @@ def test_no_worker_has_a_better_place_than_those_that_are_let_go_for_it(
 
 
 @given(st.data())
-def test_what_is_free_and_who_is_to_go_is_at_any_time_what_the_whole_picture_says(data: st.DataObject) -> None:
-    """Nodes come and go, are excluded, workers take places, come up and end: held to the plain definitions, by sets."""
+def test_free_and_superseded_places_equal_the_definition(data: st.DataObject) -> None:
+    """Nodes join, leave and are excluded, and workers start and end. The result equals the plain definition by sets."""
     every = [
         node("head", 8, head=True),
         *(node(f"p{i}", 8) for i in range(2)),
@@ -115,7 +116,7 @@ def test_what_is_free_and_who_is_to_go_is_at_any_time_what_the_whole_picture_say
         assert list(places.free)[:1] == [] or set(places.free) <= set(wanted)
 
 
-def test_what_may_not_be_used_yet_is_no_place_until_it_may_and_a_node_that_comes_does_not_undo_it() -> None:
+def test_narrowed_places_stay_narrowed_when_a_node_joins() -> None:
     places = Places(partial(slots, accelerators_per_worker=None))
     nodes = [node("head", 8, head=True), node("a", 8), node("b", 8)]
     places.see(nodes)
@@ -132,7 +133,7 @@ def test_what_may_not_be_used_yet_is_no_place_until_it_may_and_a_node_that_comes
     assert [slot.node for slot in places.free] == ["b", "c"] and b in places.free
 
 
-def test_a_worker_of_several_nodes_keeps_them_and_when_it_is_gone_all_that_are_there_are_grouped_anew() -> None:
+def test_nodes_are_regrouped_after_the_loss_of_their_worker() -> None:
     places = Places(partial(slots, accelerators_per_worker="all"))
     nodes = [node("a", 8, 4), node("b", 8, 4)]
     places.see(nodes)
@@ -148,7 +149,7 @@ def test_a_worker_of_several_nodes_keeps_them_and_when_it_is_gone_all_that_are_t
     assert [[share.node for share in each.shares] for each in places.free] == [["a", "c"]]
 
 
-def test_a_worker_of_several_nodes_is_let_go_when_any_of_them_is_excluded() -> None:
+def test_a_worker_is_released_when_any_of_its_nodes_is_excluded() -> None:
     places = Places(partial(slots, accelerators_per_worker=8))
     places.see([node(name, 8, 4) for name in "abcd"])
     for number, slot in enumerate(list(places.free)):
@@ -162,7 +163,7 @@ def test_a_worker_of_several_nodes_is_let_go_when_any_of_them_is_excluded() -> N
     assert not places.free and "is left over" in places.there.too_small["c"]
 
 
-def test_who_stayed_for_want_of_a_better_placed_one_stays_when_that_one_is_gone_again() -> None:
+def test_a_misplaced_worker_stays_if_the_better_one_is_lost() -> None:
     places = Places(partial(slots, accelerators_per_worker=None))
     places.see(LATE[:1])
     places.take(HEAD, 0)

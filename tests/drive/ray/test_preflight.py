@@ -1,4 +1,4 @@
-"""Preflight of real Ray nodes: whoever dies, hangs, or is wrong is named, and the rest goes on."""
+"""Preflight of real Ray nodes: a node that dies, hangs or is faulty is named, and the others continue."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import ray
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.drive.ray import inspection as inspection_module
 from aiperf.drive.ray import inspector
-from aiperf.drive.ray.gate import CLOSE_SECONDS, Gate, checked_by
 from aiperf.drive.ray.inspection import Inspection
 from aiperf.drive.ray.inspector import Inspector, introduced
+from aiperf.drive.ray.node_admission import CLOSE_SECONDS, Gate, checked_by
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.messages import Inspected
-from aiperf.preflight.judge import ALL, FAILED_WITH, PAIRS, judge
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.reading import Reading
 from aiperf.train.trainer_config import TrainerConf
@@ -32,7 +32,7 @@ PATIENCE = 300.0
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SmallCluster]:
-    """A head at 127.0.0.10; hosts are added from 127.0.0.11 on, as `planted` names them."""
+    """A head at 127.0.0.10. Hosts are added from 127.0.0.11 on, as `planted` names them."""
     with small_cluster() as made:
         yield made
 
@@ -63,9 +63,7 @@ def inspection(folder: Path, probes: Callable[[], Any], *, is_full: bool, second
 
 
 @pytest.mark.slow
-def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_checked_first(
-    cluster: SmallCluster, tmp_path: Path
-) -> None:
+def test_dead_and_wrong_nodes_are_named_and_late_ones_checked(cluster: SmallCluster, tmp_path: Path) -> None:
     dies, well, fast = cluster.add(), cluster.add(), cluster.add()
     how = inspection(tmp_path, planted.without_hangs, is_full=False)
 
@@ -98,7 +96,7 @@ def test_who_dies_and_whose_clock_is_wrong_is_named_and_one_that_joins_later_is_
 
 
 @pytest.mark.slow
-def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster: SmallCluster, tmp_path: Path) -> None:
+def test_a_run_without_a_node_or_with_broken_stop_is_refused(cluster: SmallCluster, tmp_path: Path) -> None:
     while planted.DIES not in {
         node["NodeManagerAddress"] for node in nodes()
     }:  # it may be the module's first that is run
@@ -116,7 +114,7 @@ def test_a_run_is_refused_where_nobody_is_left_or_nobody_may_be_excluded(cluster
 
 
 @pytest.mark.slow
-def test_the_end_of_a_run_ends_the_check_of_a_node_that_just_joined(cluster: SmallCluster, tmp_path: Path) -> None:
+def test_the_end_of_a_run_ends_the_check_of_a_new_node(cluster: SmallCluster, tmp_path: Path) -> None:
     how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
     gate = Gate(how.of, how.conf, [], (), None, how.stop)
     if len(nodes()) < 2:
@@ -132,8 +130,8 @@ def test_the_end_of_a_run_ends_the_check_of_a_node_that_just_joined(cluster: Sma
     assert ray.is_initialized()
 
 
-def test_a_node_whose_check_breaks_holds_no_worker_and_the_run_goes_on(cluster: SmallCluster, tmp_path: Path) -> None:
-    """As where the disk is full on which nodes are to meet."""
+def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_path: Path) -> None:
+    """Raise an error as if the disk of the shared folder were full."""
     (tmp_path / "file").write_text("")
     how = inspection(tmp_path / "file", planted.without_hangs, is_full=False)
     gate = Gate(how.of, how.conf, [], (), None, how.stop)
@@ -155,7 +153,7 @@ def test_a_node_whose_check_breaks_holds_no_worker_and_the_run_goes_on(cluster: 
 
 
 @pytest.mark.slow
-def test_a_node_that_hangs_is_named_and_the_others_exchange_in_pairs_and_together(
+def test_a_hanging_node_is_named_and_the_others_exchange(
     cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inspector, "GRACE_SECONDS", 5.0)

@@ -1,4 +1,5 @@
-"""A run's folder is one for all hosts, or its workers do not come up: what a host says that sees another."""
+"""A run's folder must be the same on all hosts. A worker on a host with another folder does not come up, with a
+message."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_a_word_that_is_seen_late_is_waited_for(tmp_path: Path) -> None:
 
 @contextmanager
 def host_with_its_own(folder: Path, cluster: SmallCluster, address: str) -> Iterator[None]:
-    """A node of the cluster on which another file system is mounted over a folder, as where a mount was forgotten."""
+    """Node of the cluster with another file system mounted over a folder, like a forgotten mount."""
     ray_start = (
         f"{sys.executable} -m ray.scripts.scripts start --block --address={cluster.head} "
         f"--node-ip-address={address} --num-cpus=1 --disable-usage-stats"
@@ -77,7 +78,7 @@ def host_with_its_own(folder: Path, cluster: SmallCluster, address: str) -> Iter
 
 
 @pytest.mark.slow
-def test_a_host_on_which_another_file_system_lies_there_brings_no_worker_and_the_other_goes_on(tmp_path: Path) -> None:
+def test_a_host_with_another_file_system_brings_no_worker(tmp_path: Path) -> None:
     """Real nodes, and a real mount that one of them alone has."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("this user may not have mounts of its own (unshare --mount)")

@@ -1,4 +1,4 @@
-"""Where workers go: a function of what Ray says of its nodes."""
+"""Places for workers, computed from Ray's list of nodes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def node(name: str, cpus: int, gpus: int = 0, *, head: bool = False, alive: bool
     return {"NodeID": name, "NodeManagerAddress": name, "Alive": alive, "Resources": resources}
 
 
-def test_a_lone_head_without_accelerators_holds_one_worker_of_all_its_cores() -> None:
+def test_a_lone_head_without_accelerators_holds_one_worker() -> None:
     assert slots([node("a", 2, head=True)], None).wanted == (Slot("a", "a", 0, 0, 2),)
 
 
@@ -30,7 +30,7 @@ def test_a_head_among_others_is_the_master_and_has_no_other_work() -> None:
     ]
 
 
-def test_where_there_are_accelerators_all_of_a_node_make_one_worker() -> None:
+def test_all_accelerators_of_a_node_make_one_worker() -> None:
     found = slots([node("a", 64, head=True), node("b", 64, 8), node("c", 64, 8)], None).wanted
 
     assert [(slot.node, slot.accelerators, slot.cores) for slot in found] == [("b", 8, 64), ("c", 8, 64)]
@@ -46,8 +46,8 @@ def test_a_dead_node_holds_nothing() -> None:
     assert slots([node("a", 2, head=True), node("b", 8, 4, alive=False)], None).wanted == (Slot("a", "a", 0, 0, 2),)
 
 
-def test_where_accelerators_are_declared_nodes_without_hold_no_worker_though_none_has_any_yet() -> None:
-    """By number, or by a plan that was made for them."""
+def test_declared_accelerators_exclude_nodes_without_any() -> None:
+    """Accelerators declared by number, or by a plan for accelerators."""
     nodes = [node("a", 8, head=True), node("b", 8)]
 
     assert slots(nodes, 2).wanted == slots(nodes, None, only_accelerators=True).wanted == ()
@@ -58,10 +58,10 @@ def test_a_node_with_too_few_accelerators_for_a_worker_is_named() -> None:
     found = slots([node("b", 64, 8), node("c", 64, 2)], 4)
 
     assert {slot.node for slot in found.wanted} == {"b"}
-    assert "a worker has 4 accelerators" in found.too_small["c"] and "this one shows 2" in found.too_small["c"]
+    assert "a worker has 4 accelerators" in found.too_small["c"] and "this node has 2" in found.too_small["c"]
 
 
-def test_an_excluded_node_holds_nothing_by_whatever_name_and_the_others_hold_what_they_held() -> None:
+def test_an_excluded_node_holds_no_worker_by_any_of_its_names() -> None:
     nodes = [node("a", 8, head=True), node("b", 64, 8) | {"NodeManagerHostname": "node7"}, node("c", 64)]
 
     for name in ("b", "node7"):
@@ -73,9 +73,7 @@ def hosts_of(found: Any) -> list[tuple[str, ...]]:
     return [tuple(share.address for share in slot.shares) for slot in found.wanted]
 
 
-def test_more_accelerators_than_a_node_has_are_those_of_whole_nodes_by_their_addresses_and_what_is_left_is_named() -> (
-    None
-):
+def test_a_worker_larger_than_a_node_takes_whole_nodes_in_order() -> None:
     nodes = [node(f"10.0.0.{last}", 64, 8) for last in (10, 9, 2, 11, 1)]
 
     found = slots([node("10.0.0.99", 8, head=True), *nodes], 16)
@@ -83,17 +81,17 @@ def test_more_accelerators_than_a_node_has_are_those_of_whole_nodes_by_their_add
     assert hosts_of(found) == [("10.0.0.1", "10.0.0.2"), ("10.0.0.9", "10.0.0.10")]
     assert [[share.accelerators for share in slot.shares] for slot in found.wanted] == [[8, 8]] * 2
     assert list(found.too_small) == ["10.0.0.11"]
-    assert "a worker has 16 accelerators, on 2 nodes of 8" in found.too_small["10.0.0.11"]
+    assert "a worker has 16 accelerators on 2 nodes of 8" in found.too_small["10.0.0.11"]
 
 
-def test_a_node_whose_accelerators_do_not_divide_a_workers_is_named() -> None:
+def test_a_node_whose_accelerators_do_not_divide_is_named() -> None:
     found = slots([node("a", 64, 8), node("b", 64, 8), node("c", 64, 3)], 16)
 
     assert hosts_of(found) == [("a", "b")]
-    assert "whole nodes that have equally many; this one shows 3" in found.too_small["c"]
+    assert "whole nodes with equally many, but this node has 3" in found.too_small["c"]
 
 
-def test_all_is_one_worker_of_every_node_but_a_head_that_is_not_alone() -> None:
+def test_all_is_one_worker_of_every_node_but_the_head() -> None:
     nodes = [node("10.0.0.1", 8, head=True), node("10.0.0.3", 8), node("10.0.0.2", 4)]
 
     (slot,) = slots(nodes, "all").wanted
@@ -106,7 +104,7 @@ def test_all_is_one_worker_of_every_node_but_a_head_that_is_not_alone() -> None:
     assert slots(nodes, "all", only_accelerators=True).wanted == ()
 
 
-def test_a_node_that_joins_or_comes_back_stands_by_until_a_worker_is_next_started() -> None:
+def test_a_node_that_joins_stays_in_reserve_until_a_start() -> None:
     held = slots([node("a", 8, 4), node("b", 8, 4)], "all").wanted
     back = {**node("b", 8, 4), "NodeID": "b again"}
     nodes = [node("a", 8, 4), node("b", 8, 4, alive=False), back, node("c", 8, 4)]
@@ -114,7 +112,7 @@ def test_a_node_that_joins_or_comes_back_stands_by_until_a_worker_is_next_starte
     for declared in ("all", 8):
         there = slots(nodes, declared, held=held)
         assert there.wanted == held, declared
-        assert "stands by" in there.too_small["b"]
+        assert "is in reserve" in there.too_small["b"]
     assert set(slots(nodes, "all", held=held).too_small) == {"b", "c"}
     anew = slots(nodes, "all").wanted
     assert [share.node for share in anew[0].shares] == ["a", "b again", "c"]
@@ -128,7 +126,7 @@ def test_a_node_that_joins_or_comes_back_stands_by_until_a_worker_is_next_starte
     st.randoms(use_true_random=False),
     st.sets(st.integers(0, 8)),
 )
-def test_every_node_is_in_one_worker_or_named_and_nobody_depends_on_the_order_in_which_nodes_are_told(
+def test_every_node_is_in_one_worker_or_named_in_any_order(
     accelerators: list[int], declared: int | str, random: Any, dead: set[int]
 ) -> None:
     nodes = [node(f"10.0.0.{place}", 16, count) for place, count in enumerate(accelerators, 1)]
@@ -154,7 +152,7 @@ def test_every_node_is_in_one_worker_or_named_and_nobody_depends_on_the_order_in
             each["NodeID"] for each in nodes if each["Resources"].get("GPU", 0) or not any(accelerators)
         )
 
-    # whatever dies, workers that stand keep their nodes, and no node is promised twice
+    # workers keep their nodes after any loss, and no node is used twice
     later = [{**each, "Alive": place not in dead} for place, each in enumerate(nodes)]
     after = slots(later, declared, held=there.wanted)
     alive = {each["NodeID"] for each in later if each["Alive"]}
@@ -163,7 +161,7 @@ def test_every_node_is_in_one_worker_or_named_and_nobody_depends_on_the_order_in
     assert len(whole) == len(set(whole))
 
 
-def test_a_node_that_is_excluded_is_in_no_worker_of_several_and_the_others_are_grouped_without_it() -> None:
+def test_an_excluded_node_is_in_no_group() -> None:
     nodes = [node(name, 64, 8) for name in "abcd"]
 
     assert hosts_of(slots(nodes, 16, excluded={"b"})) == [("a", "c")]

@@ -1,4 +1,5 @@
-"""Who can reach a run that goes on, by the machine's own socket table; and where its token stands: nowhere."""
+"""Sockets of a running run that others can reach, by the machine's own socket table, and absence of its token from
+files."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tests.drive.socket_table import Listening, listening_sockets
 
 @dataclass
 class Going:
-    """A run in a process of its own, which trains."""
+    """A run in its own process, which trains."""
 
     process: subprocess.Popen[str]
     folder: Path
@@ -48,8 +49,8 @@ def environment_of(pid: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
-    """A local run whose worker has two ranks, joined by Horovod where it is installed. It is typed in a folder whose modules
-    are called as ours are and as libraries are: none of its processes may take them."""
+    """A local run whose worker has two ranks, joined by Horovod if it is installed. Its working folder contains modules
+    named like ours and like libraries. No process may import them."""
     folder = tmp_path_factory.mktemp("open")
     for module in ("conf", "cluster", "searchers", "morphism", "msgspec", "torch", "yaml"):
         (folder / f"{module}.py").write_text("raise SystemExit('of another project')")
@@ -101,7 +102,7 @@ def events_of(folder: Path) -> list[object]:
 
 
 def test_the_table_names_a_socket_on_all_addresses_as_such() -> None:
-    """That the test below can fail."""
+    """The test below can fail."""
     with socket.create_server(("", 0)) as everywhere, socket.create_server(("127.0.0.1", 0)) as here:
         found = {one.port: one for one in listening_sockets([os.getpid()])}
 
@@ -112,7 +113,7 @@ def test_the_table_names_a_socket_on_all_addresses_as_such() -> None:
         assert not one.is_loopback
 
 
-def test_no_process_of_a_local_run_listens_beyond_loopback_while_its_ranks_meet_and_train(going: Going) -> None:
+def test_no_process_of_a_local_run_listens_beyond_loopback(going: Going) -> None:
     until = time.monotonic() + 600.0
     going.look()
     while time.monotonic() < until and not any(
@@ -130,7 +131,7 @@ def test_no_process_of_a_local_run_listens_beyond_loopback_while_its_ranks_meet_
 
 
 def test_a_local_run_has_none_of_the_daemons_that_serve_others(going: Going) -> None:
-    """They cost half of the time in which Ray comes up; and its agent, which a raylet needs, serves nothing."""
+    """The daemons take half of Ray's start time. Its agent, which a raylet needs, serves nothing."""
     told = {pid: command_line(pid).decode(errors="replace") for pid in descendants(going.process.pid)}
 
     for theirs in ("dashboard/dashboard.py", "log_monitor.py", "autoscaler/_private/monitor.py"):
@@ -140,7 +141,7 @@ def test_a_local_run_has_none_of_the_daemons_that_serve_others(going: Going) -> 
     assert listening_sockets(agents) == []
 
 
-def test_the_token_stands_in_no_file_of_the_run_no_log_of_rays_and_on_no_command_line_then_or_later(
+def test_the_token_is_in_no_file_log_or_command_line_at_any_time(
     going: Going,
 ) -> None:
     """The last test of this module: it ends the run."""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.ray_environment import compiler_caches, guarded_environment, ray_parent, ray_scratch
+from aiperf.drive.ray.cluster.ray_environment import compiler_caches, guarded_environment, ray_parent, ray_scratch
 from aiperf.errors import BadConfiguration
 from tests.drive.elsewhere import REPOSITORY, another_machine, come, knock, listening, no_namespaces
 from tests.drive.patience import TRIES
@@ -21,7 +21,7 @@ from tests.drive.processes import command_line, descendants
 
 OURS = """
 import os, sys, ray
-from aiperf.drive.ray.local_cluster import local_ray
+from aiperf.drive.ray.cluster.local_cluster import local_ray
 with local_ray():
     print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], os.environ["AIPERF_SCRATCH"], flush=True)
     sys.stdin.read()
@@ -38,7 +38,7 @@ with tempfile.TemporaryDirectory(prefix="open", dir="/tmp", ignore_cleanup_error
 
 @dataclass(frozen=True)
 class Standing:
-    """A Ray in a process of its own."""
+    """Ray in its own process."""
 
     pid: int
     gcs: str
@@ -80,7 +80,7 @@ def ours() -> Iterator[Standing]:
 
 @pytest.fixture
 def unguarded() -> Iterator[Standing]:
-    """A Ray as it was brought up before: what a stranger can do where nothing keeps him out."""
+    """Ray without protection, to show what a stranger can do then."""
     yield from standing(OPEN, RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0")
 
 
@@ -92,10 +92,8 @@ def machine() -> Iterator[tuple[list[str], str]]:
         yield found
 
 
-def test_a_stranger_on_another_machine_runs_code_on_a_ray_that_asks_for_no_token(
-    unguarded: Standing, machine: tuple[list[str], str]
-) -> None:
-    """That the tests below can fail."""
+def test_a_stranger_runs_code_on_a_ray_without_a_token(unguarded: Standing, machine: tuple[list[str], str]) -> None:
+    """The tests below can fail."""
     inside, host = machine
     ports = listening(descendants(unguarded.pid))
 
@@ -116,7 +114,7 @@ def test_a_stranger_on_another_machine_reaches_no_port_of_a_run(ours: Standing, 
 
 
 @pytest.mark.slow
-def test_a_stranger_on_the_same_machine_is_refused_without_the_runs_token(ours: Standing) -> None:
+def test_a_stranger_on_this_machine_is_refused_without_the_token(ours: Standing) -> None:
     assert len(ours.token) == 64
     with ThreadPoolExecutor(3) as aside:
         none, wrong, right = aside.map(
@@ -129,7 +127,7 @@ def test_a_stranger_on_the_same_machine_is_refused_without_the_runs_token(ours: 
     assert "RAN" in right.stdout, right.stderr
 
 
-def test_the_token_stands_in_no_file_and_on_no_command_line_and_the_folder_is_the_users_alone(ours: Standing) -> None:
+def test_the_token_is_in_no_file_and_on_no_command_line(ours: Standing) -> None:
     for pid in [ours.pid, *descendants(ours.pid)]:
         assert ours.token.encode() not in command_line(pid)
     for file in ours.folder.rglob("*"):
@@ -139,7 +137,7 @@ def test_the_token_stands_in_no_file_and_on_no_command_line_and_the_folder_is_th
     assert ours.folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_each_run_makes_a_token_of_its_own_and_a_users_own_is_kept() -> None:
+def test_each_run_makes_a_token_unless_the_user_has_one() -> None:
     made = {guarded_environment({})["RAY_AUTH_TOKEN"] for _ in range(10)}
     assert len(made) == 10 and {len(token) for token in made} == {64}
     assert len(guarded_environment({"RAY_AUTH_TOKEN": " "})["RAY_AUTH_TOKEN"]) == 64
@@ -152,13 +150,13 @@ def test_each_run_makes_a_token_of_its_own_and_a_users_own_is_kept() -> None:
 
 @pytest.mark.parametrize("mode", ["disabled", "", "k8s"])
 def test_an_environment_that_asks_for_an_open_ray_is_refused(mode: str) -> None:
-    with pytest.raises(BadConfiguration, match=r"must ask for a token.*Unset it"):
+    with pytest.raises(BadConfiguration, match=r"must require a token.*Unset it"):
         guarded_environment({"RAY_AUTH_MODE": mode})
 
 
-def test_a_temporary_folder_too_deep_for_sockets_is_refused_with_the_way_out() -> None:
+def test_a_too_long_temporary_path_is_refused_with_the_fix() -> None:
     deep = "/scratch/of/this/batch/job/1234567"
-    with pytest.raises(BadConfiguration, match=f"at most 25 bytes; found '{deep}'.*unset it"):
+    with pytest.raises(BadConfiguration, match=f"at most 25 bytes, but it is '{deep}'.*unset it"):
         ray_parent({"RAY_TMPDIR": deep})
 
     assert ray_parent({"TMPDIR": deep}) == Path("/tmp")
@@ -169,13 +167,11 @@ def test_a_temporary_folder_too_deep_for_sockets_is_refused_with_the_way_out() -
     ("parent", "found"),
     [("/no/folder", "No such file"), ("/etc/hostname", "Not a directory")],
 )
-def test_a_temporary_folder_in_which_none_can_be_made_is_refused_with_the_way_out(parent: str, found: str) -> None:
-    with pytest.raises(
-        BadConfiguration, match=f"a directory that is there.*found '{parent}': {found}.*unset RAY_TMPDIR"
-    ):
+def test_an_unusable_temporary_folder_is_refused_with_the_fix(parent: str, found: str) -> None:
+    with pytest.raises(BadConfiguration, match=f"existing, writable directory.*'{parent}': {found}.*unset RAY_TMPDIR"):
         ray_scratch({"RAY_TMPDIR": parent})
 
 
-def test_what_a_run_compiles_lies_with_it_unless_the_user_has_named_a_place() -> None:
+def test_compiler_caches_are_in_the_run_unless_the_user_set_them() -> None:
     assert compiler_caches({"TRITON_CACHE_DIR": "/mine"}, Path("/run")) == {"TORCHINDUCTOR_CACHE_DIR": "/run/inductor"}
     assert sorted(compiler_caches({}, Path("/run"))) == ["TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"]

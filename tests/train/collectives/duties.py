@@ -1,9 +1,9 @@
-"""What every collective is asked to do, by one of its ranks: a process of its own, whose answers lie in a file.
+"""Duties of one rank of a collective. Each rank is a process and writes its answers to a file.
 
     python -m tests.train.collectives.duties NAME RANK RANKS FOLDER [fp16]
 
-With fp16 gradients travel in 16 bits, and the last rank is killed in the end, while the others wait for it in a backward pass.
-`test_collectives.py` says what the answers must be.
+With fp16 gradients are sent in 16 bits, and the last rank is killed at the end, while the others wait for it in a
+backward pass. `test_collectives.py` checks the answers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def batch() -> tuple[Tensor, Tensor]:
 
 
 class Training:
-    """One rank's share of a training; ranks have uneven shares."""
+    """One rank's share of a training. Ranks have uneven shares."""
 
     def __init__(self, collective: Collective) -> None:
         network = build(plain_graph())
@@ -57,7 +57,7 @@ class Training:
         self._weight = len(range(IMAGES)[self._mine]) * collective.ranks / IMAGES
 
     def backward(self) -> float | None:
-        """Forward and backward, as the loop does it for shares that are uneven; the seconds of communication."""
+        """Run forward and backward pass, as the loop does for uneven shares. Return the seconds of communication."""
         images, labels = (each[self._mine] for each in batch())
         images = images.contiguous(memory_format=torch.channels_last)
         loss = F.cross_entropy(self.exchange.module(images), labels) * self._weight
@@ -65,7 +65,9 @@ class Training:
         return None if marks is None else HostTimeline().second(marks[1]) - HostTimeline().second(marks[0])
 
     def step(self) -> None:
-        """One whole step. (In a trial's second DDP exchanges how its buckets lie too, in the forward pass; torch 2.13.)"""
+        """Run one whole step. (In a trial's second step DDP also exchanges the layout of its buckets, in the forward
+        pass, torch 2.13.)
+        """
         self.backward()
         self.exchange.update()
 
@@ -81,7 +83,7 @@ def _flat(tensors: list[Tensor]) -> list[float]:
 
 
 class Door:
-    """What a rank does in the moment in which it says that it has come to an exchange."""
+    """Action of a rank at the moment it announces an exchange."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -107,7 +109,7 @@ class Rank:
         (self._folder / what).touch()
 
     def hears(self, what: str) -> bool:
-        """Whether another says it, within a patience that is never needed."""
+        """Return whether another rank reports it within a generous time limit."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not (self._folder / what).exists():
             if time.monotonic() > end:
@@ -116,7 +118,7 @@ class Rank:
         return True
 
     def others_get_through(self, act: Callable[[], object], duty: str) -> list[bool]:
-        """Each rank in turn falls asleep at the door of an exchange; whether the others have then got through it."""
+        """Stop each rank in turn at an exchange. Return whether the others complete it."""
         through: list[bool] = []
         for sleeper in range(self.collective.ranks if self.collective.ranks > 1 else 0):
             said = f"through-{duty}-{sleeper}"
@@ -130,7 +132,7 @@ class Rank:
 
 
 def carry_out(here: Rank) -> dict[str, Any]:
-    """All that the contract asks of a collective whose ranks all live."""
+    """Run the contract of a collective whose ranks all live."""
     collective, door = here.collective, here.door
     rank, answers = collective.rank, {"name": collective.name, "rank": collective.rank, "ranks": collective.ranks}
     answers["total"] = collective.total([0.1 + rank, 2.0**53 * rank + 1, -1.5])
@@ -170,7 +172,7 @@ def carry_out(here: Rank) -> dict[str, Any]:
 
 
 def _late(here: Rank, training: Training) -> float | None:
-    """The communication of a step whose last rank begins its backward pass so long after the others have come to its end."""
+    """Return the communication time of a step in which the last rank begins its backward pass with a delay."""
     collective = here.collective
     if collective.rank == 0 or collective.ranks == 1:
         here.door.act = lambda: here.say("waits")
@@ -181,7 +183,7 @@ def _late(here: Rank, training: Training) -> float | None:
 
 
 def compressed(here: Rank) -> dict[str, Any]:
-    """Gradients in 16 bits; and what the others are told when a rank is gone."""
+    """Exchange gradients in 16 bits, and report the error that the others receive when a rank is lost."""
     training = Training(here.collective)
     training.backward()
     answers: dict[str, Any] = {"gradients": training.gradients()}

@@ -1,10 +1,11 @@
-"""The contract of a collective: each in the registry COLLECTIVES passes all of this, and so does a single rank.
+"""Contract of a collective. Each collective in the registry COLLECTIVES passes it, and so does a single rank.
 
-Real ranks in real processes do their duties once (`duties.py`); each test looks at one thing that they answered.
+Real ranks in real processes run their duties once (`duties.py`). Each test checks one of their answers.
 """
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -16,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from aiperf.train.collectives.choice import choose, module_of
 from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.torch_collective import unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES
 from tests.train.collectives.duties import LATE_SECONDS, Training
@@ -30,7 +33,7 @@ Answers = list[dict[str, Any]]
 
 
 def carried_out(name: str, folder: Path, *more: str) -> Answers:
-    """What the ranks of a collective answer, and that each ends as it should."""
+    """Return the answers of a collective's ranks, after checking how each rank ended."""
     if name in COLLECTIVES and (why := module_of(name).missing(on_cuda=False)) is not None:
         pytest.skip(f"no {name}: {why}")
     ranks = RANKS[name]
@@ -60,7 +63,7 @@ def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module", params=COLLECTIVES)
 def after_a_loss(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """Of ranks whose gradients travel in 16 bits, and the last of which is killed."""
+    """Return the answers of ranks that send gradients in 16 bits, with the last rank killed."""
     return carried_out(request.param, tmp_path_factory.mktemp(request.param), "fp16")
 
 
@@ -137,7 +140,7 @@ def test_waiting_for_a_rank_that_is_late_is_communication_and_one_alone_has_none
 
 
 def test_every_rank_comes_to_each_exchange_once(answers: Answers) -> None:
-    """By the count of them the rank that hangs is told from those that wait for it."""
+    """The number of exchanges distinguishes the rank that hangs from the ranks that wait for it."""
     exchanges = 0 if len(answers) == 1 else 1
 
     assert len({each["met"] for each in answers}) == 1 and (answers[0]["met"] > 0) == bool(exchanges)
@@ -172,3 +175,12 @@ def test_auto_is_the_first_of_the_registry_that_can_be_had_and_none_for_one_rank
 
     assert choose("auto", 2, on_cuda=False) == had[0]
     assert choose("auto", 1, on_cuda=False) == "none"
+
+
+def test_buffers_stay_unsynced_in_torch_2_11_and_later() -> None:
+    class Old:
+        def __init__(self, module: object, broadcast_buffers: bool = True, init_sync: bool = True) -> None: ...
+
+    wrapper = torch.nn.parallel.DistributedDataParallel
+    assert unsynced_buffers(Old) == {"broadcast_buffers": False}
+    assert unsynced_buffers(wrapper).keys() <= inspect.signature(wrapper).parameters.keys()

@@ -1,4 +1,4 @@
-"""Between accelerators the host does not wait for Horovod's exchange: what it must be told before it begins."""
+"""Setting with which the host does not wait for Horovod's exchange between accelerators."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import Progress
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
-from aiperf.train.stages import DOING, OPEN_ENDED, Stage
+from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 
 
@@ -51,7 +51,7 @@ class Running:
 
 @dataclass
 class Quiet:
-    """What goes on in a process, as a test has it."""
+    """Progress of a process, set by the test."""
 
     seconds: float
 
@@ -82,7 +82,9 @@ RANKS = st.lists(
 def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_it(
     ranks: list[tuple[bool, int, int, Stage, bool]],
 ) -> None:
-    """Of each rank: whether its time is over, how many exchanges it has come to, its step, its stage, whether it is at work."""
+    """For each rank: whether it is overdue, its number of exchanges, step and stage, and whether its process makes
+    progress.
+    """
     with TemporaryDirectory() as folder:
         heartbeats = HeartbeatFile(Path(folder) / "heartbeats", len(ranks), create=True)
         for rank, (is_overdue, meetings, step, stage, _) in enumerate(ranks):
@@ -136,6 +138,42 @@ def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: 
     heartbeats.close()
 
 
+@pytest.mark.parametrize("on_accelerators", [False, True])
+@pytest.mark.parametrize("stage", list(Stage))
+def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: Stage, tmp_path: Path) -> None:
+    """The process looks busy all the time."""
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 1, create=True)
+    watch = Watch(heartbeats, [Quiet(0.0)], on_accelerators=on_accelerators)
+    now = time.monotonic()
+    heartbeats.beat(0, 7, stage, 300.0)
+
+    def looked(after: float) -> tuple[int, str] | None:
+        return watch.hung([Running(0)], 60.0, now + after)  # type: ignore[list-item]
+
+    looked(0.0)
+    is_limited = stage in ON_DEVICE and on_accelerators
+    if stage in OPEN_ENDED:
+        assert looked(2999.0) is None
+        found = looked(3002.0)
+        assert (found is not None) == is_limited
+        assert found is None or "more than 10 × trainer.start_seconds" in found[1]
+    heartbeats.close()
+
+
+def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with FP fusion as Triton 3.9 has it, unless the user has set it."""
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda *words, env, **more: started.append(env))
+    monkeypatch.setattr(RankProcess, "send", lambda self, message: None)
+    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
+    bystander(0, tmp_path)
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "0")
+    bystander(1, tmp_path)
+
+    assert [each["TORCHINDUCTOR_COMPILE_THREADS"] for each in started] == ["1", "1"]
+    assert [each["TRITON_DEFAULT_FP_FUSION"] for each in started] == ["1", "0"]
+
+
 def bystander(rank: int, folder: Path) -> RankProcess:
     """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
     heartbeats = folder / "heartbeats"
@@ -164,7 +202,9 @@ def bystander(rank: int, folder: Path) -> RankProcess:
 def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
     tmp_path: Path, victim: int, is_peer: bool
 ) -> None:
-    """The other's error may come from the middle of a backward pass, in words that nobody knows for a peer's end."""
+    """The other rank's error may come from the middle of a backward pass, with a text that does not identify a lost
+    peer.
+    """
     ranks = [bystander(rank, tmp_path) for rank in range(2)]
     os.kill(ranks[victim].pid, signal.SIGKILL)
     os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)

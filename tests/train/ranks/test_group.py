@@ -1,6 +1,7 @@
-"""Real ranks in real processes, joined by Horovod and by torch: they train as one, and a rank that dies or hangs is survived.
+"""Real ranks in real processes, joined by Horovod and by torch: they train as one group, which survives a dead or hung
+rank.
 
-The moments of the kills are random, from a seed that the test's name gives; `make test-all` does more of them.
+The moments of the kills are random, with a seed derived from the test's name. `make test-all` runs more of them.
 """
 
 import os
@@ -206,7 +207,7 @@ def difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
     group: tuple[RankGroup, Path], tmp_path: Path
 ) -> None:
-    """Without batch normalisation, whose statistics are each rank's own and differ from those of the whole batch by design."""
+    """Without batch normalisation, whose statistics differ between ranks by design."""
     ranks, folder = group
     together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
     alone = train(order(trial=10, batch_size=64, last_epoch=3), tmp_path / "checkpoints", start_graph=plain_graph())
@@ -289,7 +290,7 @@ def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGro
 
 
 def is_within_an_epoch(word: Word) -> bool:
-    """Whether it tells of a part of an epoch: no word at its end does."""
+    """Return whether the message reports a part of an epoch. Messages at its end do not."""
     whole = IMAGES.training_images + IMAGES.validation_images
     return isinstance(word, Advanced) and 0 < word.training_images + word.validation_images < whole
 
@@ -304,7 +305,7 @@ def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGr
 
 
 def witness(folder: Path, pids: tuple[int, ...], question: int) -> list[str]:
-    """What the ranks answer to a signal."""
+    """Return the ranks' answers to a signal."""
     files = [folder / f"witness-{pid}" for pid in pids]
     for pid, file in zip(pids, files, strict=True):
         file.unlink(missing_ok=True)
@@ -339,7 +340,7 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
 
 
 def lose_a_rank(ranks: RankGroup, trial: int, rank: int, how: int, after: float) -> list[Word]:
-    """Trains, and does something to a rank after a while; the words of the attempt."""
+    """Train, disturb a rank after a while, and return the messages of the attempt."""
     ranks.order(order(trial=trial, batch_size=16, last_epoch=10_000))
     heard: list[Word] = []
     while not epochs(heard):
@@ -379,7 +380,7 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
     assert crash.retry
     assert f"rank {rank} of 2 on " in crash.reason
     assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in crash.reason
-    if how is signal.SIGSTOP:  # until it is sure the driver hears that nothing new is to be said
+    if how is signal.SIGSTOP:  # until then the driver receives heartbeats
         told = [word.doing for word in heard if isinstance(word, Heartbeat)]
         assert told and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in told), told
     resumed = go_on(ranks, trial, heard)
@@ -399,9 +400,9 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
 def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
     group: tuple[RankGroup, Path], how: int
 ) -> None:
-    """Asleep within a step, within an exchange that never comes about, or in the moment it says that it has come to one.
+    """The rank sleeps within a step, within an incomplete exchange, or at the moment it announces an exchange.
 
-    torch's own patience is an hour.
+    torch's own time limit is an hour.
     """
     ranks, folder = group
     chance = random.Random(f"{how} {folder.name}")
@@ -520,11 +521,65 @@ def test_a_rank_whose_accelerator_is_at_fault_is_left_out(tmp_path: Path, monkey
         group.close()
 
 
+EVERY_RANK = """
+import sys
+from pathlib import Path
+if "aiperf.train.ranks.rank" in sys.orig_argv:
+    at_start()
+"""
+OLD_DRIVER = """
+def at_start():
+    import torch
+    with (Path(__file__).parent / "starts").open("a") as starts:
+        starts.write("x")
+    def fail(threads):
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 12040).")
+    torch.set_num_threads = fail
+"""
+FAILS_UNDER_LOAD = """
+def at_start():
+    import aiperf.train.loop
+    def fail(order, context, taken):
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+        yield
+    aiperf.train.loop.train = fail
+"""
+
+
+def test_one_fault_of_all_devices_ends_the_first_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(OLD_DRIVER + EVERY_RANK)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    group = new_group("torch", tmp_path, plain_graph())
+    try:
+        with pytest.raises(WorkerEnded, match="driver on your system is too old"):
+            group.start()
+    finally:
+        group.close()
+    assert (tmp_path / "starts").read_text() == "xx", "two ranks, each once"
+
+
+@pytest.mark.slow
+def test_a_device_that_fails_twice_in_trials_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = new_group("horovod", tmp_path, plain_graph())
+    try:
+        starting(group, tmp_path, FAILS_UNDER_LOAD, monkeypatch)
+        for _ in range(2):
+            crashed = follow(group, order(batch_size=64))[-1]
+            assert isinstance(crashed, Crashed) and "rank 1 of 2" in crashed.reason
+        assert isinstance(follow(group, order(batch_size=64))[-1], Done)
+        assert len(group.pids()) == 1
+    finally:
+        group.close()
+
+
 @pytest.mark.slow
 def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here a file server is silent for 14 s, and patience 6 s; the other rank waits at the meeting and is not blamed."""
+    """A file server is silent for 14 s, and the limit is 6 s.
+
+    The other rank waits at the rendezvous and is not blamed.
+    """
     group = new_group("auto", tmp_path, plain_graph(), start_seconds=6.0)
     try:
         ready = starting(group, tmp_path, SLOW_STORAGE, monkeypatch)
@@ -575,7 +630,7 @@ FREEZER = Path("/sys/fs/cgroup/freezer")
 
 @pytest.fixture
 def frozen() -> Iterator[Callable[[int], None]]:
-    """Freezes a process; thaws it in the end."""
+    """Freeze a process, and thaw it at the end."""
     home = FREEZER / f"aiperf-test-{os.getpid()}"
     try:
         home.mkdir()
@@ -616,7 +671,7 @@ def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_
     assert isinstance(heard[-1], Crashed) and heard[-1].retry
     assert "rank 0 of 2 on " in heard[-1].reason and "SIGKILL" in heard[-1].reason
     assert Path(f"/proc/{pids[1]}").exists(), "it is not over yet"
-    group.order(order(trial=2))  # by a driver that has heard of the end
+    group.order(order(trial=2))  # by a driver that received the end
     with pytest.raises(WorkerEnded, match=rf"rank 1 of 2 on .* cannot be killed: process {pids[1]}, state D"):
         while True:
             for word in group.words(timeout=60.0):

@@ -1,4 +1,4 @@
-"""What a start of ranks opens for them to meet: a server for Horovod's alone, and no connection off this host for any."""
+"""Servers that a start of ranks opens: one for Horovod only, and no connection to other hosts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.data.hostcache import NAMES
 from aiperf.train.ranks import rendezvous
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.seats import seats
+from aiperf.train.ranks.rank_numbers import seats
 from aiperf.train.ranks.started_group import Ranks
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode
@@ -60,6 +61,7 @@ def test_a_server_is_opened_for_ranks_that_horovod_may_join_and_for_no_others(
         if port is not None:
             socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()
         assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "lo"
+        assert Path(environment[NAMES]).stat().st_mode == 0o40700  # images are handed over there alone
     finally:
         assert shared.end() == []
     # the one that answered this test's own connection ends in its own time

@@ -18,11 +18,11 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import Crashed, Done, Prepared, Word
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
-from aiperf.train.ranks import distant_host, outpost
-from aiperf.train.ranks.guarded_door import GuardedDoor
+from aiperf.train.ranks import distant_host, remote_ranks
+from aiperf.train.ranks.filtered_port import GuardedDoor
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.outpost import Outpost
-from aiperf.train.ranks.seats import seats
+from aiperf.train.ranks.rank_numbers import seats
+from aiperf.train.ranks.remote_ranks import Outpost
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
 from tests.drive.elsewhere import another_machine, no_namespaces
@@ -105,7 +105,7 @@ def test_a_meeting_point_answers_the_groups_hosts_and_sends_strangers_away_witho
             connection, _ = server.accept()
             with connection:
                 assert connection.recv(100) == b"to whom it may concern"
-                door.shut()  # all have met: who is in stays, and nobody else is heard
+                door.shut()  # all have met: established connections stay, and new ones are refused
                 with pytest.raises(ConnectionRefusedError):
                     socket.create_connection((here, door.port), timeout=60)
                 connection.sendall(b"welcome")
@@ -181,7 +181,7 @@ def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial
 def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outpost, "ABANDONED_SECONDS", 4.0)
+    monkeypatch.setattr(remote_ranks, "ABANDONED_SECONDS", 4.0)
     with spanning_group(conf("torch"), tmp_path, plain_graph()) as (group, wire):
         group.start()
         orphan = group.pids()[1]
@@ -193,7 +193,7 @@ def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
 
 
 def test_a_host_that_fails_before_its_worker_was_ever_up_ends_the_worker(tmp_path: Path) -> None:
-    """A worker that quietly goes on with less than it has is not the one that was asked for."""
+    """A worker must not silently continue with fewer ranks than requested."""
 
     class Broken(Outpost):
         def start(self, number: int, start: object) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.outpost import Outpost
+from aiperf.train.ranks.remote_ranks import Outpost
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode
 from tests.train.orders import IMAGES
@@ -21,7 +21,7 @@ LEADER, OTHER = "127.0.0.11", "127.0.0.1"
 
 
 class Wire:
-    """Carries calls to the other host; may be cut."""
+    """Transport of calls to the other host. It can be cut."""
 
     def __init__(self, outpost: Outpost) -> None:
         self.outpost = outpost

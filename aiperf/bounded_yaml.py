@@ -1,0 +1,89 @@
+"""YAML files from users, read within limits: size, depth, range of numbers, no aliases, no tags, unique keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aiperf.files import require_file
+
+LARGEST_FILE = 1 << 20
+"""Bytes. A division of the ranking has about 20 kB."""
+DEEPEST = 50
+LARGEST_NUMBER = 2**63
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The loader of libyaml is ten times as fast."""
+
+
+class BadYaml(ValueError):
+    """Text that is not YAML or exceeds a limit. The message names the limit and the line."""
+
+
+def read(path: Path) -> Any:
+    """Return the content of a YAML file.
+
+    Raises:
+        OSError: the file cannot be read.
+        BadYaml: the content is not YAML or exceeds a limit.
+    """
+    require_file(path)
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    try:
+        return load(content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise BadYaml(f"it is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+
+
+def load(text: str) -> Any:
+    """Return the content of a YAML text: mappings, lists, strings, numbers, booleans, dates and None.
+
+    Raises:
+        BadYaml: the text is not YAML or exceeds a limit.
+    """
+    if len(text) > LARGEST_FILE:
+        raise BadYaml(f"it has at most {LARGEST_FILE} bytes; found more")
+    try:
+        _check(yaml.parse(text, Loader=_LOADER))
+        return yaml.load(text, _Loader)
+    except BadYaml:
+        raise
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:  # ValueError: a date of month 13
+        raise BadYaml(" ".join(str(error).split())) from error
+
+
+def _check(events: Iterator[Any]) -> None:
+    depth = 0
+    for event in events:
+        where = f"line {event.start_mark.line + 1}"
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise BadYaml(f"it has neither anchors nor aliases; {where} has one: write the value out")
+        if getattr(event, "tag", None) is not None:
+            raise BadYaml(f"it has no tags; {where} has {event.tag!r}: leave it out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise BadYaml(f"it is at most {DEEPEST} deep; {where} is deeper")
+
+
+class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
+    """Loader that refuses duplicate keys and numbers above LARGEST_NUMBER."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
+        if len(made) != len(node.value):
+            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise BadYaml(f"each key occurs once; {twice!r} occurs twice (line {node.start_mark.line + 1})")
+        return made
+
+    def construct_number(self, node: yaml.ScalarNode) -> int:
+        value: int = self.construct_yaml_int(node)
+        if abs(value) > LARGEST_NUMBER:
+            raise BadYaml(f"a number is at most 2^63; line {node.start_mark.line + 1} has {node.value[:20]}…")
+        return value
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_number)

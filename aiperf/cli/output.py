@@ -1,0 +1,60 @@
+"""Lines for the standard output: folded to the terminal's width, with commands in the form that the user typed.
+
+Texts contain `python -m aiperf`, which works for every installation. `as_called` replaces it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+MODULE = "python -m aiperf"
+SCRIPT = "aiperf-cluster"
+"""The console script of pyproject.toml."""
+
+
+def program() -> str:
+    """Return the command that the user typed before the arguments."""
+    return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
+
+
+def tell(line: str) -> None:
+    """Print a line, with commands in the form that the user typed."""
+    print(as_called(line), flush=True)
+
+
+def as_called(text: str) -> str:
+    """Return the text with commands in the form that the user typed."""
+    return text if program() == MODULE else text.replace(MODULE, program())
+
+
+NARROWEST = 40
+"""Columns. Lines are not folded for a narrower terminal."""
+
+
+def say(lines: Iterable[str], indent: int = 2) -> None:
+    """Print lines, folded if the output is a terminal. `indent`: as in `folded`."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines:
+        called = as_called(line)
+        for part in folded(called, width, indent) if width >= NARROWEST else [called]:
+            print(part, flush=True)
+
+
+def folded(line: str, width: int, indent: int = 2) -> list[str]:
+    """Fold a line at `width` characters. A longer word, such as a path, stays whole.
+
+    `indent`: additional indentation of all lines but the first.
+    """
+    own = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * (own + indent),
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    ) or [""]

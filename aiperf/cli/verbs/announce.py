@@ -1,0 +1,153 @@
+"""`python -m aiperf announce`: announce a run before it starts, in a signed and hash-chained log of the site."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiperf.cli.output import program
+from aiperf.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from aiperf.submission.announcements import Announcements, Signed
+
+DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key.
+Start the run with the printed command. It runs once, and only as announced. Its seed is derived from the
+announcement. The inspection of a submission counts announced runs that were never published."""
+EXAMPLES = (
+    "schedule=ranking dataset=imagenet --key ~/.ssh/id_ed25519 --log site/",
+    "--show --log site/ --allowed allowed_signers",
+    "--withdraw ID --why 'node 7 burnt' --key ~/.ssh/id_ed25519 --log site/",
+    "--witness --key ~/.ssh/id_ed25519 --log site/",
+)
+OPTIONS = "[OPTION=VALUE …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the log, the key and the kind of entry."""
+    parser.add_argument(
+        "--log", required=True, metavar="FILE", help="log of the site, or a folder that has or receives one (FOLDER/)"
+    )
+    parser.add_argument(
+        "--key",
+        type=Path,
+        metavar="KEY",
+        help="file of an Ed25519 private key, or the .pub file of a key in ssh-agent",
+    )
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--show", action="store_true", help="check the log and print its entries; nothing is added")
+    what.add_argument("--withdraw", metavar="ID", help="withdraw an announced run; needs --why")
+    what.add_argument("--witness", action="store_true", help="sign the last entry with the key of another principal")
+    parser.add_argument("--why", metavar="TEXT", help="reason of the withdrawal")
+    parser.add_argument(
+        "--allowed",
+        type=Path,
+        metavar="FILE",
+        help="with --show: allowed_signers file of OpenSSH, which names the owners of keys",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Add an entry or print all entries; return the exit status."""
+    from aiperf.errors import BadConfiguration
+
+    if (arguments.withdraw is None) != (arguments.why is None):
+        raise BadConfiguration("--withdraw ID and --why TEXT go together")
+    if options and (arguments.show or arguments.withdraw or arguments.witness):
+        raise BadConfiguration(
+            f"options of a run go with an announcement only; found {shlex.join(options)}: leave them out, or the flag"
+        )
+    if arguments.show:
+        return _show(arguments)
+    if arguments.key is None:
+        raise BadConfiguration("every entry of a log is signed; add --key KEY (create one: ssh-keygen -t ed25519)")
+    return _add(arguments, options)
+
+
+def _add(arguments: argparse.Namespace, options: list[str]) -> int:
+    from aiperf.config import configure
+    from aiperf.ranking.announced_seed import announced_seed
+    from aiperf.submission.announced_run import announcement
+    from aiperf.submission.announcement_file import add, log_path, make_folder
+    from aiperf.submission.announcements import AnyEntry, HeadWitnessed, RunWithdrawn
+
+    path = log_path(arguments.log)
+    conf = None if arguments.withdraw or arguments.witness else configure(options)
+
+    def entry(log: Announcements) -> AnyEntry:
+        now, number = time.time(), len(log.entries) + 1
+        if conf is not None:
+            return announcement(conf, log, now)
+        if arguments.witness:
+            return HeadWitnessed(number=number, previous=log.head, at_unix=now)
+        return RunWithdrawn(
+            number=number, previous=log.head, at_unix=now, announcement=arguments.withdraw, reason=arguments.why
+        )
+
+    make_folder(arguments.log)
+    signed, torn = add(path, arguments.key, entry)
+    if arguments.json:
+        print(json.dumps(_as_json(signed), indent=2))
+        return 0
+    if torn is not None:
+        print(f"an incomplete last line (its writer was killed) was moved to '{torn}'; its id was never printed")
+    print(f"{signed.entry.__struct_config__.tag}  {signed.id}")
+    print(f"log        {path}, entry {signed.entry.number}, signed by {signed.key}")
+    if conf is not None:
+        given = [word for word in options if not word.startswith("seed=")]
+        words = [*given, f"seed={announced_seed(signed.id)}", f"announcement={signed.id}", f"announcement_log={path}"]
+        print(f"start it   {program()} {shlex.join(words)}")
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    from aiperf.submission.announcement_file import log_path, read_log
+    from aiperf.submission.announcements import RunBegun, signers_of
+    from aiperf.submission.signatures import read_allowed
+
+    log = read_log(log_path(arguments.log))
+    signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
+    known = True
+    rows: list[tuple[Signed, tuple[str, ...] | None]] = []
+    for each in log.entries:
+        by = None if signers is None else signers.get(each.id)
+        known = known and by != ()
+        rows.append((each, by))
+    if arguments.json:
+        entries = [_as_json(each) | {"signers": by} for each, by in rows]
+        print(json.dumps({"head": log.head, "torn_bytes": len(log.torn), "entries": entries}, indent=2))
+        return 0 if known else 1
+    withdrawn = log.withdrawn()
+    for each, by in rows:
+        who = each.key or "unsigned" if by is None else ", ".join(by) or f"UNKNOWN KEY {each.key}"
+        if isinstance(each.entry, RunBegun):
+            who = f"run {each.entry.run!r} of {each.entry.announcement[:12]}…"
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.entry.at_unix))
+        gone = f"  withdrawn: {withdrawn[each.id].reason}" if each.id in withdrawn else ""
+        print(
+            sanitize(f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{gone}")
+        )
+    print(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}")
+    if log.torn:
+        print(f"the last line is incomplete ({len(log.torn)} bytes)")
+    return 0 if known else 1
+
+
+def _as_json(signed: Signed) -> dict[str, object]:
+    from aiperf.ranking.announced_seed import announced_seed
+    from aiperf.submission.announcements import RunAnnounced
+
+    entry = signed.entry
+    values: dict[str, object] = {
+        "id": signed.id,
+        "fingerprint": signed.key,
+        "entry": entry.__struct_config__.tag,
+    }
+    if isinstance(entry, RunAnnounced):
+        values["seed"] = announced_seed(signed.id)
+    return values | {name: getattr(entry, name) for name in entry.__struct_fields__ if name != "config"}

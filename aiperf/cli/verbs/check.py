@@ -1,0 +1,187 @@
+"""`python -m aiperf check`: check a run against the rules of a division, from its journal alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+if TYPE_CHECKING:
+    from aiperf.ranking.breaches import Judgement
+    from aiperf.ranking.candidate import Candidate
+    from aiperf.ranking.division import Division
+
+DESCRIPTION = (
+    "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
+    "rule with its source, the offending value, the line of the journal and the fix. Exit status: 0 the run is\n"
+    "valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
+)
+EXAMPLES = (
+    "runs/20261121-120000-imagenet",
+    "runs/20261121-120000-digits --division quick --junit check.xml",
+    "runs/20261121-120000-digits --division our-rules.yaml --json",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run, the division and the forms of output."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+    parser.add_argument(
+        "--division",
+        default="ranking",
+        metavar="NAME|FILE",
+        help="ranking (the default), quick, or a YAML file of rules like aiperf/ranking/divisions/ranking.yaml",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write a report for CI systems (JUnit XML)")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the result of every rule and return the exit status."""
+    from aiperf.atomic_files import write_named
+    from aiperf.cli.output import tell
+    from aiperf.errors import BadConfiguration
+    from aiperf.journal.journal import read
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.ranking.breaches import judgements
+    from aiperf.ranking.division import division
+    from aiperf.report.candidate import candidate_of
+    from aiperf.sanitize import sanitize
+
+    held_to = division(arguments.division, known_options())
+    folder = run_folder(arguments.run)
+    reader = read(folder)
+    run = candidate_of(reader)
+    judged, torn = judgements(run, held_to), reader.reading.warning
+    if arguments.junit is not None:
+        try:
+            write_named(arguments.junit, junit(folder.name, held_to, judged))
+        except OSError as error:
+            raise BadConfiguration(
+                f"--junit names a file that can be written; found '{arguments.junit}' ({error.strerror})"
+            ) from error
+    if arguments.json:
+        print(
+            json.dumps(
+                as_json(folder.name, held_to, judged)
+                | {
+                    "attempts_lost_share": run.lost_share,
+                    "trials_given_up_share": run.given_up_share,
+                    "warnings": [asdict(torn)] if torn else [],
+                },
+                indent=2,
+            )
+        )
+    else:
+        for line in _lines(folder.name, held_to, judged, run):
+            tell(sanitize(line))
+        if torn is not None:
+            tell("\n".join(f"  {line}" for line in torn.lines))
+    return 0 if is_valid(judged) else 1
+
+
+def known_options() -> Collection[str]:
+    """Return the names that a file of rules may use: options, values that a plan computes from them, and whole parts."""
+    from aiperf.config import option_names
+    from aiperf.ranking.division import BUILT_IN, division
+
+    computed = {name for each in BUILT_IN for name in division(each).options() if name.startswith("space.")}
+    named = {f"{part}.name" for each in BUILT_IN for part in division(each).chosen}
+    names = {*option_names(), *computed, *named}
+    return sorted(names | {name.partition(".")[0] for name in names})
+
+
+def is_valid(judged: Sequence[Judgement]) -> bool:
+    """Return True if no rule is broken or unknown."""
+    return all(each.breach is None for each in judged)
+
+
+def as_json(run: str, held_to: Division, judged: Sequence[Judgement]) -> dict[str, object]:
+    """Return the content of --json. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
+    return {
+        "run": run,
+        "division": held_to.name,
+        "is_valid": is_valid(judged),
+        "rules": {each.rule.id: each.outcome for each in judged},
+        "breaches": [
+            asdict(each.breach) | {"law": f"{each.rule.about}: {each.rule.law}"}
+            for each in judged
+            if each.breach is not None
+        ],
+    }
+
+
+def junit(run: str, held_to: Division, judged: Sequence[Judgement]) -> bytes:
+    """Return a JUnit test suite with a case for each rule.
+
+    A broken rule is a failure, an unknown rule is an error. Both fail a build. A rule that does not apply is skipped.
+    """
+    # The journal may hold characters that XML forbids even escaped.
+    from aiperf.sanitize import sanitize_lines
+
+    counted = [each.outcome for each in judged]
+    name = sanitize_lines(f"aiperf check --division {held_to.name} {run}")
+    suites = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(suites, "testsuite", name=name, time="0")
+    suite.set("failures", str(counted.count("broken")))
+    suite.set("errors", str(counted.count("unknown")))
+    suite.set("skipped", str(counted.count("not looked at")))
+    suite.set("tests", str(len(judged)))
+    for each in judged:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=sanitize_lines(f"aiperf.{held_to.name}"),
+            name=sanitize_lines(each.rule.id),
+            time="0",
+        )
+        if each.outcome == "not looked at":
+            ElementTree.SubElement(case, "skipped")
+        if each.breach is not None:
+            kind = "error" if each.breach.is_unknown else "failure"
+            message = sanitize_lines(f"{each.breach.rule}; found: {each.breach.found}")
+            breach = ElementTree.SubElement(case, kind, type=each.outcome, message=message)
+            breach.text = sanitize_lines("\n".join(_of_one(each)))
+    ElementTree.indent(suites)
+    text = ElementTree.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def _of_one(judged: Judgement) -> list[str]:
+    breach = judged.breach
+    assert breach is not None
+    where = "the whole journal" if breach.line is None else f"line {breach.line} of the journal"
+    return [
+        f"{breach.id}: {breach.rule} [{', '.join(breach.source)}]",
+        f"  found: {breach.found} ({where})",
+        f"  to fix it: {breach.remedy}",
+    ]
+
+
+def _lines(run: str, held_to: Division, judged: Sequence[Judgement], candidate: Candidate) -> list[str]:
+    from aiperf.ranking.candidate import losses
+
+    broken = [each for each in judged if each.outcome == "broken"]
+    unknown = [each for each in judged if each.outcome == "unknown"]
+    from aiperf.report.phrases import ranking_options
+
+    left_out = sum(each.outcome == "not looked at" for each in judged)
+    verdict = "valid" if is_valid(judged) else f"not valid: {len(broken)} broken, {len(unknown)} unknown"
+    lines = [f"{run} by the rules of {held_to.name!r} ({held_to.title}): {verdict}, of {len(judged)} rules"]
+    lines.append(f"  {losses(candidate)}")
+    fix = ranking_options([each.breach for each in broken if each.breach is not None])
+    if held_to.name == "ranking" and fix is not None:
+        lines.append(f"  a ranking run: {fix}")
+    for each in (*broken, *unknown):
+        lines += [f"  {line}" for line in _of_one(each)]
+    if left_out:
+        why = (
+            "the results of a simulated run are invented" if candidate.is_simulated else "they are about another choice"
+        )
+        lines.append(f"  {left_out} rules do not apply to this run: {why}")
+    return lines

@@ -1,0 +1,145 @@
+"""`python -m aiperf compare`: compare two runs, two groups of equal runs, or the equal runs of one group."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from aiperf.errors import CannotCompare
+
+if TYPE_CHECKING:
+    from aiperf.comparison.compare import Comparison
+
+DESCRIPTION = """Compares runs from their journals: differences in configuration, system and figures, their statistical
+significance, and their causes. The uncertainty of several equal runs is their spread, that of one run is the
+confidence interval of its score.
+
+Exit status: 0 no regression beyond the margin, 1 a regression beyond it, 2 undetermined (not significant does
+not mean equal), or the runs cannot be compared."""
+EXAMPLES = (
+    "runs/before runs/after",
+    "runs/before runs/after --max-regression 2%",
+    "A1 A2 A3 --with B1 B2 B3 --max-regression 1% --json",
+    "--repeats runs/A1 runs/A2 runs/A3",
+    "--scaling runs/1node runs/2nodes runs/4nodes",
+)
+OPTIONS = ""
+STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the runs and the kind of comparison."""
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
+    )
+    parser.add_argument("--with", dest="others", metavar="RUN", nargs="+", help="the runs of the second side")
+    parser.add_argument(
+        "--repeats", action="store_true", help="all are repeats of one run: print their spread and its causes"
+    )
+    parser.add_argument(
+        "--scaling", action="store_true", help="weak scaling: table, and runs/scaling/scaling.png, .svg and .pdf"
+    )
+    parser.add_argument(
+        "--max-regression", metavar="SHARE", help="largest accepted regression of the second side: 2%% or 0.02"
+    )
+    parser.add_argument(
+        "--metric",
+        choices=("score", "regulated", "error", "MFU", "FLOPS/W", "busy"),
+        default="score",
+        help="figure that the margin applies to (default: score)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON; shares are in 0..1")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the comparison and return the exit status."""
+    margin = None if arguments.max_regression is None else share(arguments.max_regression)
+    if arguments.repeats:
+        return _repeats(arguments)
+    if arguments.scaling:
+        return _scaling(arguments)
+    from aiperf.comparison.compare import compare
+    from aiperf.comparison.compared_runs import side
+    from aiperf.comparison.text import comparison_lines
+
+    first, second = _two_sides(arguments)
+    found = compare(side(first), side(second), margin, arguments.metric)
+    if arguments.json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        print("\n".join(comparison_lines(found)))
+    return status(found)
+
+
+def status(found: Comparison) -> int:
+    """Return the exit status: 0 without a margin or without a regression, 1 for a regression, 2 if it is undetermined."""
+    return 0 if found.gate is None else STATUS[found.gate.verdict]
+
+
+def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
+    if arguments.others is not None:
+        return arguments.runs, arguments.others
+    if len(arguments.runs) != 2:
+        raise CannotCompare(
+            f"two sides are compared; found {len(arguments.runs)} without --with: RUN RUN, RUN… --with RUN…, "
+            "or --repeats RUN… for equal runs among themselves"
+        )
+    return arguments.runs[:1], arguments.runs[1:]
+
+
+def _repeats(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from aiperf.comparison.compare import repeats
+    from aiperf.comparison.compared_runs import side
+    from aiperf.comparison.repeats_plot import draw
+    from aiperf.comparison.text import repeats_lines
+    from aiperf.planning.plan import make_folder
+
+    if arguments.others is not None or arguments.max_regression is not None:
+        raise CannotCompare(
+            "--repeats compares the runs of one side; found --with or --max-regression: leave these out"
+        )
+    group = side(arguments.runs)
+    if len(group.runs) < 2:
+        raise CannotCompare(f"a spread needs at least two runs; found one, '{group.name}': add the others")
+    found = repeats(group)
+    if arguments.json:
+        print(json.dumps(asdict(found), indent=2))
+        return 0
+    print("\n".join([*repeats_lines(found), *map(str, draw(group, make_folder(Path("runs/repeats"))))]))
+    return 0
+
+
+def _scaling(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from aiperf.comparison.scaling import as_plain, draw, scaling, scaling_lines
+    from aiperf.planning.plan import make_folder
+
+    if arguments.others is not None or arguments.max_regression is not None:
+        raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
+    found = scaling(arguments.runs)
+    if arguments.json:
+        print(json.dumps(as_plain(found), indent=2))
+        return 0
+    print("\n".join([*scaling_lines(found), *map(str, draw(found, make_folder(Path("runs/scaling"))))]))
+    return 0
+
+
+def share(text: str) -> float:
+    """Return `2%`, `2 %` or `0.02` as a number in 0..1.
+
+    Raises:
+        CannotCompare: the text is no share, or is outside 0 ≤ share < 1.
+    """
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise CannotCompare(f"--max-regression is a share from 0 to below 100 %, as 2% or 0.02; found {text!r}")
+    return value

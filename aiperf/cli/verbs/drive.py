@@ -1,0 +1,69 @@
+"""`python -m aiperf drive`: start or resume the run of a folder. Scripts of batch jobs call it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from aiperf.cli.output import tell
+
+DESCRIPTION = """Starts the run of a folder, or resumes it if the folder has a journal. Options must equal those of the
+journal. Scripts of batch jobs call this verb on the head node. To start a run by hand, use python -m aiperf."""
+EXAMPLES = (
+    "/shared/runs/20261121-120000-imagenet +cluster=slurm schedule=ranking",
+    "--supervised /runs/20261121-120000-imagenet +cluster=kubernetes cluster.image=IMAGE",
+)
+OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run and the mode of a supervised container."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, created when the job was submitted")
+    parser.add_argument(
+        "--supervised",
+        action="store_true",
+        help="for a pod that is restarted on failure: create the folder if it is missing, and exit with status 0 once the run "
+        "is over, whatever its score",
+    )
+    parser.add_argument(
+        "--options-in", metavar="NAME", help="read the options from this environment variable, a JSON list"
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Drive the run and return the exit status: 0 with a valid score, 1 without.
+
+    Raises:
+        BadConfiguration: wrong options, or a variable without a list of options.
+    """
+    from aiperf.cli import run
+    from aiperf.errors import CannotResume
+
+    if arguments.options_in is not None:
+        options = _options_in(arguments.options_in) + options
+    if not arguments.supervised:
+        return run.drive(options, arguments.run)
+    arguments.run.mkdir(parents=True, exist_ok=True)
+    try:
+        status = run.drive(options, arguments.run)
+    except CannotResume as over:
+        tell(str(over))
+        return 0
+    # 0 and 1: the run is over
+    return status if status not in (0, 1) else 0
+
+
+def _options_in(variable: str) -> list[str]:
+    from aiperf.errors import BadConfiguration
+
+    try:
+        held = json.loads(os.environ.get(variable, ""))
+    except ValueError:
+        held = None
+    if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
+        raise BadConfiguration(
+            f"--options-in names a variable that holds a JSON list of options; {variable} holds none"
+        )
+    return held

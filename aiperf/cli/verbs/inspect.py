@@ -1,0 +1,92 @@
+"""`python -m aiperf inspect`: check a submission as its receiver."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiperf.cli.arguments import add_number
+from aiperf.cli.output import tell
+from aiperf.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from aiperf.submission.inspection import Inspection
+
+DESCRIPTION = """Checks submissions: checksums, signature, announcements, the journal of each run, and that report,
+configuration and system description agree with the journal. Exit status: 0 nothing bad was found, 1 something
+bad was found, 2 a submission could not be checked."""
+EXAMPLES = (
+    "20261121-120000-imagenet.aiperf.tar.gz --allowed allowed_signers",
+    "site.aiperf.tar.gz --json",
+    "site.aiperf.tar.gz --source ~/aiperf-at-the-commit",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the submissions, and the signers, sources and rules to check them against."""
+    parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
+    parser.add_argument(
+        "--allowed",
+        type=Path,
+        metavar="FILE",
+        help="allowed signers (OpenSSH's allowed_signers); an unsigned submission is then bad",
+    )
+    parser.add_argument(
+        "--source", type=Path, metavar="FOLDER", help="checkout of the sources that the runs name (default: this one)"
+    )
+    parser.add_argument(
+        "--division",
+        metavar="NAME|FILE",
+        help="rules that each run must meet (`check`); default: breaches of the ranking's rules are only counted",
+    )
+    parser.add_argument("--all", action="store_true", help="recompute every proposal (verify), not a sample")
+    add_number(parser, "--most-bytes", "largest unpacked size", least=1, default_in_words="16 GiB")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Check each submission and return the largest exit status."""
+    from aiperf.cli.verbs.check import known_options
+    from aiperf.errors import BadConfiguration
+    from aiperf.ranking.division import division
+    from aiperf.submission.archive import MOST_BYTES
+    from aiperf.submission.inspect_submission import inspect_all
+    from aiperf.submission.inspection import HeldTo
+    from aiperf.submission.signatures import read_allowed
+    from aiperf.verify.sample import DEFAULT
+
+    signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
+    held_to = HeldTo(
+        signers=signers,
+        source=arguments.source,
+        division=None if arguments.division is None else division(arguments.division, known_options()),
+        sample=None if arguments.all else DEFAULT,
+        most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
+    )
+    try:
+        found = inspect_all([Path(word) for word in arguments.bundles], held_to)
+    except OSError as error:
+        raise BadConfiguration(f"a submission is a file that can be read and unpacked; {error}") from error
+    if arguments.json:
+        print(json.dumps([asdict(each) | {"is_good": each.is_good} for each in found], indent=2))
+    else:
+        for each in found:
+            for line in lines(each):
+                tell(line)
+    return 0 if all(each.is_good for each in found) else 1
+
+
+def lines(found: Inspection) -> Iterator[str]:
+    """Yield the findings and the verdict as sanitized lines."""
+    for finding in found.findings:
+        of = f"{finding.run}: " if finding.run is not None and len(found.runs) > 1 else ""
+        yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")
+    bad = sum(finding.outcome == "bad" for finding in found.findings)
+    runs = f"{len(found.runs)} run{'' if len(found.runs) == 1 else 's'}"
+    verdict = "nothing bad found" if found.is_good else f"BAD: {bad} finding{'' if bad == 1 else 's'}"
+    yield sanitize(f"{found.path}: {runs}; {verdict}")

@@ -1,0 +1,56 @@
+"""`python -m aiperf join`: add this host to the Ray cluster of a run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from aiperf.cli.arguments import add_number
+from aiperf.cli.output import as_called
+from aiperf.option_limits import LONGEST_SECONDS
+
+DESCRIPTION = """Adds this host as a node to the run of a folder. The scripts of batch jobs call this verb. It also adds a host
+to a run in progress. It ends when the head of the run ends. All hosts must share the folder."""
+EXAMPLES = ("/shared/runs/20261121-120000-imagenet",)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run and the waiting times."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may start later")
+    add_number(
+        parser,
+        "--patience",
+        "longest wait for the head",
+        float,
+        metavar="SECONDS",
+        default=600.0,
+        least=0,
+        most=LONGEST_SECONDS,
+    )
+    parser.add_argument(
+        "--rejoin",
+        action="store_true",
+        help="if the head ends before the run is over, wait as long for the next head",
+    )
+    parser.add_argument(
+        "--tied",
+        action="store_true",
+        help="leave when standard input ends, as it does when an SSH connection ends",
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Stay until the run is over; return the exit status: HEAD_LOST if the head ended before the run."""
+    from aiperf.drive.ray.cluster.join_node import Tie, join
+    from aiperf.errors import HeadLost
+    from cluster.place import HEAD_LOST
+
+    tie = Tie(0 if arguments.tied else None)
+    try:
+        join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)
+    except HeadLost as lost:
+        print(f"aiperf: {as_called(str(lost))}", file=sys.stderr)
+        return HEAD_LOST
+    return 0

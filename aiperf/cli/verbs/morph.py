@@ -1,0 +1,126 @@
+"""`python -m aiperf morph`: grow a network step by step and show each step with its cost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from aiperf.atomic_files import write_named
+from aiperf.cli.arguments import add_number
+from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.errors import AiperfError
+from aiperf.rng import derive
+from aiperf.units import change, operations
+from morphism import Budget, Deepen, Graph, Kernel, Morph, Skip, Widen, apply, cost, encode, encode_morph, legal
+from morphism.draw import svg
+
+DESCRIPTION = "Grows a network by random legal morphs within the budget of a run. Prints each step and its cost."
+EXAMPLES = ("resnet20 --steps 20 --seed 0 --json grown.json --draw grown.svg",)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the network, the limits of its growth, and the output files."""
+    add_graph_arguments(parser)
+    add_number(parser, "--steps", "morphs to apply", default=20, least=0, most=1_000_000)
+    add_number(parser, "--seed", "seed of the choice among the legal morphs", default=0, least=0)
+    add_number(
+        parser,
+        "--factor",
+        "budget as a multiple of the start's operations and parameters",
+        float,
+        metavar="X",
+        default=4.0,
+        least=1,
+        most=10_000,
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the grown graph, for `flops` and `start=FILE`")
+    parser.add_argument(
+        "--lineage",
+        type=Path,
+        metavar="FILE",
+        help="write the starting graph and the morphs, which rebuild the grown graph",
+    )
+    parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the steps, write the requested files and return the exit status."""
+    start = graph_of(arguments)
+    graph, morphs = _grow(start, arguments)
+    if arguments.json:
+        _write(arguments.json, encode(graph))
+    if arguments.lineage:
+        lineage = {"start": json.loads(encode(start)), "morphs": [encode_morph(morph) for morph in morphs]}
+        _write(arguments.lineage, json.dumps(lineage, indent=2))
+    if arguments.draw:
+        known = {node.name for node in start.nodes}
+        new = [node.name for node in graph.nodes if node.name not in known]
+        _write(arguments.draw, svg(graph, title=f"{arguments.graph} + {len(morphs)} morphs", highlight=new))
+    return 0
+
+
+def _grow(graph: Graph, arguments: argparse.Namespace) -> tuple[Graph, list[Morph]]:
+    budget = Budget.of(graph, factor=arguments.factor)
+    table = Table(
+        title=f"{arguments.graph}, seed {arguments.seed}", title_style="bold", title_justify="left", box=box.SIMPLE
+    )
+    table.add_column("step", justify="right")
+    table.add_column("morph", overflow="fold")
+    for heading in ("forward", "change", "parameters"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("fingerprint", no_wrap=True)
+    before = cost(graph)
+    table.add_row("0", "start", operations(before.forward_flops), "", f"{before.parameters:,}", graph.fingerprint[:12])
+    morphs: list[Morph] = []
+    for step in range(arguments.steps):
+        offered = legal(graph, budget)
+        if not offered:
+            table.caption = (
+                f"stopped after {step} steps: no morph is left within {arguments.factor:g} times the start's cost"
+            )
+            break
+        chooser = random.Random(derive(arguments.seed, "morph", step))
+        # Kind first, then one of its morphs: a kind with many sites does not displace the others.
+        kind = chooser.choice(sorted({type(morph).__name__ for morph in offered}))
+        morph = chooser.choice([morph for morph in offered if type(morph).__name__ == kind])
+        graph, _ = apply(graph, morph)
+        morphs.append(morph)
+        now = cost(graph)
+        table.add_row(
+            str(step + 1),
+            _described(morph),
+            operations(now.forward_flops),
+            change(now.forward_flops / before.forward_flops - 1),
+            f"{now.parameters:,}",
+            graph.fingerprint[:12],
+        )
+        before = now
+    Console().print(table)
+    return graph, morphs
+
+
+def _described(morph: Morph) -> str:
+    match morph:
+        case Deepen():
+            return f"deepen after {morph.after}"
+        case Widen():
+            return f"widen {morph.convolution} to {morph.channels} channels"
+        case Skip():
+            return f"skip from {morph.source} to {morph.target}"
+        case Kernel():
+            return f"kernel of {morph.convolution} to {morph.kernel}×{morph.kernel}"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        write_named(path, text.encode())
+    except OSError as error:
+        raise AiperfError(f"'{path}' cannot be written: {error.strerror}") from error
+    print(f"written: {path}")

@@ -1,0 +1,83 @@
+"""`python -m aiperf preflight`: check the machines of a run without starting it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiperf.cli.output import tell
+
+if TYPE_CHECKING:
+    from aiperf.config import RunConf
+    from aiperf.journal.events import NodeChecked
+
+DESCRIPTION = """Checks the machines of a run with these options: versions, data, disk, clocks, accelerators, matrix
+product, memory, all-reduce in pairs and over all nodes. Without a cluster, it checks this machine (matrix
+product and memory with preflight.probes=full). With a cluster, call it where the run's driver would run: in
+an allocation of the scheduler, or on the head of an existing Ray cluster. Exit status: 0 no faults, 1 a node
+has a fault, 2 nothing was checked."""
+EXAMPLES = (
+    "dataset=imagenet dataset.root=/data/imagenet preflight.probes=full",
+    "+cluster=ray cluster.address=auto --json",
+)
+OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the form of output and the shared folder."""
+    parser.add_argument("--json", action="store_true", help="print JSON: every repetition of every probe")
+    parser.add_argument(
+        "--folder", type=Path, metavar="FOLDER", help="folder through which nodes join: `python -m aiperf join FOLDER`"
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Check the machines, print the results and return the exit status."""
+    from aiperf.cli import batch
+    from aiperf.config import configure
+    from aiperf.planning.plan import check_options, folder_of, make_folder
+
+    conf = configure(options)
+    check_options(conf)
+    # faulty nodes are shown too, whatever a run would do with them
+    probes = "auto" if conf.preflight.probes == "none" else conf.preflight.probes
+    conf = replace(conf, name=conf.name or "preflight", preflight=replace(conf.preflight, broken="keep", probes=probes))
+    folder: Path | None = arguments.folder
+    if conf.cluster is not None and conf.cluster.has_jobs and folder is None:
+        verb = ["preflight", *(["--json"] if arguments.json else []), "--folder"]
+        return batch.here(conf, conf.cluster, options, verb)
+    if conf.cluster is None or folder is not None:
+        return _shown(_checked(conf, folder), as_json=arguments.json)
+    folder = make_folder(folder_of(conf, time.time()).absolute())
+    try:
+        return _shown(_checked(conf, folder), as_json=arguments.json)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checked(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
+    from aiperf.drive.machines import check, machines
+
+    if conf.cluster is None:
+        return check(conf, folder).events
+    with machines(conf, folder):
+        return check(conf, folder).events
+
+
+def _shown(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
+    import msgspec
+
+    from aiperf.preflight.result_table import lines
+
+    if as_json:
+        print(json.dumps([msgspec.to_builtins(check) for check in checks], indent=2))
+    else:
+        for line in lines(checks):
+            tell(line)
+    return 1 if any(check.faults for check in checks) else 0

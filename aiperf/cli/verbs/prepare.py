@@ -1,0 +1,56 @@
+"""`python -m aiperf prepare`: check a data set before a run, and pack it into shards."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from aiperf.cli.output import tell
+from aiperf.errors import BadConfiguration
+
+DESCRIPTION = """Checks a data set: counts images and classes, decodes every image, writes the SHA-256 of each file
+(aiperf-checksums.jsonl) and an index of the class folders, which runs read instead of listing the folders
+(aiperf-folders.index). An interrupted check continues at the next call. With --index-only no image is read.
+With --pack the images are packed into WebDataset shards, for dataset.format=webdataset."""
+EXAMPLES = (
+    "dataset=imagenet dataset.root=/data/imagenet",
+    "dataset=imagenet dataset.root=/data/imagenet --index-only",
+    "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
+)
+OPTIONS = "dataset=NAME [OPTION …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the outputs."""
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images into shards there")
+    parser.add_argument(
+        "--checksums", type=Path, metavar="FILE", help="file of the checksums (default: next to the images)"
+    )
+    parser.add_argument("--index-only", action="store_true", help="write the index of the class folders; read no image")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the results and return the exit status: 1 if a run would refuse the data set."""
+    if not options:
+        raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER; found none")
+    from aiperf.config import configure
+
+    conf = configure(options).dataset
+    if arguments.index_only:
+        if arguments.pack is not None or arguments.checksums is not None:
+            raise BadConfiguration(
+                "--index-only reads no image: nothing is packed or checked; leave --pack and --checksums out"
+            )
+        from aiperf.data.survey import write_index
+
+        for line in write_index(conf):
+            tell(line)
+        return 0
+    from rich.console import Console
+
+    from aiperf.data.verification import prepare  # imports torch
+
+    report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
+    for line in report.lines:
+        tell(line)
+    return 0 if report.is_usable else 1

@@ -1,0 +1,86 @@
+"""`python -m aiperf rank`: rank runs, from their journals alone."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aiperf.leaderboard.announcing import Site
+
+DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
+their hash chains are checked. A journal that cannot be read is listed with the reason.
+Exit status: 0 all runs are ranked, 1 some are not, 2 none is."""
+EXAMPLES = (
+    "runs",
+    "runs/20261121-120000-digits runs/20261122-090000-digits --by regulated",
+    "submissions --out list",
+    "submissions --announcements site-a/announcements.jsonl --json",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the runs, the figure and the outputs."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
+    parser.add_argument(
+        "--by",
+        metavar="METRIC",
+        default="score",
+        help="figure of the order (default: score): one of " + ", ".join(METRIC_NAMES),
+    )
+    parser.add_argument(
+        "--announcements",
+        metavar="LOG",
+        action="append",
+        default=[],
+        help="announcement log of a site, to count its announced runs in the list; may be repeated",
+    )
+    parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.md, rank.csv and rank.json there")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-watt", "availability")
+"""Names of aiperf.leaderboard.metric, repeated here so that --help imports nothing. A test compares the two."""
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print and write the list; return the exit status."""
+    from pathlib import Path
+
+    from aiperf.cli.output import tell
+    from aiperf.errors import BadConfiguration, NoSuchRun
+    from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
+    from aiperf.leaderboard.finding import runs_under
+    from aiperf.leaderboard.json_file import json_text
+    from aiperf.leaderboard.leaderboard import leaderboard
+    from aiperf.leaderboard.metric import metric
+    from aiperf.leaderboard.reading import read_entries
+    from aiperf.leaderboard.terminal import lines
+    from aiperf.leaderboard.write import write
+
+    by, logs = metric(arguments.by), read_logs(arguments.announcements)
+    folders, fruitless = runs_under(arguments.runs)
+    entries, unread = read_entries(folders)
+    if not entries:
+        reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
+        raise NoSuchRun(f"a list needs at least one readable run; found none: {reasons}")
+    sites: tuple[Site, ...] = ()
+    if logs:
+        entries, sites = with_announcements(entries, first_lines(entries), logs)
+    found = leaderboard(entries, [*fruitless, *unread], by, sites)
+    if arguments.json:
+        print(json_text(found), end="")
+    else:
+        for line in lines(found):
+            tell(line)
+    if arguments.out is not None:
+        try:
+            written = write(found, Path(arguments.out))
+        except OSError as error:
+            raise BadConfiguration(
+                f"--out is a folder that can be written; '{arguments.out}': {error.strerror}"
+            ) from error
+        if not arguments.json:
+            print("\n" + "\n".join(f"written: {path}" for path in written))
+    return 1 if found.unread else 0

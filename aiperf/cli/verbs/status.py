@@ -1,0 +1,34 @@
+"""`python -m aiperf status`: show the state of a run in progress, from its journal alone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict
+
+DESCRIPTION = """Shows the state of a run on another host or in a batch job, from its journal. Neither the run nor the
+scheduler is contacted."""
+EXAMPLES = ("/shared/runs/20261121-120000-imagenet", "--json /shared/runs/20261121-120000-imagenet")
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run and the form of output."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+    parser.add_argument("--json", action="store_true", help="print one JSON object; times in seconds, rates in FLOP/s")
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the state and return the exit status."""
+    from aiperf.cli.run_status import lines, status_of
+    from aiperf.journal.run_folder import run_folder
+
+    folder = run_folder(arguments.run)
+    if arguments.json:
+        print(json.dumps(asdict(status_of(folder, time.time()))))
+        return 0
+    from aiperf.cli.output import say
+
+    say(lines(folder, time.time()))
+    return 0

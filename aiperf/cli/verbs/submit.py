@@ -1,0 +1,72 @@
+"""`python -m aiperf submit`: bundle runs into one signed and inspected file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from aiperf.cli.output import tell
+
+DESCRIPTION = """Bundles runs into one file: journals, telemetry, system descriptions, configurations, recomputed reports, the
+site's announcements, checksums and a signature. The file is created only if `inspect` finds nothing bad in
+it. docs/ranking.md lists what the file reveals about the site."""
+EXAMPLES = (
+    "20261121-120000-imagenet --key ~/.ssh/id_ed25519 --log site/",
+    "runs/20261121-* --key ~/.ssh/id_ed25519.pub --out site.aiperf.tar.gz",
+    "20261121-120000-digits --no-telemetry",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the runs, the key, the log and the output file."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
+    parser.add_argument(
+        "--key",
+        type=Path,
+        help="file of an Ed25519 private key, or the .pub file of a key in ssh-agent (default: unsigned)",
+    )
+    parser.add_argument(
+        "--log", metavar="FILE", help="announcement log of the site (default: the log in the runs' options)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="new file (default: FIRST_RUN.aiperf.tar.gz)")
+    parser.add_argument(
+        "--no-telemetry", action="store_true", help="leave the telemetry out; the submission records this"
+    )
+    parser.add_argument(
+        "--allowed",
+        type=Path,
+        metavar="FILE",
+        help="inspect with these allowed signers (OpenSSH), like the receiver",
+    )
+
+
+def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Create the file and return the exit status: 1 if the inspection failed and no file was created."""
+    from aiperf.cli.verbs.inspect import lines
+    from aiperf.errors import BadConfiguration
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.submission.build import Wanted, build
+    from aiperf.submission.signatures import read_allowed
+
+    folders = [run_folder(word) for word in arguments.runs]
+    path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
+    wanted = Wanted(
+        runs=folders,
+        key=arguments.key,
+        log=arguments.log,
+        with_telemetry=not arguments.no_telemetry,
+    )
+    try:
+        found = build(wanted, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
+        for line in lines(found):
+            tell(line)
+        if found.is_good:
+            print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {found.sha256}")
+    except OSError as error:
+        raise BadConfiguration(
+            f"the submission '{path}' could not be written ({error}); name another file: --out"
+        ) from error
+    if not found.is_good:
+        print(f"no submission was created: the inspection of '{path}' found faults")
+    return 0 if found.is_good else 1

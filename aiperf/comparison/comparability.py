@@ -1,0 +1,96 @@
+"""Differences of runs in benchmark, configuration, rules, system and versions.
+
+Equal runs have the same configuration except for name, folder and seed, and the same data set, proposal rules, versions and
+system. Only a difference of the benchmark makes the figures of two runs incomparable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from aiperf.report.facts import Report
+from aiperf.report.phrases import flattened
+
+OF_ONE_RUN = frozenset({"name", "runs", "resume", "resume_until", "dry_run"})
+"""Options that identify a run and do not affect it."""
+OF_SYSTEM = frozenset({"space", "system"})
+"""Parts of the configuration that follow from the machine: the planned space, and the site's description."""
+NO_DESCRIPTION = frozenset({"versions", "measured_matmul_flops"})
+"""Parts of a host's description that have a kind of their own, or that each run measures again."""
+Kind = Literal["benchmark", "configuration", "system", "versions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """One difference between two runs."""
+
+    kind: Kind
+    name: str
+    first: str
+    second: str
+
+
+def differing(first: Report, second: Report) -> tuple[Differing, ...]:
+    """Return all differences of two runs, with those of the benchmark first."""
+    return tuple(
+        Differing(kind, name, before, after)
+        for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
+        for name, before, after in _unlike(one, other)
+    )
+
+
+def _described(report: Report) -> Iterator[tuple[Kind, Mapping[str, str]]]:
+    """Yield the properties of a run by kind, as name and text."""
+    run = report.run
+    schedule = {"declared length": f"{run.duration_seconds:g} s", "warm-up": f"{run.warmup_seconds:g} s"}
+    simulated = {"simulated": "yes" if run.is_simulated else "no"}
+    # Options that the benchmark contains are not reported twice.
+    options = {name: value for name, value in run.config.items() if name not in OF_ONE_RUN | {"dataset"} | OF_SYSTEM}
+    of_benchmark = ("schedule.duration_seconds", "schedule.warmup_seconds")
+    yield "benchmark", {f"data set's {name}": value for name, value in flattened(run.dataset)} | schedule | simulated
+    rules = {"proposal rules": str(run.proposal_rules)}
+    yield "configuration", rules | {name: value for name, value in flattened(options) if name not in of_benchmark}
+    of_system = {name: value for name, value in run.config.items() if name in OF_SYSTEM}
+    yield "system", dict(_systems(report)) | dict(flattened(of_system))
+    yield "versions", dict(run.versions)
+
+
+def _systems(report: Report) -> Iterator[tuple[str, str]]:
+    yield "hosts", str(sum(system.hosts for system in report.systems))
+    yield "accelerators", str(report.availability.planned)
+    kinds: list[dict[str, Any]] = []
+    for system in report.systems:
+        described = {
+            "device": system.device,
+            "device_memory_bytes": system.device_memory_bytes,
+            "collective": system.collective,
+            **{name: value for name, value in system.machine.items() if name not in NO_DESCRIPTION},
+        }
+        if not report.hardware.are_accelerators:
+            # Momentary free memory per rank. The host's total is in its description: memory_bytes.
+            del described["device_memory_bytes"]
+        if described not in kinds:
+            kinds.append(described)
+    for index, described in enumerate(kinds, 1):
+        of_kind = "" if len(kinds) == 1 else f"{index}: "
+        for name, value in flattened(described):
+            yield f"{of_kind}{name}", value
+
+
+def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    for name in {**first, **second}:
+        before, after = first.get(name, "—"), second.get(name, "—")
+        if before != after:
+            yield name, before, after
+
+
+def unequal(runs: Sequence[Report]) -> tuple[Differing, ...]:
+    """Return the differences of each run of a side from its first run, without the seed. Repeats have none."""
+    return tuple(
+        each
+        for other in runs[1:]
+        for each in differing(runs[0], other)
+        if (each.kind, each.name) != ("configuration", "seed")
+    )

@@ -1,0 +1,120 @@
+"""Runs of a comparison: found by the words of a command line, read, and checked for comparability."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.comparison.comparability import Differing, differing, unequal
+from aiperf.errors import CannotCompare
+from aiperf.journal.ends import Ends, ends
+from aiperf.journal.journal import NAME
+from aiperf.journal.run_folder import run_folder
+from aiperf.report.facts import Report
+from aiperf.report.write import report_of
+
+MOST_NAMED = 3
+"""Largest number of differences in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunJournal:
+    """Identity of a run's journal."""
+
+    folder: Path
+    ends: Ends
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run, or several equal runs."""
+
+    runs: tuple[Report, ...]
+    journals: tuple[RunJournal, ...]
+    """Journals in order of the runs. Empty for a report without its journal."""
+
+    @property
+    def name(self) -> str:
+        """Name of the first run, and the number of further runs."""
+        more = len(self.runs) - 1
+        return self.runs[0].run.name + (f" and {more} more" if more else "")
+
+
+def folders(words: Sequence[str]) -> list[Path]:
+    """Return the folders of runs. A word is a run, or a folder of runs, which are returned in order of their names.
+
+    Raises:
+        NoSuchRun: A word names no run.
+    """
+    found: list[Path] = []
+    for word in words:
+        held = sorted(path.parent for path in Path(word).glob(f"*/{NAME}"))
+        is_run = (Path(word) / NAME).is_file()
+        found += held if held and not is_run else [run_folder(word)]
+    return found
+
+
+def require_each_once(journals: Sequence[RunJournal]) -> None:
+    """Raise CannotCompare if two journals belong to one run, complete or cut."""
+    seen: dict[str, RunJournal] = {}
+    for journal in journals:
+        if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
+            how = "journals of one run" if known.ends == journal.ends else "journals of one run, of unequal length"
+            raise CannotCompare(
+                f"each run is given once; '{known.folder}' and '{journal.folder}' are {how} (equal first line): leave one out"
+            )
+
+
+def side(words: Sequence[str], read: Callable[[Path], Report] = report_of) -> Side:
+    """Return the side of the runs that words name.
+
+    Raises:
+        NoSuchRun: A word names no run.
+        CannotCompare: A run has no score or is given twice, or the runs are no repeats of one configuration.
+    """
+    given = folders(words)
+    runs = tuple(map(read, given))  # refuses what is no journal, such as a FIFO
+    journals = tuple(RunJournal(folder, ends(folder / NAME)) for folder in given)
+    require_each_once(journals)
+    return _held(runs, journals)
+
+
+def side_of(report: Report) -> Side:
+    """Return the side of one report. Raises CannotCompare if it has no score."""
+    return _held((report,), ())
+
+
+def _held(runs: tuple[Report, ...], journals: tuple[RunJournal, ...]) -> Side:
+    for run in runs:
+        if run.run.end_reason is None or not run.score.valid:
+            why = "it has not ended" if run.run.end_reason is None else "it has no valid score"
+            raise CannotCompare(f"compared runs have ended with a score; '{run.run.name}': {why}. Leave it out")
+    _require_repeats(runs)
+    return Side(runs, journals)
+
+
+def _require_repeats(runs: Sequence[Report]) -> None:
+    apart = [each for each in unequal(runs) if each.kind in ("benchmark", "configuration")]
+    if apart:
+        raise CannotCompare(
+            f"runs of one side have one configuration, except for the seed; these differ in {in_words(apart)}. "
+            "Compare them with --with, or leave the different run out"
+        )
+
+
+def require_one_benchmark(first: Side, second: Side) -> None:
+    """Raise CannotCompare if data set or schedule differ, or if only one side is simulated."""
+    apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
+    if apart:
+        raise CannotCompare(
+            "compared runs have one data set and one length, and both are real or both are simulated; "
+            f"'{first.runs[0].run.name}' and '{second.runs[0].run.name}' differ in {in_words(apart)}. "
+            "Repeat one with equal values"
+        )
+
+
+def in_words(apart: Sequence[Differing]) -> str:
+    """Return the first few differences as text."""
+    named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
+    return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

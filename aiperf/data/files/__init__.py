@@ -1,0 +1,1 @@
+"""Files of data sets: folders, shards, indexes, fingerprints, checksums, packing."""

@@ -1,0 +1,109 @@
+"""aiperf-checksums.jsonl: one line per checked file, appended after its check, so that an interrupted check can continue.
+
+A line is valid while its file keeps its size and time of change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from aiperf.data.errors import DamagedData, DataError
+from aiperf.data.files.alone import require_alone
+from aiperf.files import require_file
+
+FILE = "aiperf-checksums.jsonl"
+
+_FLUSHED_EVERY = 256
+
+
+class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Result of one file's check."""
+
+    file: str
+    """Path below the set's root, with '/'. SHARD:MEMBER for a member of a shard."""
+    bytes: int
+    changed: int
+    """Time of change in nanoseconds."""
+    sha256: str
+    split: str
+    corrupt: str | None = None
+    """The decoder's error. None if the image is valid."""
+    height: int = 0
+    """In pixels. 0 if the image is corrupt or the size was not recorded."""
+    width: int = 0
+
+
+def set_checksum(lines: Iterable[Checked]) -> str:
+    """Return the SHA-256 over "SHA256  FILE" lines (as sha256sum prints them) in the order of names.
+
+    Independent of the set's location.
+    """
+    digest = hashlib.sha256()
+    for line in sorted(lines, key=lambda each: each.file):
+        digest.update(f"{line.sha256}  {line.file}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+class Checksums:
+    """File of checked files, open for appending. Use as a context."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the existing lines. An incomplete last line is dropped. Raises DamagedData, DataError."""
+        self.path = path
+        self.known: dict[str, Checked] = {}
+        try:
+            require_file(path)
+            # created if absent, and never truncated here: another process may be writing it
+            self._out = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+        except OSError as error:
+            raise DataError(
+                f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
+                "allow it for the time of the check, or say where they go: --checksums FILE"
+            ) from error
+        try:
+            require_alone(self._out, path)
+            whole = self._read()
+        except BaseException:
+            self._out.close()
+            raise
+        self._out.truncate(whole)
+        self._out.seek(whole)
+        self._pending = 0
+
+    def add(self, line: Checked) -> None:
+        """Append a line. It is flushed with a few hundred others."""
+        self.known[line.file] = line
+        self._out.write(msgspec.json.encode(line) + b"\n")
+        self._pending += 1
+        if self._pending >= _FLUSHED_EVERY:
+            self._out.flush()
+            self._pending = 0
+
+    def __enter__(self) -> Checksums:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._out.close()
+
+    def _read(self) -> int:
+        """Fill `known`. Return the bytes of complete lines."""
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        decoder = msgspec.json.Decoder(Checked)
+        for number, text in enumerate(content[:whole].splitlines(), 1):
+            try:
+                line = decoder.decode(text)
+            except msgspec.DecodeError as error:
+                raise DamagedData(
+                    f"{str(self.path)!r} is damaged at line {number} ({error}); remove it, and every file is checked anew"
+                ) from error
+            self.known[line.file] = line
+        return whole

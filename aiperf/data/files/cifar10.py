@@ -1,0 +1,75 @@
+"""CIFAR-10's standard binary version: records of one label byte and 3072 pixel bytes.
+
+The version for Python is not read, because it consists of pickles, which can execute any program.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aiperf.data.errors import DamagedData, MissingData
+from aiperf.data.files.samples import tree
+
+TRAINING_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
+VALIDATION_FILE = "test_batch.bin"
+RECORDS = 10_000
+RECORD_BYTES = 1 + 3 * 32 * 32
+CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def find(root: Path) -> Path | None:
+    """Return the folder of the six binary files. None if there are class folders instead. Raises MissingData."""
+    for folder in (root, root / "cifar-10-batches-bin"):
+        present = [name for name in (*TRAINING_FILES, VALIDATION_FILE) if (folder / name).is_file()]
+        if present:
+            missing = sorted({*TRAINING_FILES, VALIDATION_FILE} - set(present))
+            if missing:
+                raise MissingData(f"CIFAR-10 has six files; missing in {str(folder)!r}: {', '.join(missing)}")
+            return folder
+    if (root / "train").is_dir():
+        return None
+    pickles = any((folder / "data_batch_1").is_file() for folder in (root, root / "cifar-10-batches-py"))
+    raise MissingData(
+        f"there is no CIFAR-10 in {str(root)!r}"
+        + (
+            " but its version for Python, which is pickles and is not read (a pickle can run any program)"
+            if pickles
+            else ""
+        )
+        + f"; put there the binary version (cifar-10-binary.tar.gz, unpacked):\n  {root}/\n    cifar-10-batches-bin/\n"
+        f"      {TRAINING_FILES[0]} … {TRAINING_FILES[-1]} {VALIDATION_FILE}\nor class folders: {tree(root)}"
+    )
+
+
+def labels(file: Path) -> NDArray[np.int64]:
+    """Return the labels (10000,) of one file, 0..9. Raises DamagedData if it is not 10,000 records of these classes."""
+    found = _records(file)[:, 0].astype(np.int64)
+    wrong = np.nonzero(found >= len(CLASSES))[0]
+    if len(wrong):
+        raise DamagedData(
+            f"labels lie in 0..9; record {int(wrong[0])} of {str(file)!r} has {int(found[wrong[0]])}: copy the file anew"
+        )
+    return found
+
+
+def pixels(file: Path) -> NDArray[np.uint8]:
+    """Return uint8 (10000, 32, 32, 3), from the file's planes."""
+    return np.ascontiguousarray(_records(file)[:, 1:].reshape(RECORDS, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def check(file: Path) -> None:
+    """Check the file's size. Raises DamagedData."""
+    found = file.stat().st_size
+    if found != RECORDS * RECORD_BYTES:
+        raise DamagedData(
+            f"a file of CIFAR-10 has {RECORDS} records of {RECORD_BYTES} bytes, {RECORDS * RECORD_BYTES} in all; "
+            f"{str(file)!r} has {found}: copy it anew"
+        )
+
+
+def _records(file: Path) -> NDArray[np.uint8]:
+    check(file)
+    return np.fromfile(file, np.uint8).reshape(RECORDS, RECORD_BYTES)

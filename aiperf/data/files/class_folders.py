@@ -1,0 +1,85 @@
+"""Files of class folders, FOLDER/CLASS/FILE, stored as bytes and numbers. Path objects are created on demand.
+
+A million names are one block, which processes of a host can share (it may be mapped from an index), instead of a
+million objects in each process.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False)
+class ClassFolders(Sequence[Path]):
+    """Sequence of file paths, ordered by class and by name within a class."""
+
+    folder: Path
+    """Folder of the split."""
+    classes: tuple[str, ...]
+    images: NDArray[np.int64]
+    """Number of files of each class (classes,)."""
+    ends: NDArray[np.int64]
+    """End of each file's name in `names` (files,). It begins at the previous end."""
+    names: NDArray[np.uint8]
+    """All names concatenated (bytes,), as in the file system (`os.fsencode`)."""
+
+    @classmethod
+    def of(cls, folder: Path, files: Sequence[tuple[str, Sequence[str]]]) -> ClassFolders:
+        """Build from pairs of a class and its files' names, both in order."""
+        encoded = [os.fsencode(name) for _, names in files for name in names]
+        return cls(
+            folder,
+            tuple(name for name, _ in files),
+            np.array([len(names) for _, names in files], np.int64),
+            np.cumsum([len(name) for name in encoded], dtype=np.int64),
+            np.frombuffer(b"".join(encoded), np.uint8),
+        )
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """Index into `classes` of each file (files,)."""
+        return np.repeat(np.arange(len(self.classes), dtype=np.int64), self.images)
+
+    def files(self, label: int) -> list[str]:
+        """Return the names of a class's files, in order."""
+        return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
+
+    def word(self, index: int) -> str:
+        """Return the path of a file as text."""
+        label = int(np.searchsorted(self._firsts, index, side="right")) - 1
+        return self._prefixes[label] + self._name(index)
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        """First file of each class, and the number of files (classes + 1,)."""
+        return np.concatenate([np.zeros(1, np.int64), np.cumsum(self.images)])
+
+    @cached_property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(f"{self.folder}/{name}/" for name in self.classes)
+
+    def _name(self, index: int) -> str:
+        start = int(self.ends[index - 1]) if index else 0
+        return os.fsdecode(self.names[start : int(self.ends[index])].tobytes())
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Path]: ...
+    def __getitem__(self, index: int | slice) -> Path | Sequence[Path]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return Path(self.word(index % len(self)))

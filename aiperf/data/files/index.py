@@ -1,0 +1,264 @@
+"""aiperf-folders.index: list of the image files in a set's class folders, so that a run need not list the folders.
+
+The first line is "aiperf-folders 1 SHA256", the checksum of everything after it. The second is a JSON object
+(`Header`). Then follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64),
+height and width in pixels (uint16, 0: unknown), and the concatenated names. The file is read at once, and other
+processes of a host find it in the page cache.
+
+`python -m aiperf prepare` writes it. It is valid while the folders have the listed files. `Index.check` verifies this:
+folders that changed are listed again, and the sizes of some files are compared. A file with another size is rejected
+when it is read (`Samples.read`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from aiperf.atomic_files import draft_of, new_draft
+from aiperf.data.errors import DamagedData, DataError, StaleIndex
+from aiperf.data.files.class_folders import ClassFolders
+from aiperf.data.files.fingerprint import of_splits
+from aiperf.data.files.samples import Samples, class_names, image_names
+from aiperf.files import require_file
+
+FILE = "aiperf-folders.index"
+VERSION = 1
+FILES_ASKED = 64
+"""Number of a set's files whose size is compared with the index at each opening."""
+FOLDERS_ASKED = 32
+"""Number of a set's class folders whose time of change is checked at each opening. The planner checks all of them."""
+_ASKING = 16
+_MARK = b"aiperf-folders"
+
+
+class SplitHeader(msgspec.Struct, frozen=True):
+    """One split of an index."""
+
+    folder: str
+    """Folder below the set's root: train, val or test."""
+    changed: int
+    """Time of change of the folder itself, in nanoseconds. It contains the class folders."""
+    classes: list[str]
+    images: list[int]
+    """Number of files of each class."""
+    classes_changed: list[int]
+    """Time of change of each class's folder, in nanoseconds."""
+    name_bytes: int
+    """Bytes of all names."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of its columns and names."""
+        return sum(self.images) * 20 + self.name_bytes
+
+
+class Header(msgspec.Struct, frozen=True):
+    """Second line of the index."""
+
+    fingerprint: str
+    """See `fingerprint.of_splits`."""
+    splits: list[SplitHeader]
+    """Training, then validation."""
+    contents: str | None = None
+    """SHA-256 of the set's contents (`checksums.set_checksum`). None if `prepare` did not read all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pixels:
+    """Sizes of a split's images (images,). 0 if unknown."""
+
+    heights: NDArray[np.uint16]
+    widths: NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index as read from its file."""
+
+    path: Path
+    root: Path
+    header: Header
+    training: Samples
+    validation: Samples
+    pixels: tuple[Pixels, Pixels]
+    """Image sizes of both splits."""
+
+    def check(self, asker: str | None) -> None:
+        """Check that the index is valid.
+
+        `asker`: name of the opening host. It selects some folders and files to check, so that many hosts together check
+        most of them. None to check all folders.
+
+        Raises StaleIndex with the difference.
+        """
+        chosen = random.Random(f"{self.header.fingerprint} {asker}")
+        for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
+            folder = self.root / header.folder
+            if _changed(folder) != header.changed and (found := class_names(folder)) != header.classes:
+                raise StaleIndex(f"the class folders of '{folder}' are others: {_difference(header.classes, found)}")
+            labels = range(len(header.classes))
+            asked = labels if asker is None else sorted(chosen.sample(labels, min(FOLDERS_ASKED, len(labels))))
+            with ThreadPoolExecutor(_ASKING) as pool:
+                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), asked))
+                files = range(len(samples))
+                some = chosen.sample(files, min(FILES_ASKED, len(files)))
+                list(pool.map(lambda index, of=samples: _check_file(of, index), some))
+
+
+def require_writable(path: Path) -> None:
+    """Raise DataError if no index can be written."""
+    try:
+        new_draft(path).unlink()
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def write(path: Path, root: Path, training: Samples, validation: Samples, *, pixels: Sequence[Pixels] | None = None,
+          contents: str | None = None) -> Header:  # fmt: skip
+    """Write the index of a set that was just listed, atomically. Return its header.
+
+    Raises DataError if it cannot be written.
+    """
+    splits = (training, validation)
+    header = Header(of_splits(root, splits), [_split_header(root, samples) for samples in splits], contents)
+    for samples, split in zip(splits, header.splits, strict=True):
+        for label in range(len(split.classes)):
+            _check_names(samples, split, label)  # files that were added after the listing are not in its times
+    columns = [*_columns(splits, pixels)]
+    second = msgspec.json.encode(header) + b"\n"
+    digest = hashlib.sha256(second)
+    for column in columns:
+        digest.update(column)
+    try:
+        with draft_of(path) as draft, draft.open("wb") as file:
+            file.write(b"%s %d %s\n" % (_MARK, VERSION, digest.hexdigest().encode()))
+            file.write(second)
+            for column in columns:
+                file.write(column)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    return header
+
+
+def _not_written(path: Path, error: OSError) -> DataError:
+    return DataError(
+        f"the index of a set lies in its root; {str(path)!r} cannot be written ({error.strerror}): say where it goes, here "
+        "and in the run: dataset.index=FILE, on a file system that the workers share"
+    )
+
+
+def read(path: Path, root: Path) -> Index:
+    """Return the index of the set in `root`. Raises DamagedData, and OSError if it does not exist."""
+    # not mapped: if the file is replaced on a network file system, reading a mapped page kills the process
+    require_file(path)
+    content = path.read_bytes()
+    held, first = memoryview(content), content[:128].partition(b"\n")[0]
+    mark, version, checksum = [*first.split(b" "), b"", b"", b""][:3]
+    if mark != _MARK:
+        raise DamagedData(f"'{path}' is no index of class folders; remove it, and write it anew: {_REMEDY}")
+    if version != b"%d" % VERSION:
+        raise DamagedData(
+            f"'{path}' is of version {version.decode()!r}, and {VERSION} is read here; write it anew: {_REMEDY}"
+        )
+    if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != checksum:
+        raise DamagedData(f"'{path}' is damaged: it does not hold what its checksum says; write it anew: {_REMEDY}")
+    start = content.index(b"\n", len(first) + 1) + 1
+    header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
+    body = np.frombuffer(content, np.uint8)[start:]
+    made = []
+    for split in header.splits:
+        made.append(_split(root, split, body[: split.bytes], checksum.decode()))
+        body = body[split.bytes :]
+    (training, first_pixels), (validation, second_pixels) = made
+    return Index(path, root, header, training, validation, (first_pixels, second_pixels))
+
+
+_REMEDY = "`python -m aiperf prepare … --index-only`"
+
+
+def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> tuple[Samples, Pixels]:
+    images = sum(header.images)
+    sizes, ends = body[: 8 * images].view("<i8"), body[8 * images : 16 * images].view("<i8")
+    heights, widths = body[16 * images : 18 * images].view("<u2"), body[18 * images : 20 * images].view("<u2")
+    files = ClassFolders(
+        root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[20 * images :]
+    )
+    samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
+    return samples, Pixels(heights, widths)
+
+
+def _split_header(root: Path, samples: Samples) -> SplitHeader:
+    files = samples.paths
+    assert isinstance(files, ClassFolders), "shards have an index of their own"
+    return SplitHeader(
+        folder=files.folder.relative_to(root).as_posix(),
+        changed=_changed(files.folder),
+        classes=list(files.classes),
+        images=files.images.tolist(),
+        classes_changed=[_changed(files.folder / name) for name in files.classes],
+        name_bytes=len(files.names),
+    )
+
+
+def _columns(splits: Sequence[Samples], pixels: Sequence[Pixels] | None) -> Iterator[bytes]:
+    for number, samples in enumerate(splits):
+        files = samples.paths
+        assert isinstance(files, ClassFolders)
+        unknown = np.zeros(len(samples), np.uint16)
+        known = Pixels(unknown, unknown) if pixels is None else pixels[number]
+        yield samples.sizes().astype("<i8").tobytes()
+        yield files.ends.astype("<i8").tobytes()
+        yield known.heights.astype("<u2").tobytes()
+        yield known.widths.astype("<u2").tobytes()
+        yield files.names.tobytes()
+
+
+def _changed(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError as error:
+        raise StaleIndex(f"'{folder}' cannot be looked at: {error.strerror}") from error
+
+
+def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:
+    files = samples.paths
+    assert isinstance(files, ClassFolders)
+    if _changed(files.folder / header.classes[label]) != header.classes_changed[label]:
+        _check_names(samples, header, label)  # a copy of the set has other times, so only its names count
+
+
+def _check_names(samples: Samples, header: SplitHeader, label: int) -> None:
+    files = samples.paths
+    assert isinstance(files, ClassFolders)
+    folder = files.folder / header.classes[label]
+    found, held = image_names(folder), files.files(label)
+    if found != held:
+        raise StaleIndex(
+            f"'{folder}' holds {len(found)} images and {len(held)} were indexed: {_difference(held, found)}"
+        )
+
+
+def _check_file(samples: Samples, index: int) -> None:
+    assert samples.indexed_sizes is not None
+    name = samples.name(index)
+    try:
+        found = Path(name).stat().st_size
+    except OSError as error:
+        raise StaleIndex(f"'{name}' cannot be looked at: {error.strerror}") from error
+    if found != samples.indexed_sizes[index]:
+        raise StaleIndex(f"'{name}' has {found} bytes, and {samples.indexed_sizes[index]} when the index was written")
+
+
+def _difference(held: Sequence[str], found: Sequence[str]) -> str:
+    gone, new = sorted(set(held) - set(found)), sorted(set(found) - set(held))
+    told = [f"{len(names)} {what}, first {names[0]!r}" for names, what in ((gone, "gone"), (new, "new")) if names]
+    return "; ".join(told)

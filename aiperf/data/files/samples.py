@@ -1,0 +1,348 @@
+"""Encoded images of a split: one per file in class folders, or many per file in WebDataset shards.
+
+Both are read at random positions, so that every epoch is shuffled completely and shards need no shuffling buffer.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from aiperf.atomic_files import replace_file
+from aiperf.data.errors import DamagedData, DataError, MissingData, StaleIndex
+from aiperf.data.files.class_folders import ClassFolders
+from aiperf.files import what_is_wrong_with
+from aiperf.shell_command import command
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
+
+# File systems of clusters have a high latency per request, and serve many requests at the same time well.
+_ASKING = 16
+
+# Written to the shards' folder by `prepare`, because reading the headers of all ImageNet takes minutes.
+INDEX = "aiperf-index.jsonl"
+
+Member = tuple[str, int, int, int]
+"""Name, offset and length in bytes, label."""
+
+SPLITS: dict[str, tuple[str, ...]] = {"train": ("train",), "val": ("val", "validation", "test")}
+
+
+class ShardIndex(msgspec.Struct, frozen=True):
+    """One line of the index: positions of the images of one shard. Valid while the shard has this number of bytes."""
+
+    shard: str
+    bytes: int
+    members: list[Member]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Encoded images of one split, with their labels."""
+
+    classes: tuple[str, ...]
+    """The classes' names, in the order of their labels."""
+    labels: NDArray[np.int64]
+    paths: ClassFolders | tuple[Path, ...]
+    """The files. Image i is in paths[i], or for shards in paths[shard[i]]."""
+    keys: tuple[str, ...] = ()
+    """Name of each member of shards. Empty for folders."""
+    shard: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Index into `paths` of each image of shards."""
+    offset: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    length: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    indexed_sizes: NDArray[np.int64] | None = None
+    """Bytes of each file from the index of the folders. None without an index."""
+    checksum: str | None = None
+    """Checksum of the index from which the files were read. None if folders were listed."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def is_sharded(self) -> bool:
+        return bool(self.keys)
+
+    def name(self, index: int) -> str:
+        """Return the image's name for messages."""
+        if isinstance(self.paths, ClassFolders):
+            return self.paths.word(index)
+        return f"{self.paths[self.shard[index]]}:{self.keys[index]}"
+
+    def read(self, index: int) -> bytes:
+        """Return the encoded image. Raises OSError, and StaleIndex if the file's size differs from its index."""
+        path: str | Path
+        if isinstance(self.paths, ClassFolders):
+            path, offset, length = self.paths.word(index), 0, -1
+        else:
+            path, offset, length = self.paths[self.shard[index]], int(self.offset[index]), int(self.length[index])
+        # O_NONBLOCK: do not wait for a FIFO that replaced an image
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(f"it is {what_is_wrong_with(Path(path))}, no file")
+            length = status.st_size if length < 0 else length
+            value = os.pread(file, length, offset)
+        finally:
+            os.close(file)
+        if self.indexed_sizes is not None and length != self.indexed_sizes[index]:
+            raise StaleIndex(f"'{path}' has {length} bytes, and {self.indexed_sizes[index]} when the index was written")
+        if len(value) < length:
+            raise OSError(f"ends after {len(value)} of {length} bytes")
+        return value
+
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the bytes of each image (images,).
+
+        Files are accessed only without an index or shard headers. Raises OSError.
+        """
+        if self.is_sharded:
+            return self.length
+        return self._sizes_and_times[0] if self.indexed_sizes is None else self.indexed_sizes
+
+    def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the bytes of each image, and its file's time of change in nanoseconds, both (images,), as first read.
+
+        Raises OSError.
+        """
+        return self._sizes_and_times
+
+    @cached_property
+    def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        with ThreadPoolExecutor(_ASKING) as pool:
+            words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
+            stats = list(pool.map(os.stat, words, chunksize=64))
+        times = np.array([s.st_mtime_ns for s in stats], np.int64)
+        if self.is_sharded:
+            return self.length, times[self.shard]
+        return np.array([s.st_size for s in stats], np.int64), times
+
+
+def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> Samples:
+    """Return the images of root/SPLIT/CLASS/*, classes and files in the order of their names. Raises MissingData."""
+    folder = _split_folder(root, names or (split,))
+    if folder is None:
+        raise MissingData(f"there is no folder {str(root / split)!r}; put there: {tree(root)}")
+    classes = class_names(folder)
+    if len(classes) < 2:
+        raise MissingData(
+            f"a set has at least two classes, one folder each; found {len(classes)} in {str(folder)!r}; put there: {tree(root)}"
+        )
+    with ThreadPoolExecutor(_ASKING) as pool:
+        listed = list(pool.map(lambda name: image_names(folder / name), classes))
+    empty = [name for name, found in zip(classes, listed, strict=True) if not found]
+    if empty and split == "train":
+        raise MissingData(
+            f"every class has at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}); "
+            f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
+        )
+    files = ClassFolders.of(folder, list(zip(classes, listed, strict=True)))
+    return Samples(tuple(classes), files.labels, files)
+
+
+def class_names(folder: Path) -> list[str]:
+    """Return the class folders of a split, in order. Other files are ignored.
+
+    Raises DamagedData for a broken link, a FIFO, a socket or a device.
+    """
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if _leads_to(entry, folders=True):
+                found.append(entry.name)
+            elif not _leads_to(entry, folders=False):
+                raise DamagedData(
+                    f"a split holds a folder for each class; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                    "repair or remove it"
+                )
+    return sorted(found)
+
+
+def image_names(folder: Path) -> list[str]:
+    """Return the image files of a class folder, in order.
+
+    Raises DamagedData if an image's name belongs to a folder, a broken link, a FIFO, a socket or a device.
+    """
+    found = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if os.path.splitext(entry.name)[1].lower() not in IMAGE_SUFFIXES or entry.name.startswith("."):  # noqa: PTH122
+                continue
+            if not _leads_to(entry, folders=False):
+                raise DamagedData(
+                    f"every image of a set is a file; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                    "repair or remove it"
+                )
+            found.append(entry.name)
+    return sorted(found)
+
+
+def _leads_to(entry: os.DirEntry[str], *, folders: bool) -> bool:
+    """Return whether the entry is a folder, or else a file. Only links need a system call."""
+    try:
+        return entry.is_dir() if folders else entry.is_file()
+    except OSError:  # a link that leads back to itself
+        return False
+
+
+def list_shards(root: Path, split: str) -> Samples:
+    """Return the images of the tar shards root/train-*.tar or root/train/*.tar (val: also validation, test).
+
+    Raises MissingData, DamagedData.
+    """
+    shards = find_shards(root, split)
+    if not shards:
+        raise MissingData(
+            f"there are no {split} shards in {str(root)!r}; put there {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
+            f"NAME.cls (the class as a number), or pack them from folders: "
+            + command("prepare", "dataset.root=FOLDER", "--pack", str(root))
+        )
+    for shard in shards:
+        if (wrong := what_is_wrong_with(shard)) is not None:
+            raise DamagedData(f"every shard of a set is a file; {str(shard)!r} is {wrong}: repair or remove it")
+    known = _read_index(shards[0].parent / INDEX)
+
+    def members_of(shard: Path) -> Sequence[Member]:
+        entry = known.get(shard.name)
+        if entry is not None and entry.bytes == shard.stat().st_size:
+            return entry.members
+        return scan(shard)
+
+    with ThreadPoolExecutor(_ASKING) as pool:
+        members = list(pool.map(members_of, shards))
+    rows = [(number, *member) for number, found in enumerate(members) for member in found]
+    if not rows:
+        raise DamagedData(
+            f"the shards of {str(root)!r} hold no pair of an image and a .cls; first shard: {shards[0].name!r}"
+        )
+    labels = np.array([row[4] for row in rows], np.int64)
+    return Samples(
+        tuple(str(label) for label in range(int(labels.max()) + 1)),
+        labels,
+        tuple(shards),
+        tuple(row[1] for row in rows),
+        np.array([row[0] for row in rows], np.int64),
+        np.array([row[2] for row in rows], np.int64),
+        np.array([row[3] for row in rows], np.int64),
+    )
+
+
+def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
+    """Write the index of existing shards into their folders. Return each index with its number of shards.
+
+    Raises DamagedData, and DataError if it cannot be written.
+    """
+    of_folder: dict[Path, list[Path]] = {}
+    for shards in splits:
+        for shard in shards:
+            of_folder.setdefault(shard.parent, []).append(shard)
+    for folder, shards in of_folder.items():
+        lines = [msgspec.json.encode(ShardIndex(path.name, path.stat().st_size, scan(path))) + b"\n" for path in shards]
+        try:
+            replace_file(folder / INDEX, b"".join(lines))
+        except OSError as error:
+            raise DataError(
+                f"the index of shards lies beside them; {str(folder / INDEX)!r} cannot be written ({error.strerror}): "
+                "allow it for the time of `prepare`, or pack the set anew elsewhere"
+            ) from error
+    return {folder / INDEX: len(shards) for folder, shards in of_folder.items()}
+
+
+def find_shards(root: Path, split: str) -> list[Path]:
+    """Return the tar files of a split, in the order of their names."""
+    for name in SPLITS[split]:
+        found = sorted({*root.glob(f"{name}-*.tar"), *root.glob(f"*-{name}-*.tar"), *root.glob(f"{name}/*.tar")})
+        if found:
+            return found
+    return []
+
+
+def agree(training: Samples, validation: Samples, root: Path) -> None:
+    """Check that both splits have the same classes. Raises DataError."""
+    if training.is_sharded:
+        beyond = set(np.unique(validation.labels)) - set(np.unique(training.labels))
+        lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())
+        if beyond or lacking:
+            raise DataError(
+                f"the training shards hold every class 0..{len(training.classes) - 1}, the validation shards no other; "
+                f"in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}"
+            )
+        return
+    if training.classes != validation.classes:
+        alone = sorted(set(training.classes) ^ set(validation.classes))
+        raise DataError(
+            f"train/ and val/ hold folders of the same classes; in {str(root)!r} {len(alone)} stand in one of them only: "
+            f"{', '.join(map(repr, alone[:5]))}{' …' if len(alone) > 5 else ''}"
+        )
+
+
+def tree(root: Path) -> str:
+    """Return the expected tree of class folders as text."""
+    return f"""
+  {root}/
+    train/
+      CLASS_A/  one.jpg two.jpg …
+      CLASS_B/  …
+    val/
+      CLASS_A/  …
+      CLASS_B/  …"""
+
+
+def _split_folder(root: Path, names: Sequence[str]) -> Path | None:
+    return next((root / name for name in names if (root / name).is_dir()), None)
+
+
+def _read_index(path: Path) -> dict[str, ShardIndex]:
+    if not path.exists():
+        return {}
+    decoder = msgspec.json.Decoder(ShardIndex)
+    try:
+        entries = [decoder.decode(line) for line in path.read_bytes().splitlines()]
+    except msgspec.DecodeError as error:
+        raise DamagedData(
+            f"the index {str(path)!r} is damaged: {error}; remove it, and the shards are scanned"
+        ) from error
+    return {entry.shard: entry for entry in entries}
+
+
+def scan(shard: Path) -> list[Member]:
+    """Return (name, offset, length, label) of each image of a shard, from its headers. Raises DamagedData."""
+    images: dict[str, tuple[str, int, int]] = {}
+    labels: dict[str, int] = {}
+    try:
+        with tarfile.open(shard, "r:") as tar:
+            for member in tar:
+                # WebDataset's rule: members of a sample share the name up to the first dot of its last part.
+                folder, _, file = member.name.rpartition("/")
+                stem, _, extension = file.partition(".")
+                key = f"{folder}/{stem}"
+                if extension == "cls":
+                    held = tar.extractfile(member)
+                    assert held is not None
+                    labels[key] = int(held.read())
+                elif f".{extension.lower()}" in IMAGE_SUFFIXES:
+                    images[key] = (member.name, member.offset_data, member.size)
+    except (tarfile.TarError, ValueError, OSError) as error:
+        raise DamagedData(
+            f"shard {str(shard)!r} cannot be read: {error}; copy it anew, or pack it again with `python -m aiperf prepare`"
+        ) from error
+    bare = sorted(images.keys() ^ labels.keys())
+    if bare:
+        raise DamagedData(
+            f"in a shard every image has a .cls beside it; in {str(shard)!r} {len(bare)} names have one of the two, "
+            f"first {bare[0]!r}"
+        )
+    return [(*images[key], labels[key]) for key in images]

@@ -1,0 +1,1 @@
+"""Operations on one image: decoding, crops, noise, transfer to a device."""

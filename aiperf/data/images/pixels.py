@@ -1,0 +1,81 @@
+"""Operations on batches of pixels: padding, cropping, mirroring and normalisation, on CPU or accelerator.
+
+Inputs are bytes (count, height, width, channels), as decoders write them. Outputs are floats (count, channels, height,
+width).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from aiperf.data.images.crops import Shifts
+from aiperf.data.images.transfer import to_device
+
+
+def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
+    """Return each image padded with zeros, cropped to its size at its position, and mirrored if selected.
+
+    `images` and the result: uint8 (count, height, width, channels).
+    """
+    count, height, width, channels = images.shape
+    padded = images.new_zeros((count, height + 2 * padding, width + 2 * padding, channels))
+    padded[:, padding : padding + height, padding : padding + width] = images
+    if images.device.type == "cpu":
+        return _shifted_by_numpy(padded, shifts, height, width)
+    # Every window of every image as a view. Selecting one per image copies only the selected windows.
+    row, column = padded.stride(1), padded.stride(2)
+    windows = padded.as_strided(
+        (count, 2 * padding + 1, 2 * padding + 1, height, width, channels),
+        (padded.stride(0), row, column, row, column, 1),
+    )
+    device = images.device
+    top, left = (to_device(torch.from_numpy(places), device) for places in (shifts.top, shifts.left))
+    cut = windows[torch.arange(count, device=device), top, left]
+    is_mirrored = to_device(torch.from_numpy(shifts.is_mirrored), device)
+    return torch.where(is_mirrored[:, None, None, None], cut.flip(2), cut)
+
+
+def _shifted_by_numpy(padded: torch.Tensor, shifts: Shifts, height: int, width: int) -> torch.Tensor:
+    # numpy's fancy indexing copies whole rows, torch 2.13's single bytes: 0.04 and 0.28 ms for 128 images of 32×32 on one
+    # core.
+    count, channels = padded.shape[0], padded.shape[3]
+    rows = padded.numpy().reshape(count, padded.shape[1], -1)
+    image, row, byte = rows.strides
+    windows = np.lib.stride_tricks.as_strided(
+        rows,
+        (count, padded.shape[1] - height + 1, padded.shape[2] - width + 1, height, width * channels),
+        (image, row, channels * byte, row, byte),
+        writeable=False,
+    )
+    cut = windows[np.arange(count), shifts.top, shifts.left]
+    pixels = cut.view(f"V{channels}")  # a pixel is mirrored as a whole
+    (mirrored,) = np.nonzero(shifts.is_mirrored)
+    pixels[mirrored] = pixels[mirrored, :, ::-1]
+    return torch.from_numpy(cut.reshape(count, height, width, channels))
+
+
+class Normaliser:
+    """Compute (pixel / 255 − mean) / std for one image shape. Caches the constants on each device."""
+
+    def __init__(self, image: int, mean: Sequence[float], std: Sequence[float]) -> None:
+        self._shape = (image, image, len(mean))
+        self.values = image * image * len(mean)
+        """Number of values of one image."""
+        # In the layout of an image, so that a batch is one long product: 8 times faster than broadcasting over channels.
+        self._scale = torch.tensor([1 / (255 * s) for s in std], dtype=torch.float32).repeat(image * image)
+        self._shift = torch.tensor([-m / s for m, s in zip(mean, std, strict=True)], dtype=torch.float32).repeat(
+            image * image
+        )
+        self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __call__(self, images: torch.Tensor, dtype: torch.dtype, channels_last: bool) -> torch.Tensor:
+        """Convert uint8 (count, height, width, channels) to `dtype` (count, channels, height, width)."""
+        if images.device not in self._on:
+            self._on[images.device] = (self._scale.to(images.device), self._shift.to(images.device))
+        scale, shift = self._on[images.device]
+        flat = images.reshape(len(images), -1).to(torch.float32).mul_(scale).add_(shift).to(dtype)
+        planes = flat.view(-1, *self._shape).permute(0, 3, 1, 2)
+        return planes.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)

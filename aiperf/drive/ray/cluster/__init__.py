@@ -1,0 +1,1 @@
+"""The Ray of a run: started, joined or invited, watched, and ended."""

@@ -1,0 +1,114 @@
+"""Existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import ray
+from ray._private import services
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
+from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]  # likewise
+
+from aiperf.drive.ray.cluster.daemons import Runtime
+from aiperf.drive.ray.cluster.demand import asked_for
+from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH
+from aiperf.drive.ray.cluster.started_ray import named_if_not_started, read_environment_anew, without_working_folder
+from aiperf.errors import RuntimeLost, RuntimeNotStarted
+from cluster.place import Existing
+
+_REMEDY = (
+    "Run this on the head of that Ray, with its token in RAY_AUTH_TOKEN, or RAY_AUTH_MODE=disabled if it requires none"
+)
+MOST_NAMED = 8
+"""Maximum number of nodes in an error."""
+CONNECT_SECONDS, ANSWER_SECONDS, NODE_SECONDS = 2.0, 4.0, 2.0
+"""Limits for the connection to Ray's gcs, for its first answer, and until a raylet of this host is listed. Ray's own limits are
+30 to 40 s, and its error is the same for all of them (Ray 2.60)."""
+
+
+@contextmanager
+def existing_ray(place: Existing) -> Iterator[None]:
+    """Join the cluster and wait for its nodes.
+
+    Raises:
+        RuntimeNotStarted: no Ray answers, the token is missing or wrong, or this host is no node of the cluster.
+        NoWorkers: too few nodes are up in time.
+    """
+    read_environment_anew()
+    _check(place.address)
+    offence = f"the run could not join the existing Ray at {place.address}"
+    with named_if_not_started(offence, _REMEDY):
+        ray.init(
+            address=place.address,
+            job_config=without_working_folder(),
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        with asked_for(place.demand):
+            await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+            yield
+    finally:
+        ray.shutdown()
+
+
+def _check(address: str) -> None:
+    """Raise RuntimeNotStarted with the cause if this process cannot join the Ray at `address`."""
+    try:
+        found = services.get_ray_address_from_environment("auto", None) if address == "auto" else address
+    except ConnectionError as error:
+        raise RuntimeNotStarted(
+            "cluster.address=auto joins the Ray of this host, and none runs here: name its head, cluster.address=HOST:PORT"
+        ) from error
+    host, _, port = found.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise RuntimeNotStarted(
+            f"the run joins an existing Ray, but nothing answers at {found}: {error.strerror or error}. "
+            "Is cluster.address the HOST:PORT of its head, and can this host reach it?"
+        ) from error
+    deadline = time.monotonic() + NODE_SECONDS
+    while not _nodes_here(nodes := _nodes(found)):
+        if time.monotonic() >= deadline:
+            raise RuntimeNotStarted(
+                f"the run joins the Ray at {found} on one of its nodes, and this host ({socket.gethostname()}) is none of "
+                f"them: {', '.join(sorted(nodes.values())[:MOST_NAMED])}. Run this on its head, or have this host join it: "
+                f"ray start --address={found}"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _nodes_here(nodes: Mapping[str, str]) -> set[str]:
+    """Return those of the nodes that run on this host, by the rule of ray.init."""
+    here: set[str] = set(services.find_node_ids())  # type: ignore[no-untyped-call]  # Ray has no types for it
+    return here & nodes.keys()
+
+
+def _nodes(address: str) -> dict[str, str]:
+    """Return the living nodes' addresses by Ray's identifier. Raises RuntimeNotStarted if Ray does not answer, or refuses."""
+
+    def ask() -> dict[str, str]:
+        found = GcsClient(address=address).get_all_node_info(timeout=ANSWER_SECONDS, state_filter=GcsNodeInfo.ALIVE)
+        return {node.hex(): node_info.node_manager_address for node, node_info in found.items()}
+
+    try:
+        return Runtime({}).asked(ask, "its list of nodes", ANSWER_SECONDS)
+    except RuntimeLost as error:
+        raise RuntimeNotStarted(
+            f"the run joins an existing Ray, but the server at {address} does not answer as Ray's gcs within "
+            f"{ANSWER_SECONDS:.0f} s. Is it the port of its head (ray start --port, 6379 by default)?"
+        ) from error
+    except ray.exceptions.AuthenticationError as error:
+        mode = os.environ.get(MODE, "disabled").lower()
+        offence = "the token given is not its token" if mode == "token" else f"no token was given ({MODE}={mode})"
+        raise RuntimeNotStarted(
+            f"the Ray at {address} requires a token, and {offence}. Set {MODE}=token, and its token in {TOKEN} or in the file "
+            f"that {TOKEN_PATH} names"
+        ) from error

@@ -1,0 +1,169 @@
+"""Ray's head for a run on several hosts. It runs next to the driver, and a file in the run's folder gives its address
+to other nodes.
+
+The file contains the head's address and Ray's token. Only the user can read it, and it is removed at the end of the
+run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate job, or a command typed by
+the user.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import ray
+
+from aiperf.data import hostcache
+from aiperf.drive.ray.cluster.ray_environment import (
+    TOKEN,
+    TOKEN_PATH,
+    compiler_caches,
+    environment_of_process,
+    guarded_environment,
+    metrics_environment,
+    ray_scratch,
+)
+from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
+from aiperf.drive.ray.metrics import require_endpoint
+from aiperf.errors import NoWorkers, RuntimeNotStarted
+from aiperf.scratch import Scratch, marked
+from cluster.place import HEAD_FILE, Head
+
+LOOK_SECONDS = 0.2
+GIVE_UP_SECONDS = (30.0, 120.0)
+"""Duration of a start that Ray gives up after its own limit of 30 s, with its imports and its end (Ray 2.60, without an
+option). Only such a start is tried again: what fails earlier would fail again."""
+
+
+class HeadAddress(msgspec.Struct, frozen=True):
+    """Address and token that a node needs to join."""
+
+    address: str
+    """HOST:PORT of Ray's gcs."""
+    token: str
+
+
+@contextmanager
+def head_ray(folder: Path, place: Head, metrics_port: int | None = None) -> Iterator[None]:
+    """Start the head, wait for the other nodes, and end the head at the end of the context. The nodes then leave.
+
+    Raises:
+        BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
+        NoWorkers: too few nodes have joined in time.
+    """
+    if metrics_port is not None:
+        require_endpoint()
+    guarded = guarded_environment(os.environ)
+    (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
+    scratch = ray_scratch(os.environ)
+    added = (
+        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
+    )
+    try:
+        with environment_of_process(added):
+            read_environment_anew()
+            address = place.address or own_address()
+            options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
+            if not place.trains:
+                options |= {"num_cpus": 0, "num_gpus": 0}
+            with _started(scratch, metrics_port, place.patience_seconds, options), _told(folder / HEAD_FILE):
+                assert_token()
+                await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+                yield
+    finally:
+        scratch.close()
+        hostcache.remove_orphans()
+
+
+@contextmanager
+def _started(
+    scratch: Scratch, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
+) -> Iterator[None]:
+    """Start Ray's head. A start that Ray gave up is tried again until the patience is over: a slow first node must not cost
+    the allocation."""
+    deadline = time.monotonic() + patience_seconds
+    with ExitStack() as stack:
+        while True:
+            began = time.monotonic()
+            try:
+                stack.enter_context(started_ray(scratch.path, metrics_port, **options))
+                break
+            except RuntimeNotStarted:
+                took = time.monotonic() - began
+                if not GIVE_UP_SECONDS[0] <= took <= GIVE_UP_SECONDS[1] or time.monotonic() >= deadline:
+                    raise
+                for pid in marked(scratch.path):  # gcs and raylet of the attempt may still run
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                print(f"Ray's head did not come up in {took:.0f} s: it is started again", file=sys.stderr, flush=True)
+        yield
+
+
+def own_address() -> str | None:
+    """Return the address of this host's name, as other hosts of the cluster reach it. None if it is the loopback
+    address. Ray then uses the address of the interface to the outside."""
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return None
+    return None if ipaddress.ip_address(address).is_loopback else address
+
+
+def await_nodes(nodes: int, fewest: int, patience_seconds: float) -> None:
+    """Wait until `nodes` nodes are in the Ray cluster that this process is connected to.
+
+    Raises:
+        NoWorkers: fewer than `fewest` have joined in time.
+    """
+    deadline = time.monotonic() + patience_seconds
+    while len(there := _alive()) < nodes:
+        if time.monotonic() >= deadline:
+            if len(there) >= fewest:
+                return
+            raise NoWorkers(
+                f"a run begins when its nodes have joined, but {len(there)} of {nodes} have joined after "
+                f"{patience_seconds:.0f} s ({', '.join(sorted(there))}). Read the logs of the others, or begin with fewer "
+                "nodes: cluster.fewest_nodes"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _alive() -> list[str]:
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [str(node["NodeManagerHostname"]) for node in nodes if node["Alive"]]
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    told = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
+    draft = path.with_suffix(".new")
+    draft.unlink(missing_ok=True)  # of a driver that was killed just then
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(told))
+    draft.replace(path)
+    try:
+        yield
+    finally:
+        if read_head(path) == told:  # a driver that took the run over has replaced it
+            path.unlink(missing_ok=True)
+
+
+def read_head(path: Path) -> HeadAddress | None:
+    """Return what a head's file holds, or None without a file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
+    except FileNotFoundError:
+        return None
+
+
+def _token(environment: Mapping[str, str]) -> str:
+    return environment.get(TOKEN) or Path(environment[TOKEN_PATH]).read_text().strip()

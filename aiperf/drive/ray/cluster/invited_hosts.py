@@ -1,0 +1,238 @@
+"""Hosts that join the driver's Ray over ssh: checked before the run begins, kept during the run, ended with it.
+
+Each host has one ssh process, and the driver keeps its standard input open. When the driver ends in any way, the input
+closes and the host leaves (`join --tied`). Output of each host is stored in a file of the run's logs/ folder.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aiperf.drive.ray.cluster.head import head_ray, own_address
+from aiperf.errors import HostNotReached, NoWorkers
+from cluster.hosts import REACHED, fault_of
+from cluster.place import Invited
+
+LOGS = "logs"
+"""Subfolder of the run for the output of hosts."""
+AT_ONCE = 32
+"""Maximum number of hosts that are checked at the same time."""
+LOOK_SECONDS = 180.0
+"""Limit of a host's check. It imports torch and Ray from a file system that many hosts may be reading."""
+STEADY_SECONDS = 60.0
+"""A host that was joined for this time resets its interval to the shortest one."""
+LONGEST_PAUSE_SECONDS = 60.0
+WATCH_SECONDS = 0.5
+END_SECONDS = 40.0
+"""Maximum time for the hosts to leave at the end of the run."""
+
+
+@contextmanager
+def invited_ray(folder: Path, place: Invited, metrics_port: int | None = None) -> Iterator[None]:
+    """Check the hosts, let them join, and start the head.
+
+    Raises:
+        HostNotReached: some hosts cannot be reached, or lack something that a run needs. Contains ssh's own error for
+            each.
+        NoWorkers: too few have joined in time.
+        BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
+    """
+    others = [host for host in place.hosts if not is_this_host(host)]
+    trains = len(others) < len(place.hosts)
+    away = len(place.hosts) - place.head.fewest_nodes
+    there = _looked_at(folder, place, others, away)
+    head = replace(
+        place.head, nodes=len(there) + 1, fewest_nodes=max(1, len(others) - away + 1), trains=trains or not others
+    )
+    with _Invitations(folder, place, others).kept() as invitations:
+        try:
+            with head_ray(folder, head, metrics_port):
+                yield
+        except NoWorkers as error:
+            raise NoWorkers(f"{error}{invitations.last_words()}") from error
+
+
+def is_this_host(name: str) -> bool:
+    """Return whether a host of the list is the host of this process."""
+    host = name.rpartition("@")[2]
+    if host in ("localhost", socket.gethostname(), socket.getfqdn()):
+        return True
+    try:
+        address = socket.gethostbyname(host)
+    except OSError:
+        return False  # a name that ssh's configuration may know
+    return ipaddress.ip_address(address).is_loopback or address == own_address()
+
+
+def _looked_at(folder: Path, place: Invited, hosts: Sequence[str], away: int) -> list[str]:
+    """Return the hosts that can join. At most `away` may be missing."""
+    if not hosts:
+        return []
+    script = place.reached.looking(folder, sys.executable, Path.cwd())
+    with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as aside:
+        faults = dict(zip(hosts, aside.map(lambda host: _look(place.reached.words(host, script)), hosts), strict=True))
+    found = {host: fault for host, fault in faults.items() if fault is not None}
+    if not found:
+        return list(hosts)
+    faults_of_hosts = "\n".join(f"  {host}: {fault}" for host, fault in found.items())
+    if len(found) > away:
+        host, fault = next(iter(found.items()))
+        remedy = (
+            f"See `ssh -o BatchMode=yes {host} true`, by hand, with cluster.ssh"
+            if fault.startswith("ssh")
+            else "cluster.submit=false shows what is run there"
+        )
+        raise HostNotReached(
+            f"all hosts must be reached by ssh without a password, and be able to run the benchmark, but {len(found)} of "
+            f"{len(hosts)} could not join:\n{faults_of_hosts}\n{remedy}. To begin without some of them: cluster.fewest_hosts"
+        )
+    print(f"{len(found)} of {len(hosts)} hosts could not join, and the run begins without them:\n{faults_of_hosts}")
+    return [host for host in hosts if host not in found]  # the others are reached for again meanwhile
+
+
+def _look(words: Sequence[str]) -> str | None:
+    """Return the fault of a host, or None."""
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
+        )
+    except FileNotFoundError:
+        return "ssh is not installed on this machine"
+    except subprocess.TimeoutExpired:
+        return f"it gave no answer in {LOOK_SECONDS:.0f} s"
+    if done.returncode == 0 and REACHED in done.stdout:
+        return None
+    return fault_of(done.returncode, done.stderr.splitlines())
+
+
+@dataclass(slots=True)
+class Reaching:
+    """Schedule of reconnections to a lost host."""
+
+    again_seconds: float
+    failures: int = 0
+    """Failures in a row."""
+    lost: float | None = None
+    """Time of the first loss since the host was last steady."""
+
+    def ended(self, began: float, now: float) -> float | None:
+        """Return the time of the next connection, after one that began at `began` ended. None if the host is given
+        up."""
+        if now - began >= STEADY_SECONDS:
+            self.failures, self.lost = 0, None
+        self.lost = now if self.lost is None else self.lost
+        self.failures += 1
+        due = now + min(LONGEST_PAUSE_SECONDS, 2.0**self.failures)
+        return None if due - self.lost > self.again_seconds else due
+
+
+@dataclass(slots=True)
+class _Connection:
+    """Connection of one host."""
+
+    host: str
+    reaching: Reaching
+    due: float | None = 0.0
+    began: float = 0.0
+    process: subprocess.Popen[bytes] | None = None
+
+
+@dataclass(slots=True)
+class _Invitations:
+    """Connections of all hosts, watched by one thread."""
+
+    folder: Path
+    place: Invited
+    hosts: Sequence[str]
+    _over: threading.Event = field(default_factory=threading.Event)
+    _connections: list[_Connection] = field(default_factory=list)
+
+    @contextmanager
+    def kept(self) -> Iterator[_Invitations]:
+        """Keep the connections until the end of the context."""
+        self._connections = [_Connection(host, Reaching(self.place.again_seconds)) for host in self.hosts]
+        if self.hosts:
+            (self.folder / LOGS).mkdir(exist_ok=True)
+        watch = threading.Thread(target=self._watch, name="hosts", daemon=True)
+        watch.start()
+        try:
+            yield self
+        finally:
+            self._over.set()
+            watch.join()
+            self._end()
+
+    def last_words(self) -> str:
+        """Return the last line of each host's output, for an error's text."""
+        said = []
+        for host in self.hosts:
+            lines = [line for line in self._log(host).read_text(errors="replace").splitlines() if line.strip()]
+            said.append(f"\n  {host}: {lines[-1] if lines else 'nothing'} ({self._log(host)})")
+        return "".join(said)
+
+    def _log(self, host: str) -> Path:
+        return self.folder / LOGS / f"{host}.log"
+
+    def _watch(self) -> None:
+        while True:
+            for one in self._connections:
+                self._look(one, time.monotonic())
+            if self._over.wait(WATCH_SECONDS):
+                return
+
+    def _look(self, one: _Connection, now: float) -> None:
+        if one.process is not None:
+            if (code := one.process.poll()) is None:
+                return
+            _close(one.process)
+            one.process, one.due = None, one.reaching.ended(one.began, now)
+            then = "is given up" if one.due is None else f"again in {one.due - now:.0f} s"
+            self._note(one.host, f"ended with status {code}; {then}")
+        if one.due is not None and now >= one.due:
+            one.began = now
+            one.process = self._begun(one.host)
+
+    def _begun(self, host: str) -> subprocess.Popen[bytes]:
+        script = self.place.reached.joining(self.folder, sys.executable, Path.cwd())
+        self._note(host, "reached for")
+        with self._log(host).open("ab") as log:
+            return subprocess.Popen(
+                self.place.reached.words(host, script),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is the driver's: it has the hosts report first
+            )
+
+    def _note(self, host: str, what: str) -> None:
+        with self._log(host).open("a") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} aiperf: {host} {what}\n")
+
+    def _end(self) -> None:
+        """End the connections. The hosts leave when the head ends. The remaining ones are killed after END_SECONDS."""
+        for one in self._connections:
+            if one.process is not None and one.process.stdin is not None:
+                one.process.stdin.close()
+        deadline = time.monotonic() + END_SECONDS
+        for one in self._connections:
+            if one.process is not None:
+                try:
+                    one.process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    one.process.kill()
+                    one.process.wait()
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    process.stdin.close()

@@ -1,0 +1,222 @@
+"""This host as a node of a run's Ray: it joins when the head's file appears, and leaves when the head has ended."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Literal
+
+from aiperf.data import hostcache
+from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
+from aiperf.drive.ray.cluster.invited_hosts import Reaching
+from aiperf.drive.ray.cluster.ray_environment import (
+    MODE,
+    TOKEN,
+    compiler_caches,
+    guarded_environment,
+    metrics_environment,
+    ray_scratch,
+)
+from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
+from aiperf.journal.journal import NAME
+from aiperf.shell_command import resuming
+from aiperf.system.control_groups import usable_processors
+from aiperf.system.processes import family
+from cluster.place import HEAD_FILE
+
+ANSWER_SECONDS = 5.0
+PORT_SECONDS = 30.0
+"""Interval at which a node tries the port of its head."""
+PORT_FAILURES = 3
+"""Failures in a row after which the head is lost. Ray itself would notice a head that was cut off after four minutes."""
+SHORT_LIVES = 3
+"""Lives of Ray in a row, each shorter than GIVE_UP_SECONDS, after which a node ends: they have a cause that stays."""
+TAIL_BYTES = 4096
+"""Bytes at the end of a journal that contain its last line, if that is RunEnded."""
+END_SECONDS = 10.0
+"""Maximum time for Ray's processes to end after a request."""
+
+
+@dataclass(slots=True)
+class Tie:
+    """Connection to the process that started this one, tested by standard input. It ends with the connection, whatever
+    the reason."""
+
+    descriptor: int | None
+    """File descriptor to test. None if the process is not tied."""
+    _is_cut: bool = False
+
+    def is_cut(self) -> bool:
+        """Return whether the connection has ended. Does not wait."""
+        if self.descriptor is not None and not self._is_cut:
+            there, _, _ = select.select([self.descriptor], [], [], 0.0)
+            self._is_cut = bool(there) and os.read(self.descriptor, 4096) == b""
+        return self._is_cut
+
+
+def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: Tie | None = None) -> None:
+    """Join the Ray of the run in `folder`. Return when its head has ended, or when `tie` is cut.
+
+    With `rejoins`, return when the run is over: a head that was lost earlier may be started again.
+
+    Raises:
+        NoSuchRun: no head appears in time.
+        HeadLost: the head has ended or its port does not answer, the run has not ended, and no other head is expected
+            (no `rejoins`).
+        RuntimeNotStarted: Ray ended here while the head was up, and again after each restart within `patience_seconds`.
+            The pauses between restarts grow.
+    """
+    again, tie = False, tie or Tie(None)
+    while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
+        again = True
+
+
+def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, again: bool) -> bool:
+    """Join the current head. Return whether another head may follow."""
+    head = _awaited(folder, patience_seconds, tie, may_be_over=again)
+    if head is None:
+        return False
+    scratch = ray_scratch(os.environ)
+    try:
+        environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
+        environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)
+        reaching, tries, short = Reaching(patience_seconds), 0, 0
+        while True:
+            tries += 1
+            began = time.monotonic()
+            command = _command(head, scratch.path / f"r{tries}")
+            ended = _stay(folder / HEAD_FILE, head, command, environment, tie)
+            if not isinstance(ended, int):
+                if ended == "silent" and not rejoins:
+                    raise _head_lost(folder, head)
+                return ended != "asked"
+            if not _answers(head):
+                if rejoins:
+                    return True
+                raise _head_lost(folder, head)
+            now = time.monotonic()
+            short = short + 1 if now - began < GIVE_UP_SECONDS[0] else 0
+            due = reaching.ended(began, now)
+            if due is None or short == SHORT_LIVES:
+                raise RuntimeNotStarted(
+                    f"the run's head at {head.address} answers, but Ray ended on this host with status {ended} after "
+                    f"{tries} starts. Its own error is above. Can this host reach all ports of the head?"
+                )
+            print(
+                f"Ray ended on this host with status {ended}: it is started again in {due - now:.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+            time.sleep(due - now)
+    finally:
+        scratch.close()
+        hostcache.remove_orphans()
+
+
+def _head_lost(folder: Path, head: HeadAddress) -> HeadLost:
+    return HeadLost(
+        f"the run's head at {head.address} does not answer any more, and has not ended its run. "
+        f"To resume the run: {resuming(folder)}"
+    )
+
+
+def _awaited(folder: Path, patience_seconds: float, tie: Tie, *, may_be_over: bool) -> HeadAddress | None:
+    """Return a head that answers. None if the tie is cut, or if `may_be_over` and the run is over. (Before the first
+    head a finished run looks like one that is about to be resumed.)"""
+    path, deadline = folder / HEAD_FILE, time.monotonic() + patience_seconds
+    while True:
+        # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
+        if (head := read_head(path)) is not None and _answers(head):
+            return head
+        if tie.is_cut():
+            return None
+        # tested in each turn: a shared file system may show the journal's last line later than the removal of the
+        # head's file
+        if may_be_over and head is None and _is_over(folder):
+            return None
+        if time.monotonic() >= deadline:
+            raise NoSuchRun(
+                f"a node joins the head named in '{path}', but none answers after {patience_seconds:.0f} s. "
+                "Is the run's driver up, can its host be reached, and is this folder on a file system that all hosts share?"
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _is_over(folder: Path) -> bool:
+    """Return whether the last line of the run's journal is RunEnded."""
+    try:
+        with (folder / NAME).open("rb") as journal:
+            journal.seek(0, os.SEEK_END)
+            journal.seek(max(0, journal.tell() - TAIL_BYTES))
+            lines = journal.read().splitlines()
+    except FileNotFoundError:
+        return False
+    return bool(lines) and lines[-1].startswith(b'{"event":"RunEnded"')
+
+
+def _answers(head: HeadAddress) -> bool:
+    host, _, port = head.address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _command(head: HeadAddress, folder: Path) -> list[str]:
+    start = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+    return [*start, f"--address={head.address}", f"--num-cpus={usable_processors()}", f"--temp-dir={folder}"]
+
+
+Stay = int | Literal["asked", "gone", "silent"]
+"""Reason for the end of a node: Ray's exit status, a request to end, a head that has ended, or a head whose port does
+not answer."""
+
+
+def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: Tie) -> Stay:
+    """Keep Ray running until the head's file is gone or replaced, the head's port stays silent, this process is asked to end,
+    its tie is cut, or Ray ends by itself."""
+    failures, tried = 0, time.monotonic()
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+    asked = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while (status := process.poll()) is None and not asked and not tie.is_cut() and read_head(path) == head:
+            if time.monotonic() - tried >= PORT_SECONDS:
+                failures = 0 if _answers(head) else failures + 1
+                tried = time.monotonic()
+                if failures == PORT_FAILURES:
+                    return "silent"
+            time.sleep(1.0)
+        asked = asked or tie.is_cut()
+        if status is None or asked or read_head(path) != head:
+            return "asked" if asked else "gone"
+        return status
+    finally:
+        process.terminate()
+        try:
+            process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            # its agents and workers would notice its end only in a while (Ray 2.60)
+            for pid in list(family(process.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            process.wait()
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # a raylet that lost its parent could still join later
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,106 @@
+"""Ray of this machine alone, for one run. No other user can reach it, and it ends with the run.
+
+A process that reaches Ray's ports with its token can run code as the user. So the ports are on the loopback interface,
+and require a token that is made for this run. Ray's folder belongs to the user alone and is removed with the run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from aiperf.data import hostcache
+from aiperf.drive.ray.cluster.ray_environment import (
+    compiler_caches,
+    environment_of_process,
+    guarded_environment,
+    metrics_environment,
+    ray_scratch,
+)
+from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
+from aiperf.drive.ray.metrics import require_endpoint
+
+
+@contextmanager
+def local_ray(metrics_port: int | None = None) -> Iterator[None]:
+    """Start Ray, independent of other Ray clusters on this machine, and end it with the context.
+
+    Raises:
+        BadConfiguration: the environment requests a Ray without a token, or a folder that cannot be made or is too long
+            for sockets.
+        RuntimeNotStarted: Ray did not start. All its processes have ended.
+    """
+    if metrics_port is not None:
+        require_endpoint()
+    guarded = guarded_environment(os.environ)
+    scratch = ray_scratch(os.environ)
+    added = (
+        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
+    )
+    try:
+        with (
+            environment_of_process(added),
+            _on_loopback(),
+            fewer_daemons(has_endpoint=metrics_port is not None),
+            started_ray(scratch.path, metrics_port),
+        ):
+            _assert_closed()
+            yield
+    finally:
+        scratch.close()
+        hostcache.remove_orphans()  # of ranks that were killed
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let Ray listen on the loopback interface only.
+
+    Ray uses the host's outer address even if 127.0.0.1 is given, and then listens on all addresses. It uses the
+    loopback interface only if no other machine can join, which is its default on macOS and Windows. (Ray 2.60)
+    """
+    from ray._private import ray_constants
+
+    before = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False
+    read_environment_anew()
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+
+
+@contextmanager
+def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
+    """Start Ray without the daemons that serve others: dashboard, autoscaler, log monitor and, without `has_endpoint`, the
+    servers of its agent. They take half of the time in which Ray comes up.
+
+    Another release of Ray may start them in another way. Then all of them are started, and the run begins later. (Ray 2.60)
+    """
+    from ray._private import node, services, utils
+
+    with ExitStack() as stack:
+
+        def replaced(owner: Any, name: str, answer: Any) -> None:
+            if (before := getattr(owner, name, None)) is not None:
+                setattr(owner, name, lambda *_, **__: answer)
+                stack.callback(setattr, owner, name, before)
+
+        replaced(services, "start_api_server", (None, None))  # neither address nor process
+        replaced(node.Node, "start_monitor", None)
+        replaced(node.Node, "start_log_monitor", None)
+        if not has_endpoint:
+            replaced(utils, "get_dashboard_dependency_error", ImportError("a run's own Ray has no dashboard"))
+        yield
+
+
+def _assert_closed() -> None:
+    """Assert that Ray listens on the loopback interface only and requires a token, since another release may behave
+    differently."""
+    import ray
+
+    addresses = [node["NodeManagerAddress"] for node in ray.nodes()]  # type: ignore[no-untyped-call]
+    assert all(ipaddress.ip_address(address).is_loopback for address in addresses), f"Ray listens on {addresses}"
+    assert_token()

@@ -1,0 +1,101 @@
+"""Environment of Ray on this host and on joining nodes: it requires a token, and keeps all files in one folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from aiperf.data import hostcache
+from aiperf.errors import BadConfiguration
+from aiperf.scratch import PREFIX, Scratch
+
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+PARENT_BYTES = 107 - len(f"/{PREFIX}12345678/r/session_2026-11-22_00-00-00_000000_4194304/sockets/plasma_store")
+"""Maximum length of a temporary folder's path. Ray's socket names below it must fit the limit of unix(7)."""
+
+
+def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that make Ray and its processes require a token. A token of the user is kept.
+
+    Raises:
+        BadConfiguration: the environment requests a Ray without a token.
+    """
+    mode = environment.get(MODE)
+    if mode is not None and mode.lower() != "token":
+        raise BadConfiguration(
+            f"a run's Ray must require a token, since a process that reaches its ports could run code as you, but {MODE} "
+            f"is {mode!r}. Unset it, and each run makes its own token"
+        )
+    chosen = {MODE: "token", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+    if not any(environment.get(name, "").strip() for name in (TOKEN, TOKEN_PATH)):
+        chosen[TOKEN] = secrets.token_hex(32)
+    kept = ("RAY_USAGE_STATS_ENABLED", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO")
+    return chosen | {name: environment[name] for name in kept if name in environment}
+
+
+def metrics_environment(metrics_port: int | None) -> dict[str, str]:
+    """Return the variable that enables or disables the metrics endpoint of a node's agent. The endpoint requires no
+    token, and Ray would open it on any port (Ray 2.60)."""
+    return {"RAY_enable_metrics_collection": "0" if metrics_port is None else "1"}
+
+
+def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return the cache folders of torch.compile and Triton, inside the run's scratch folder. Variables set by the user
+    are kept.
+
+    Their default folders outlive a run, so a second equal run would compile less than the first.
+    """
+    caches = {"TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
+    return {name: str(folder / slot) for name, slot in caches.items() if not environment.get(name)}
+
+
+def ray_parent(environment: Mapping[str, str]) -> Path:
+    """Return the parent of Ray's folder: RAY_TMPDIR, or /tmp like Ray itself. A batch system's TMPDIR is usually too
+    long.
+
+    Raises:
+        BadConfiguration: socket names below it would be too long.
+    """
+    parent = environment.get("RAY_TMPDIR") or "/tmp"
+    if len(os.fsencode(parent)) > PARENT_BYTES:
+        raise BadConfiguration(
+            f"RAY_TMPDIR contains Ray's sockets, so its path must have at most {PARENT_BYTES} bytes, but it is {parent!r}. "
+            "Choose a shorter path, or unset it to use /tmp"
+        )
+    return Path(parent)
+
+
+def ray_scratch(environment: Mapping[str, str]) -> Scratch:
+    """Return the folder for the files of this process's Ray. Shared memory of killed ranks is removed with it.
+
+    Raises:
+        BadConfiguration: it cannot be made at the place that the environment names.
+    """
+    parent = ray_parent(environment)
+    try:
+        return Scratch(parent, hostcache.pattern())
+    except OSError as error:
+        if not Path(os.fsdecode(error.filename or "")).is_relative_to(parent):
+            raise
+        raise BadConfiguration(
+            "Ray's folder is made in RAY_TMPDIR (default: /tmp), which must be an existing, writable directory with free "
+            f"space. '{parent}': {error.strerror}. Choose another directory, or unset RAY_TMPDIR"
+        ) from error
+
+
+@contextmanager
+def environment_of_process(added: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to this process's environment for the length of the context."""
+    before = {name: os.environ.get(name) for name in added}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

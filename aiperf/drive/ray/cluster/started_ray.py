@@ -1,0 +1,126 @@
+"""Ray's head, started and ended by this process. The caller chooses who can reach it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from aiperf import HOME, interrupts
+from aiperf.errors import RuntimeNotStarted
+from aiperf.system.control_groups import usable_processors
+
+
+@contextmanager
+def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -> Iterator[None]:
+    """Start Ray with its files in `folder`, and end it with the context. `options`: additional arguments of ray.init.
+
+    Raises:
+        RuntimeNotStarted: Ray did not start. All its processes have ended.
+    """
+    import ray
+
+    from aiperf.drive.ray.cluster.daemons import Runtime
+
+    interrupts.set_again()
+    with _without_last_words():
+        with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
+            usual: dict[str, Any] = {
+                "num_cpus": usable_processors(),
+                # a folder in ours: Ray opens its own to everybody (mode 0777), sockets and all
+                "_temp_dir": str(folder / "r"),
+                # Ray's default of 15 would give other processes priority over the ranks. (Ray 2.60)
+                "_system_config": {"worker_niceness": 0},
+            }
+            if metrics_port is not None:
+                usual["_metrics_export_port"] = metrics_port
+            ray.init(
+                address="local",
+                job_config=without_working_folder(),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **(usual | options),
+            )
+        try:
+            yield
+        finally:
+            Runtime.of_this_process().kill_if_lost()
+            ray.shutdown()
+
+
+def without_working_folder() -> Any:
+    """Return a job configuration without the working folder in the workers' module path.
+
+    Otherwise a `cluster.py` or `searchers/` in the user's working folder would hide modules of this program.
+    """
+    from ray.job_config import JobConfig
+
+    config = JobConfig()
+    config._py_driver_sys_path = _NoMore([HOME])
+    return config
+
+
+class _NoMore(list[str]):
+    """Module path that cannot be extended. ray.init adds the working folder to any path. (Ray 2.60)"""
+
+    def extend(self, folders: Iterable[str]) -> None:
+        """Add nothing."""
+
+
+def read_environment_anew() -> None:
+    """Make Ray read the environment again. It reads it once per process, but tests start Ray several times. (Ray
+    2.60)"""
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled, without stubs
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def assert_token() -> None:
+    """Assert that Ray requires a token, since another release of Ray may behave differently."""
+    from ray._raylet import AuthenticationMode, get_authentication_mode  # type: ignore[attr-defined]  # likewise
+
+    assert get_authentication_mode() == AuthenticationMode.TOKEN, "Ray asks for no token"
+
+
+@contextmanager
+def named_if_not_started(offence: str, remedy: str) -> Iterator[None]:
+    """Raise RuntimeNotStarted for any error of ray.init.
+
+    Ray raises various types, a bare Exception after its own limit of 30 s, and leaves its processes running. (Ray 2.60)
+    """
+    import ray
+
+    try:
+        yield
+    except Exception as error:
+        ray.shutdown()
+        why = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise RuntimeNotStarted(f"{offence}: {why}. {remedy}") from error
+
+
+_REMEDY = (
+    "It gives itself 30 s to start: look whether the machine is overloaded, out of memory or out of processes (ulimit -u), "
+    "and run it again"
+)
+
+
+@contextmanager
+def _without_last_words() -> Iterator[None]:
+    """Hide the end of a dead raylet's log from the driver's output. `Runtime` reports the loss."""
+    from ray._private import worker
+
+    show = worker.print_to_stdstream
+
+    def shown(data: Any, ignore_prefix: bool) -> None:
+        if not any(line.startswith("Raylet is terminated") for line in data["lines"]):
+            show(data, ignore_prefix)
+
+    worker.print_to_stdstream = shown
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = show

@@ -1,0 +1,114 @@
+"""Append-only log of JSON lines. Each line ends with a seal: the SHA-256 over the seal of the line before and its own JSON.
+
+    {"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
+
+A reader gets the decoder of a record and the checks of the first record and of every record from its caller.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from typing import IO, Generic, TypeVar
+
+import msgspec
+
+from aiperf.files import bounded_lines
+from aiperf.journal.lawful import Unlawful
+
+LONGEST_LINE = 1 << 24
+"""Maximum length in bytes. A first line of a journal has about 100 kB, other lines less."""
+ORIGIN = b"0" * 64
+"""Seal before the first line."""
+
+_SEAL = b',"chain":"'
+TAIL = len(_SEAL) + len(ORIGIN) + len(b'"}\n')
+"""Bytes at the end of a line that are not part of its record."""
+
+Record = TypeVar("Record")
+
+
+class LineRefused(Exception):
+    """Line that carries no valid seal, holds no record or breaks a rule. The text is the reason."""
+
+    def __init__(self, before: int, why: str) -> None:
+        super().__init__(why)
+        self.before = before
+        """Valid lines before it."""
+
+
+def sealed(chain: bytes, body: bytes) -> tuple[bytes, bytes]:
+    """Return the line of a record with its newline, and its seal. `chain`: the seal of the previous line."""
+    seal = hashlib.sha256(chain + body).hexdigest().encode()
+    return b'%b%b%b"}\n' % (body[:-1], _SEAL, seal), seal
+
+
+class SealedLines(Generic[Record]):
+    """Iterator over the records of a sealed log, checked one by one. Its attributes give the position after the last one."""
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        decode: Callable[[bytes], Record],
+        check_first: Callable[[Record], None],
+        check: Callable[[Record], None],
+        *,
+        of: tuple[str, str],
+        until: int | None = None,
+    ) -> None:
+        """`of`: names of the records and of their writer, for messages. `until`: maximum number of lines to read.
+
+        Iteration raises LineRefused. `check` raises Unlawful.
+        """
+        self._file = file
+        self._decode = decode
+        self._check_first = check_first
+        self._check = check
+        self._of = of
+        self._until = until
+        self.lines = 0
+        self.end = 0
+        """Bytes of all lines read."""
+        self.chain = ORIGIN
+        """Seal of the last line."""
+        self.torn = b""
+        """Bytes after the last whole line, which its writer did not finish."""
+
+    def __iter__(self) -> Iterator[Record]:
+        sha256, decode, check, until, tail = hashlib.sha256, self._decode, self._check, self._until, TAIL
+        end, chain = 0, ORIGIN
+        # Reading a million lines must be fast. The reason for a refused line is therefore determined after the refusal.
+        for before, line in enumerate(bounded_lines(self._file, LONGEST_LINE)):
+            if before == until:
+                break
+            if line[-1] != 0x0A:
+                if len(line) == LONGEST_LINE:
+                    raise LineRefused(before, f"a line has at most {LONGEST_LINE} bytes; this one is longer")
+                self.torn = line
+                break
+            body = line[:-tail] + b"}"
+            seal = sha256(chain + body).hexdigest().encode()
+            if line[-tail:] != _SEAL + seal + b'"}\n':
+                raise LineRefused(before, _why_unsealed(line))
+            try:
+                record = decode(body)
+                if not before:
+                    self._check_first(record)
+                check(record)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise LineRefused(before, f"it is no {self._of[0]} ({error})") from error
+            except Unlawful as error:
+                raise LineRefused(before, f"no {self._of[1]} can write it: {error}") from error
+            chain = self.chain = seal
+            self.lines = before + 1
+            end += len(line)
+            yield record
+        self.end = end
+
+
+def _why_unsealed(line: bytes) -> str:
+    if line.endswith(b"\r\n"):
+        return "it ends in CR LF, which no line of a journal does (an editor, or a transfer as text)"
+    if line[-TAIL : -len(ORIGIN) - 3] != _SEAL:
+        return "it carries no hash"
+    return "its hash does not follow from the line before it: one of the two was changed"

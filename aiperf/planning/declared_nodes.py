@@ -1,0 +1,181 @@
+"""Preview of a run before its nodes exist, from the node properties that the cluster configuration declares.
+
+A plan needs the workers' shape. Before the nodes exist, declared properties give a part of that shape. Undeclared properties
+are unknown. They are not taken from the machine where the command was typed. Before a run begins, its plan is computed again
+from the actual nodes. Nodes that differ from the declaration end the run with an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiperf.config import ALL, RunConf
+from aiperf.data.dataset_config import FilesConf
+from aiperf.data.description import DataSet
+from aiperf.data.survey import describe, is_indexed, is_seen
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import WorkerShape
+from aiperf.planning.buildable import require_devices
+from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
+from aiperf.shell_command import command, option
+from aiperf.train.trainer_config import ranks_of_worker
+from aiperf.units import share as share_of
+from cluster.place import NodesAsked
+from morphism import Graph
+
+LEARNT = "learnt from the first worker"
+LISTED_AT_MOST = 10_000
+"""Largest set without an index for a run on several nodes. Each rank of each node lists all files."""
+MEMORY_TOLERANCE = 0.1
+"""Relative tolerance of an accelerator's memory: data sheets and drivers differ by some per cent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Declared properties of a worker. None if the property becomes known with the first worker."""
+
+    accelerators: int | None
+    ranks: int | None
+    cores: int | None
+    memory_bytes: int | None
+    """Memory of one rank."""
+    device: str | None
+
+    def shape(self, source: str) -> WorkerShape | None:
+        """Return the shape for a plan. None if too little is declared."""
+        if self.accelerators is None or self.ranks is None or self.memory_bytes is None:
+            return None
+        return WorkerShape(
+            source=source,
+            device=self.device or f"a device that is {LEARNT}",
+            accelerators=self.accelerators,
+            ranks=self.ranks,
+            cores=self.cores or 0,
+            memory_bytes=self.memory_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """Preview of a run whose nodes do not exist yet."""
+
+    conf: RunConf
+    worker: Expected
+    dataset: DataSet | None
+    """None if the set is not visible from this machine."""
+    dataset_source: str
+    graph: Graph | None
+    """None if the data set is not known."""
+    plan: Plan | None
+    """None if too little is known."""
+
+
+def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
+    """Return the preview of a run on declared nodes.
+
+    Raises:
+        BadConfiguration, DataError: if the configuration cannot become a run, as far as this is known.
+    """
+    check_options(conf)
+    worker = expected(conf, nodes)
+    if worker.accelerators is not None:
+        require_devices(conf, worker.accelerators)
+    dataset, source = _dataset(conf)
+    graph = None if dataset is None else starting_graph(conf, dataset)
+    shape = worker.shape("declared")
+    plan = None if dataset is None or shape is None else make_plan(conf, shape, dataset)
+    return Preview(conf, worker, dataset, source, graph, plan)
+
+
+def expected(conf: RunConf, nodes: NodesAsked) -> Expected:
+    """Return the properties of a worker on declared nodes."""
+    declared = conf.accelerators_per_worker
+    if declared == ALL and nodes.nodes != 1:  # the number of its nodes is known when they join
+        ranks = conf.trainer.ranks
+        memory = conf.budget.memory_bytes or conf.trainer.memory_limit_bytes
+        return Expected(None, ranks, None, memory, nodes.accelerator if nodes.accelerators else None)
+    accelerators = declared if isinstance(declared, int) else nodes.accelerators
+    trainer, ranks = conf.trainer, None
+    if accelerators or trainer.ranks is not None or trainer.collective == "none":
+        ranks = ranks_of_worker(trainer, accelerators or 0, nodes.cores or 1)
+    elif accelerators == 0 and nodes.cores is not None:
+        ranks = ranks_of_worker(trainer, 0, nodes.cores)
+    memory = conf.budget.memory_bytes or trainer.memory_limit_bytes
+    if memory is None and accelerators:
+        memory = nodes.accelerator_bytes
+    elif memory is None and accelerators == 0 and nodes.memory_bytes is not None and ranks is not None:
+        memory = nodes.memory_bytes // ranks
+    return Expected(accelerators, ranks, nodes.cores, memory, nodes.accelerator if accelerators != 0 else None)
+
+
+def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:
+    """Return the expected number of workers as text. None if it depends on the actual nodes."""
+    each = conf.accelerators_per_worker
+    if nodes.nodes is None or not nodes.accelerators or not (each is None or isinstance(each, int)):
+        return None
+    each = each or nodes.accelerators
+    spans = each > nodes.accelerators
+    first = nodes.nodes * nodes.accelerators // each if spans else nodes.nodes * (nodes.accelerators // each)
+    more = "" if nodes.most_nodes is None else f", up to {nodes.most_nodes} nodes' later"
+    return f"{first} on {nodes.nodes} nodes{more}"
+
+
+def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: WorkerShape) -> None:
+    """Compare the actual nodes with the declaration.
+
+    Raises:
+        BadConfiguration: if the nodes have other accelerators.
+    """
+    found = f"found {shape.accelerators} of {shape.device} ({shape.source})"
+    if nodes.accelerators is not None and accelerators_per_worker is None and shape.accelerators != nodes.accelerators:
+        raise BadConfiguration(
+            f"nodes must have the requested number of accelerators, {nodes.accelerators} each; {found}: check that their "
+            "drivers are loaded and that Ray detects them"
+        )
+    if nodes.accelerator is not None and nodes.accelerator.lower() not in shape.device.lower():
+        raise BadConfiguration(
+            f"nodes must have the declared accelerators, cluster.accelerator={nodes.accelerator}; {found}: request others "
+            "(cluster.constraint, cluster.partition), or remove the option"
+        )
+    if nodes.accelerator_bytes is not None and shape.accelerators:
+        share = shape.memory_bytes / nodes.accelerator_bytes
+        if abs(share - 1) > MEMORY_TOLERANCE:
+            raise BadConfiguration(
+                "accelerators must have the declared memory, cluster.accelerator_memory, within "
+                f"{share_of(MEMORY_TOLERANCE, 0)}; {found} with {shape.memory_bytes} bytes: request others, or remove the "
+                "option"
+            )
+
+
+def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
+    """Reject a run in which each rank of several nodes would list a large set.
+
+    Raises:
+        BadConfiguration: if the set has no index.
+    """
+    images = dataset.training_images + dataset.validation_images
+    if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):
+        return
+    root = (
+        [option("dataset.root", conf.dataset.root)] if isinstance(conf.dataset, FilesConf) and conf.dataset.root else []
+    )
+    raise BadConfiguration(
+        f"on several nodes a set of more than {LISTED_AT_MOST} files needs an index, or each rank would list all files; "
+        f"{conf.dataset.name!r} has {images} files and no index. Create it: "
+        + command("prepare", f"dataset={conf.dataset.name}", *root, "--index-only")
+    )
+
+
+def _dataset(conf: RunConf) -> tuple[DataSet | None, str]:
+    """Return the data set as far as it is known here, and the source of this knowledge."""
+    chosen = conf.dataset
+    if not isinstance(chosen, FilesConf):
+        return describe(chosen), "from its options"
+    if chosen.root is None or is_seen(chosen):
+        how = "from its index" if is_indexed(chosen) else "as listed on this machine"
+        return describe(chosen), f"{how}; the head node reads its own before the run begins"
+    published = chosen.published()
+    return (
+        published,
+        f"{'as published; ' if published else ''}{chosen.root} is not visible from this machine: the head node reads it",
+    )

@@ -1,0 +1,263 @@
+"""Faults of nodes, as a pure function of measurements and limits.
+
+Missing measurements are not judged. Speed is compared only among three or more nodes of one kind on separate hosts. Otherwise a
+note gives the reason.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiperf import units
+from aiperf.preflight import clock
+from aiperf.preflight.preflight_config import PreflightConf
+from aiperf.preflight.reading import Measured, Reading
+
+T = TypeVar("T", bound=Hashable)
+FEWEST = 3
+"""Minimum number of nodes of one kind for a median."""
+PAIRS, ALL = "pairs", "all nodes"
+"""Readings of exchanges: with each partner, and among all nodes."""
+FAILED_WITH = "failed_with"
+"""Fact of PAIRS: partners of failed exchanges that are blamed on the node, address → reason."""
+_SPEEDS = ("matrix product", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Result for one node."""
+
+    """Of one node."""
+
+    faults: tuple[str, ...]
+    """Each begins with the probe's name. Empty if no measurement shows a fault."""
+    slow: tuple[str, ...]
+    """Probes with low speed. Another measurement may clear these faults."""
+    notes: tuple[str, ...]
+    """Measurements that were not judged, with the reason."""
+
+
+def judge(nodes: Sequence[Measured], conf: PreflightConf) -> dict[str, Verdict]:
+    """Return the result of each node by its identifier. Nodes are compared with the head and with each other."""
+    head = next((node for node in nodes if node.is_head), None)
+    return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
+
+
+def _verdict(node: Measured, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf) -> Verdict:
+    faults = [
+        f"{name}: {reading.failed}"
+        for name, reading in node.readings.items()
+        if reading.failed is not None and name != ALL
+    ]
+    slow: list[str] = []
+    notes: list[str] = []
+    if (together := node.readings.get(ALL)) is not None and together.failed is not None:
+        notes.append(
+            f"{ALL}: the all-reduce of all nodes failed, and the faulty node cannot be determined: {together.failed}"
+        )
+    for name, judged in _JUDGED.items():
+        if (reading := _good(node, name)) is not None:
+            faults += [f"{name}: {fault}" for fault in judged(node, reading, head, nodes, conf)]
+    if (reading := _good(node, "accelerators")) is not None:
+        # on the user's own machine other programs on the accelerators are not a fault
+        (faults if node.node else notes).extend(_traces(reading))
+    shares = dict.fromkeys(_SPEEDS, conf.slow_share) | {PAIRS: conf.slow_network_share}
+    for name, share in shares.items():
+        text, is_slow = _speed(node, name, nodes, share)
+        if is_slow:
+            slow.append(name)
+            faults.append(text)
+        elif text:
+            notes.append(text)
+    return Verdict(tuple(faults), tuple(slow), tuple(notes))
+
+
+def _good(node: Measured, name: str) -> Reading | None:
+    reading = node.readings.get(name)
+    return None if reading is None or reading.failed is not None else reading
+
+
+def _versions(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    here = _flat(reading.facts)
+    norm, whose = _norm(head, nodes, "versions", _flat)
+    for name in sorted(here.keys() | norm.keys()):
+        if here.get(name) != norm.get(name):
+            found, right = (_shortened(versions.get(name)) for versions in (here, norm))
+            yield f"{name} is {found}, {whose} {right}"
+    # the head of a cluster often has no accelerators and no driver
+    drivers = [tuple(each.facts["drivers"]) for one in nodes if (each := _good(one, "versions")) is not None]
+    own = tuple(reading.facts["drivers"])
+    if own and own != (usual := _most_common([each for each in drivers if each])):
+        yield f"the accelerators' driver is {', '.join(own)}, most nodes have {', '.join(usual)}"
+
+
+def _flat(facts: Mapping[str, Any]) -> dict[str, str]:
+    return {"python": facts["python"], "this program's source": facts["source"], **facts["packages"]}
+
+
+def _shortened(version: str | None) -> str:
+    """Return a hash by its first 12 digits, and other text unchanged."""
+    return "not there" if version is None else version[:12] if len(version) == 64 else version
+
+
+def _data(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    norm, whose = _norm(head, nodes, "data", lambda facts: facts["fingerprint"])
+    if reading.facts["fingerprint"] != norm:
+        yield f"the data set's fingerprint is {_shortened(reading.facts['fingerprint'])}, {whose} {_shortened(norm)}"
+
+
+def _norm(
+    head: Measured | None, nodes: Sequence[Measured], probe: str, value: Callable[[Mapping[str, Any]], Any]
+) -> tuple[Any, str]:
+    """Return the expected value and its owner: the head's value, or if it is missing, that of most nodes."""
+    if head is not None and (reading := _good(head, probe)) is not None:
+        return value(reading.facts), "the head's"
+    known = [value(each.facts) for one in nodes if (each := _good(one, probe)) is not None]
+    if known and isinstance(known[0], dict):
+        return dict(_most_common([tuple(sorted(each.items())) for each in known])), "that of most nodes"
+    return _most_common(known), "that of most nodes"
+
+
+def _most_common(values: Sequence[T]) -> T:
+    return Counter(values).most_common(1)[0][0]
+
+
+def _space(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    for name, free in reading.series.items():
+        if free[-1] < conf.free_bytes:
+            needed = f"{units.size(conf.free_bytes)} are needed (preflight.free_bytes)"
+            yield f"{units.size(int(free[-1]))} are free in {reading.facts[name]}; {needed}"
+    if not reading.facts["is_shared"]:
+        yield f"{reading.facts['run']} is not the driver's folder: the folder of runs must be shared by all nodes (runs=…)"
+
+
+def _disk(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    best = max(reading.series["run"])
+    if best < conf.disk_bytes_per_second:
+        least = units.si(conf.disk_bytes_per_second, "B/s")
+        yield f"{units.si(best, 'B/s')} to the run's folder; at least {least} (preflight.disk_bytes_per_second)"
+
+
+def _clock(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    off = clock.offset(reading)
+    if abs(off.seconds) - off.error > conf.clock_seconds:
+        way = "ahead of" if off.seconds > 0 else "behind"
+        yield (
+            f"{abs(off.seconds):.3f} s {way} the head's, give or take {off.error:.3f} s; at most {conf.clock_seconds:g} s "
+            "(preflight.clock_seconds): synchronize all nodes with one time server"
+        )
+
+
+def _accelerators(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    expected, devices = reading.facts["expected"], reading.facts["devices"]
+    if expected and not devices and not reading.series["usable"][-1] and _is_blind(reading):
+        return  # no library can read accelerators here: a note in the report, not a fault of the node
+    count = len(devices) + len(reading.facts.get("slices", ()))
+    if count < expected:
+        yield f"{count} of the {expected} that Ray counts can be used"
+    for device in devices:
+        name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
+        if device.get("gone"):
+            yield f"{name}: {device['gone']}"
+        if device.get("ecc_uncorrected_since_boot"):
+            errors = device["ecc_uncorrected_since_boot"]
+            yield f"{name}: {errors} memory errors that were not corrected, since its driver began"
+        held = [reason for reason in device.get("throttle") or () if reason in HARMFUL]
+        if held:
+            yield f"{name}: its clock is held down by {', '.join(held)}"
+
+
+def _traces(reading: Reading) -> Iterator[str]:
+    """Yield signs of other use: processes of others, and errors since boot that a reset may have repaired."""
+    for device in reading.facts["devices"]:
+        name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
+        if device.get("xids"):
+            yield f"accelerators: {name}: Xid {', '.join(map(str, device['xids']))} in the kernel's log"
+        if device.get("processes"):
+            names = device.get("process_names", {})
+            others = ", ".join(f"{pid} {names.get(str(pid), '')}".strip() for pid in device["processes"][:4])
+            yield f"accelerators: {name}: {len(device['processes'])} other processes compute on it ({others})"
+
+
+HARMFUL = frozenset(
+    {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "reliability"}
+)
+"""Throttle reasons that an idle, healthy accelerator does not have."""
+
+
+def _is_blind(reading: Reading) -> bool:
+    """Return true if no vendor library is available."""
+    return {"nvml", "amdsmi"} <= set(reading.facts["not_seen_by"])
+
+
+def _pairs(
+    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+) -> Iterator[str]:
+    for partner, why in reading.facts.get(FAILED_WITH, {}).items():
+        yield f"the all-reduce with {partner} failed: {why}"
+
+
+_JUDGED: dict[str, Callable[[Measured, Reading, Measured | None, Sequence[Measured], PreflightConf], Iterator[str]]] = {
+    "versions": _versions,
+    "data": _data,
+    "space": _space,
+    "disk write": _disk,
+    clock.NAME: _clock,
+    "accelerators": _accelerators,
+    PAIRS: _pairs,
+}
+
+
+def _speed(node: Measured, name: str, nodes: Sequence[Measured], share: float) -> tuple[str, bool]:
+    """Return a text about a speed, '' if there is none, and true if it is a fault."""
+    reading = _good(node, name)
+    own = None if reading is None else _speed_of(name, reading)
+    if reading is None or own is None:
+        return "", False
+    neighbours = sum(one.boot_id is not None and one.boot_id == node.boot_id for one in nodes)
+    if neighbours > 1:  # they share processors, memory and links
+        return f"{name}: not judged, since {neighbours} nodes are on one host", False
+    alike = [
+        one
+        for one in nodes
+        # Gloo and NCCL are different kinds of exchange
+        if one.kind == node.kind
+        and (theirs := _good(one, name)) is not None
+        and theirs.facts.get("over") == reading.facts.get("over")
+    ]
+    speeds = [speed for one in alike if (speed := _speed_of(name, one.readings[name])) is not None]
+    if len(speeds) < FEWEST:
+        return (
+            f"{name}: not judged, since a median needs at least {FEWEST} nodes of one kind; there are {len(speeds)}",
+            False,
+        )
+    median = statistics.median(speeds)
+    if own >= share * median:
+        return "", False
+    found = (
+        f"{units.si(own, reading.unit)} is {units.share(own / median)} of the median of {len(speeds)} nodes of its kind"
+    )
+    return f"{name}: {found}; at least {units.share(share, 0)}", True
+
+
+def _speed_of(name: str, reading: Reading) -> float | None:
+    """Return the speed of a node. Network: its best partner, since a slow node is slow with all. Others: the weakest part."""
+    if name != PAIRS:
+        return reading.best()
+    return max((max(values) for values in reading.series.values() if values), default=None)

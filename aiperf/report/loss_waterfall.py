@@ -1,0 +1,100 @@
+"""Loss waterfall of a run with its peak and its telemetry. `aiperf.accounting.losses` computes the losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from aiperf.accounting.losses import EnergyPart, Top, Waterfall, waterfall
+from aiperf.accounting.presence import seconds_there
+from aiperf.accounting.score import Score
+from aiperf.accounting.spans import PARTS
+from aiperf.accounting.time_breakdown import TimeBreakdown
+from aiperf.accounting.windows import Window
+from aiperf.accounting.work_log import WorkLog
+from aiperf.report.facts import Utilisation
+from aiperf.system.telemetry import Telemetry
+
+LEAST_MEASURED = 0.95
+"""Smallest sampled share of a worker's presence for which its clocks count as measured."""
+
+
+def losses(
+    work_log: WorkLog,
+    inside: Window,
+    spent: TimeBreakdown,
+    planned: int,
+    result: Score,
+    used: Utilisation,
+    measured: Telemetry | None,
+    workers: Collection[int],
+) -> Waterfall | None:
+    """Compute the waterfall of the valid window. `workers`: workers that worked in the window."""
+    there = seconds_there(work_log.presences, inside)
+    at_work = {worker: there[worker] for worker in workers if worker in there}
+    top = Top(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
+    fallen = waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
+    return None if fallen is None else with_energy(fallen, measured, there)
+
+
+def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:
+    """Add the measured energy of accelerators to a waterfall. Return it unchanged if a device was not measured.
+
+    Without accelerators, use the processors of hosts that run a single worker. `workers`: workers that were present.
+    """
+    all_ = () if measured is None else tuple(one for one in measured.devices if one.worker in workers)
+    devices = tuple(one for one in all_ if one.device.kind == "accelerator")
+    of = "accelerators"
+    if not devices:
+        hosts = [one for one in all_ if one.device.kind == "host"]
+        is_own = len({one.host for one in hosts}) == len(hosts)
+        devices, of = tuple(hosts) if is_own else (), "processors"
+    if not devices or any(one.energy_joules is None for one in devices):
+        return fallen
+    parts: list[EnergyPart] = []
+    present = {loss.name for loss in fallen.losses}
+    for activity, names in [*PARTS.items(), ("", ("unexplained",))]:
+        spent = [one.spent[activity] for one in devices if activity in one.spent]
+        if spent:
+            joules, seconds = (
+                math.fsum(figures) for figures in zip(*((t.joules, t.seconds) for t in spent), strict=True)
+            )
+            named = tuple(name for name in names if name in present)
+            parts.append(EnergyPart(activity or "no known activity", named, joules, seconds))
+    alone = {part.losses[0]: part.joules for part in parts if len(part.losses) == 1 and part.activity in PARTS}
+    return replace(
+        fallen,
+        losses=tuple(replace(loss, joules=alone.get(loss.name)) for loss in fallen.losses),
+        joules=math.fsum(part.joules for part in parts),
+        energy_of=of,
+        energy=tuple(parts),
+    )
+
+
+def clock_share(peak_clock_mhz: float | None, measured: Telemetry | None, workers: Mapping[int, float]) -> float | None:
+    """Return the mean clock of the working accelerators ÷ the clock of their peak.
+
+    `workers`: seconds of presence in the window of each worker that worked there. Return None if the clock of any of their
+    accelerators is unknown.
+    """
+    if peak_clock_mhz is None or measured is None or not workers:
+        return None
+    whole = [
+        one.worker
+        for one in measured.workers
+        if one.accelerators_sampled and one.accelerators_sampled == one.accelerators_expected
+    ]
+    if not set(workers) <= set(whole):
+        return None
+    total = seconds = 0.0
+    for one in measured.accelerators:
+        if one.worker not in workers:
+            continue
+        is_partial = one.seconds_measured < LEAST_MEASURED * workers[one.worker]
+        if one.clock_mean_mhz is None or one.utilisation_mean is None or is_partial:
+            return None
+        weight = one.utilisation_mean * one.seconds_measured
+        total += one.clock_mean_mhz * weight
+        seconds += weight
+    return total / seconds / peak_clock_mhz if seconds > 0 else None

@@ -1,0 +1,453 @@
+"""Text for facts of a report, shared by page, terminal and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from aiperf import units
+from aiperf.accounting.losses import Waterfall
+from aiperf.ranking.breaches import REAL_MACHINE, Breach
+from aiperf.report.facts import Hardware, Report, RunFacts
+from aiperf.sanitize import sanitize
+from aiperf.shell_command import command
+from aiperf.system.power.energy import EnergyFacts
+from aiperf.train.kept_checkpoints import KeptCheckpoints
+
+_OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
+"""Ids of rules that `schedule=ranking dataset=imagenet` satisfies."""
+
+
+def score_title(run: RunFacts) -> str:
+    """Return the name of the score."""
+    return ("simulated " if run.is_simulated else "") + ("following score" if run.follows is not None else "score")
+
+
+def followed(run: RunFacts) -> str | None:
+    """Return `It did not search: it trained the 72 trials of …`, or None if the run searched."""
+    if run.follows is None:
+        return None
+    return (
+        f"It did not search: it trained the {units.count(run.follows.trials)} trials of '{sanitize(run.follows.run)}' "
+        f"in their order (hash {run.follows.last_hash[:12]}…)."
+    )
+
+
+def score(report: Report) -> str:
+    """Return `41.2 TFLOPS`, or the reason for a missing score."""
+    value = report.score.flops_per_second
+    return "no valid window" if value is None else units.flops_per_second(value)
+
+
+def score_interval(report: Report) -> str:
+    """Return `95 %: 40.1 to 42.0 TFLOPS within this run`, or the reason for a missing interval."""
+    between = report.score.flops_per_second_interval
+    if between is None:
+        return f"no 95 % interval: {report.score.interval_basis.removeprefix('none: ')}"
+    return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
+
+
+def settled(report: Report) -> str:
+    """Return `within 1 % after 1 h 10 min (21 %)` for the narrowest share, or `no valid window`."""
+    times = _settled(report)
+    return times[-1] if times else "no valid window"
+
+
+def settled_meaning(report: Report) -> str:
+    """Return the explanation of `settled`, with the wider shares."""
+    wider = "; ".join(_settled(report)[:-1])
+    meaning = (
+        "time from which the score stayed so close to the final score, and the share of the valid window until then"
+    )
+    return f"{meaning}; {wider}" if wider else meaning
+
+
+def _settled(report: Report) -> list[str]:
+    """Return the text of each share, the widest first."""
+    return [
+        f"within {units.share(each.share, 0)} after {units.duration(each.at)} ({units.share(each.part_of_window, 0)})"
+        for each in report.settled
+    ]
+
+
+def interval_meaning(report: Report) -> str:
+    """Return the explanation of the interval, with its sample."""
+    meaning = "how steady this run was; another run may differ by more"
+    if report.score.flops_per_second_interval is None:
+        return f"{meaning}; {report.score.interval_basis}"
+    return f"{meaning}; Student's t over {report.score.interval_basis}"
+
+
+def regulated(report: Report) -> str:
+    """Return the regulated score, or the reason for a missing one."""
+    value = report.score.regulated_flops_per_second
+    if value is not None:
+        return units.flops_per_second(value)
+    return "no evaluation" if report.score.error is None else "no valid window"
+
+
+def error(report: Report) -> str:
+    """Return the error, or `no evaluation`."""
+    return "no evaluation" if report.score.error is None else error_of(report.score.error, report.run)
+
+
+def error_of(value: float, run: RunFacts) -> str:
+    """Return `2.41 %`, or `≤ 0.14 % (no error in 360 images)` if every image was classified correctly."""
+    figure, floor = error_parts(value, run)
+    return f"{figure} ({floor})" if floor else figure
+
+
+def error_parts(value: float, run: RunFacts) -> tuple[str, str]:
+    """Return an error's figure, and the reason of its lower bound if every image was classified correctly, else ''."""
+    images = run.dataset.get("validation_images")
+    if isinstance(images, int) and images > 0 and value <= 1 / (2 * images):
+        return f"≤ {units.error(value)}", f"no error in {units.count(images)} images"
+    return units.error(value), ""
+
+
+def measured(run: RunFacts) -> str:
+    """Return the adjective for accuracies: `measured`, or `simulated`."""
+    return "simulated" if run.is_simulated else "measured"
+
+
+OUTCOMES = {"epochs": "all epochs done", "early stop": "stopped early", "followed": "epochs of the followed run"}
+"""Text for outcomes of a trial. Other outcomes are shown as they are."""
+
+
+def outcome(code: str) -> str:
+    """Return the text for the outcome of a trial."""
+    return OUTCOMES.get(code, code)
+
+
+def instantaneous(report: Report) -> str:
+    """Return the median over parts of the window, or `no valid window`."""
+    found = report.instantaneous
+    if found is None:
+        return "no valid window"
+    return units.flops_per_second(found.median)
+
+
+def ranks(report: Report) -> int:
+    """Return the number of accelerators in MFU, or of processes on a machine without accelerators."""
+    inside = report.score.window_seconds
+    return round(report.utilisation.accelerator_seconds / inside) if inside > 0 else 0
+
+
+def trials_finished(number: int) -> str:
+    """Return `1 trial finished` or `72 trials finished`."""
+    return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
+
+
+def peak(report: Report) -> str | None:
+    """Return the denominator of MFU, `144 GFLOPS per rank × 2`, or None if no peak is known."""
+    used = report.utilisation
+    if used.mfu is None or used.peak_flops is None:
+        return None
+    return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(ranks(report))}"
+
+
+def noise(dataset: Mapping[str, object]) -> str | None:
+    """Return `with added noise of 30 % of the pixel range`, or None without noise."""
+    value = dataset.get("noise")
+    return units.noise(value) if isinstance(value, float) and value > 0 else None
+
+
+def share(value: float | None) -> str:
+    """Return a share as text, or `not measured`."""
+    return units.NOT_MEASURED if value is None else units.share(value)
+
+
+def busy(report: Report) -> str:
+    """Return the busy share and the communication in it: `98.3 %, including communication 15.5 %`."""
+    text, communication = share(report.score.busy_share), report.utilisation.communication_share
+    return f"{text}, including communication {share(communication)}" if communication else text
+
+
+def adjusted(report: Report) -> str:
+    """Return the score scaled to all planned accelerators all the time, or `no valid window`."""
+    value = report.availability.adjusted_flops_per_second
+    return "no valid window" if value is None else units.flops_per_second(value)
+
+
+def availability_meaning(report: Report) -> str:
+    """Return `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`."""
+    there = report.availability
+    if there.share is None:
+        return "No valid window, or no accelerator in it"
+    planned = f"{units.count(there.planned)} {'planned ' if there.is_declared else ''}accelerators"
+    text = f"{planned} were present {share(there.share)} of the time"
+    if there.adjusted_flops_per_second is None:
+        return text
+    return f"{text}; scaled to 100 %: {adjusted(report)} (not a score)"
+
+
+MOST_LOSSES = 3
+
+
+def largest_losses(report: Report) -> str | None:
+    """Return `clocks and kernels 61.0 %, search 3.2 % and input 1.1 % of 12.3 TFLOPS (8 × dense peak of … in bf16)`.
+
+    None without a waterfall or without losses.
+    """
+    fallen = report.losses
+    if fallen is None or not fallen.largest:
+        return None
+    parts = [f"{loss.name} {units.share(loss.share)}" for loss in fallen.largest[:MOST_LOSSES]]
+    listed = " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+    return f"{listed} of {waterfall_top(fallen)}"
+
+
+def waterfall_top(fallen: Waterfall) -> str:
+    """Return the top of a waterfall: `2.50 PFLOPS (8 × dense peak of NVIDIA A100-SXM4-80GB in bf16)`."""
+    top = units.flops_per_second(fallen.top_flops_per_second)
+    return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
+
+
+def energy_by_activity(fallen: Waterfall) -> str:
+    """Return `Energy of the accelerators, 12.3 MJ: epochs 11.9 MJ, start-up 0.3 MJ.`, or a note that it was not measured."""
+    if fallen.joules is None:
+        return "Energy of these parts: not measured."
+    parts = ", ".join(f"{part.activity} {units.si(part.joules, 'J')}" for part in fallen.energy)
+    return f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}. Epochs are not split up."
+
+
+def power(report: Report) -> str | None:
+    """Return `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
+
+    None if no power was measured.
+    """
+    energy = report.energy
+    if energy is None:
+        return None
+    best = energy.best
+    watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
+    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else best.scope.removesuffix('s')}"
+    text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
+    if best.flops_per_watt is not None:
+        alone = "" if best.scope == "meters" else " of these only"
+        text += f" · {units.si(best.flops_per_watt, 'FLOPS/W')}{alone}"
+    return f"{text} · {energy_level(energy)}"
+
+
+def energy_level(energy: EnergyFacts) -> str:
+    """Return `EEHPC Level 1`, or `below EEHPC Level 1, which the Green500 requires`."""
+    if energy.level.level:
+        return f"EEHPC Level {energy.level.level}"
+    return "below EEHPC Level 1, which the Green500 requires"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration, or `not measured`."""
+    return units.NOT_MEASURED if value is None else units.duration(value)
+
+
+def when(run: RunFacts) -> str:
+    """Return the start of the run in UTC, or `virtual clock` for a simulated run."""
+    if run.is_simulated:
+        return "virtual clock"
+    return datetime.fromtimestamp(run.started_unix, UTC).strftime("%-d %B %Y, %H:%M UTC")
+
+
+def end(run: RunFacts) -> str:
+    """Return the end of the run and its reason."""
+    match run.end_reason:
+        case "duration":
+            return f"ran its declared {units.duration(run.duration_seconds)}"
+        case None:
+            return (
+                f"not ended; the journal reaches to {units.duration(run.end)} of {units.duration(run.duration_seconds)}"
+            )
+        case reason:
+            return f"ended after {units.duration(run.end)} of {units.duration(run.duration_seconds)}: {reason}"
+
+
+def standing(report: Report) -> str:
+    """Return one line on the run's place in the ranking."""
+    return ": ".join(part for part in standing_parts(report) if part)
+
+
+def standing_parts(report: Report) -> tuple[str, str]:
+    """Return the title of `standing` and the rest of it, or '' without a rest."""
+    source_run = followed(report.run)
+    follows = "" if source_run is None else f" {source_run}"
+    if report.run.is_simulated:
+        return (
+            "Simulated",
+            f"virtual clock, invented learning curves. No work was done, and no such run is ever ranked.{follows}",
+        )
+    if report.breaches:
+        return "Outside the ranking", f"{_not_met(report.breaches)}.{follows}"
+    return "No rule of a ranked run is broken, as far as this journal tells.", ""
+
+
+def broken_rules(report: Report) -> tuple[str, list[str]]:
+    """Return a heading and the broken rules of a ranked run, each with its remedy.
+
+    The list of a simulated run is that of a real run with its configuration, and has a heading. Otherwise the heading is ''.
+    Options of one part of the configuration share a line.
+    """
+    broken = [breach for breach in report.breaches if breach.id != REAL_MACHINE]
+    listed = list(map(_in_one_line, _together(broken)))
+    if not report.run.is_simulated or not broken:
+        return "", listed
+    return f"A real run of this configuration could not be ranked either: {_not_met(broken)}.", listed
+
+
+def ranking_options(breaches: Sequence[Breach]) -> str | None:
+    """Return the command that replaces several remedies on options, or None if at most one rule is about an option."""
+    configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
+    if len(configured) < 2:
+        return None
+    return f"{command()} schedule=ranking dataset=imagenet dataset.root=…"
+
+
+def _together(broken: Sequence[Breach]) -> list[list[Breach]]:
+    """Group breaches by line: options of one part of the configuration share a line, separately for broken and unknown."""
+    lines: dict[tuple[object, ...], list[Breach]] = {}
+    for index, breach in enumerate(broken):
+        key = (index,) if breach.option is None else (breach.option.partition(".")[0], breach.is_unknown)
+        lines.setdefault(key, []).append(breach)
+    return list(lines.values())
+
+
+def _in_one_line(breaches: Sequence[Breach]) -> str:
+    first = breaches[0]
+    found = first.found if first.is_unknown else ", ".join(breach.found for breach in breaches)
+    remedies = ", ".join(dict.fromkeys(breach.remedy for breach in breaches))
+    return f"{', '.join(breach.rule for breach in breaches)}; found: {found}; to fix it: {remedies}"
+
+
+def _not_met(breaches: Sequence[Breach]) -> str:
+    unknown = sum(breach.is_unknown for breach in breaches)
+    broken = len(breaches) - unknown
+    parts = []
+    if broken:
+        parts.append(f"{broken} rule{' of a ranked run is' if broken == 1 else 's of a ranked run are'} not met")
+    if unknown:
+        of_what = "" if broken else " of a ranked run"
+        parts.append(f"of {unknown} rule{'' if unknown == 1 else 's'}{of_what} it cannot be determined")
+    return ", ".join(parts)
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return a nested configuration or description as dotted names and readable values."""
+    rows: list[tuple[str, str]] = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            rows += flattened(value, f"{prefix}{name}.")
+        elif _are_named(value):
+            for each in value:  # Named objects: storage of folders, network links.
+                parts = {part: content for part, content in each.items() if part != "name"}
+                rows += flattened(parts, f"{prefix}{name}.{each['name']}.")
+        else:
+            rows.append((f"{prefix}{name}", _plain(f"{prefix}{name}", value)))
+    return rows
+
+
+def _are_named(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and bool(value)
+        and all(isinstance(each, Mapping) and each.get("name") for each in value)
+    )
+
+
+UNKNOWN = frozenset({"bits_per_second", "state", "file_system", "source", "size_bytes"})
+"""Properties that every object has. A missing value means unknown."""
+
+
+UNITS = ("_bits_per_second", "_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
+"""Suffixes of names with a unit. They are dropped if the value shows its unit."""
+
+
+def part(name: str) -> str:
+    """Convert a dotted name to words: `storage.run.size_bytes` to `storage · run · size`."""
+    parts = []
+    for each in name.split("."):
+        unit = next((unit for unit in UNITS if each.endswith(unit)), "")
+        parts.append(each.removesuffix(unit).replace("_", " "))
+    return " · ".join(parts)
+
+
+def option(name: str, value: str) -> str:
+    """Return the value of an option. Long times also in hours and minutes."""
+    if not name.endswith("_seconds"):
+        return value
+    try:
+        seconds = float(value)
+    except ValueError:
+        return value
+    return f"{value} ({units.duration(seconds)})" if seconds >= 60 else f"{value} s"
+
+
+def _plain(path: str, value: Any) -> str:
+    name = path.rpartition(".")[2]
+    match value:
+        case None:
+            return "unknown" if name in UNKNOWN else "none"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() if name.endswith("_bytes"):
+            return units.size(value)
+        case int() | float() if "matmul_flops" in path:
+            return units.flops_per_second(value)
+        case int() | float() if name.endswith("bits_per_second"):
+            return units.si(value, "bit/s")
+        case float():
+            return f"{value:g}"
+        case {} | []:
+            return "none"
+        case list():
+            return ", ".join(_plain("", each) for each in value)
+        case dict():
+            return json.dumps(value)
+        case _:
+            return str(value)
+
+
+def checkpoints(kept: KeptCheckpoints) -> str:
+    """Return `kept the best, 1.0 MB (checkpoints/trial-7.epoch-12.safetensors, accuracy 92.50 % …); removed 36, 337 MB`."""
+    if kept.best is None:
+        text = "kept none"
+    else:
+        description = "the best" if kept.keep == "best" else f"all {units.count(kept.files)}"
+        best = f"{kept.best}, accuracy {units.share(kept.accuracy or 0.0, 2)} after epoch {kept.epoch} of trial {kept.trial}"
+        graph = f", its graph in {kept.graph}" if kept.graph else ""
+        text = (
+            f"kept {description}, {units.size(kept.bytes)} ({'' if kept.keep == 'best' else 'the best: '}{best}{graph})"
+        )
+    text += (
+        f"; removed {units.count(kept.removed_files)}, {units.size(kept.removed_bytes)}" if kept.removed_files else ""
+    )
+    return text + (f"; {kept.not_removed} could not be removed" if kept.not_removed else "")
+
+
+SIMULATED = "simulated"
+"""Device name of a simulated worker."""
+
+
+def hardware(there: Hardware) -> str:
+    """Return accelerators, precision and collective: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
+
+    Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
+    """
+    if not there.devices:
+        return "no worker came up"
+    devices = " and ".join(there.devices)
+    hosts = f"{units.count(there.hosts)} host{'' if there.hosts == 1 else 's'}"
+    if there.devices == (SIMULATED,):
+        return f"{units.count(there.accelerators)} simulated accelerators on {hosts}"
+    if there.are_accelerators:
+        first = f"{units.count(there.accelerators)} × {devices} on {hosts}"
+    else:
+        processes = "process" if there.accelerators == 1 else "processes"
+        first = f"{units.count(there.accelerators)} {processes} on {devices}, {hosts}"
+    precisions = " and ".join(there.precisions) or "no precision known"
+    return " · ".join((first, precisions, " and ".join(there.collectives)))
+
+
+def source(report: Report) -> str:
+    """Return run and machine of a figure, for papers: `run digits, 2026-11-21 · 2 processes on AMD EPYC, 1 host · fp32`."""
+    return sanitize(f"run {report.run.name}, {when(report.run)} · {hardware(report.hardware)}")

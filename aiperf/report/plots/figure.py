@@ -1,0 +1,115 @@
+"""Rendering of matplotlib figures as files and as parts of the page.
+
+Drawn on `Figure` objects of their own, never through pyplot: no global state, and no display is looked for.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from aiperf.report.plots import palette
+
+STYLE: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlecolor": palette.INK.light,
+    "axes.labelcolor": palette.MUTED.light,
+    "axes.edgecolor": palette.AXIS.light,
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": palette.GRID.light,
+    "grid.linewidth": 0.8,
+    "text.color": palette.INK.light,
+    "xtick.color": palette.AXIS.light,
+    "ytick.color": palette.AXIS.light,
+    "xtick.labelcolor": palette.MUTED.light,
+    "ytick.labelcolor": palette.MUTED.light,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "legend.handlelength": 1.6,
+    "figure.facecolor": "none",
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",  # Text stays searchable and uses the page's font.
+    "path.simplify": True,
+    "text.parse_math": False,  # A host name may contain $.
+}
+WIDTH_INCHES = 8.8
+SOURCE_INCHES = 0.2
+"""Height of the line with run and machine."""
+DPI = 160
+
+
+def drawn(draw: Callable[[Figure], object], name: str, height: float, source: str) -> tuple[str, bytes, bytes]:
+    """Return the figure as SVG, PNG and PDF. Equal arguments give equal bytes: no date, no random names.
+
+    Args:
+        draw: draws on an empty figure.
+        height: in inches.
+        source: run and machine, printed below the axes (`words.source`).
+    """
+    with mpl.rc_context(cast("Any", {**STYLE, "svg.hashsalt": name})):  # The stub types the names of all settings.
+        figure = Figure(figsize=(WIDTH_INCHES, height + SOURCE_INCHES), layout="constrained")
+        draw(figure)
+        figure.supxlabel(source, x=0.005, ha="left", fontsize=7, color=palette.MUTED.light)
+        svg, png, pdf = io.StringIO(), io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", dpi=DPI, metadata={"Date": None, "Creator": None})
+        # The layout is computed already, and takes longer than drawing.
+        figure.set_layout_engine(None)
+        figure.savefig(png, format="png", dpi=DPI, facecolor=palette.PAPER.light, metadata={"Software": None})
+        figure.savefig(pdf, format="pdf", dpi=DPI, metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    return _without_prolog(svg.getvalue()), png.getvalue(), pdf.getvalue()
+
+
+_SIZE = re.compile(r'<svg ([^>]*?)\bwidth="[^"]*"', re.S)
+_HEIGHT = re.compile(r'<svg ([^>]*?)\bheight="[^"]*"', re.S)
+
+
+def _without_prolog(svg: str) -> str:
+    return svg[svg.index("<svg") :]
+
+
+def inline(svg: str, name: str, label: str) -> str:
+    """Convert an SVG to a part of an HTML page: unique names, CSS variables as colours, size set by the page.
+
+    `label`: escaped text for screen readers.
+    """
+    svg = _without_prolog(svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(xlink:href|href)="#', rf'\1="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    for colour in palette.COLOURS:
+        svg = re.sub(re.escape(colour.light), f"var(--{colour.role})", svg, flags=re.IGNORECASE)
+    svg = _HEIGHT.sub(r"<svg \1", _SIZE.sub(r"<svg \1", svg, count=1), count=1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+
+
+def on_time_axis(axes: Axes, end: float) -> float:
+    """Label the x axis with a suitable unit, set its limits, and return the divisor from seconds to this unit."""
+    divisor, unit = (1.0, "s") if end <= 300 else (60.0, "min") if end <= 3 * 3600 else (3600.0, "h")
+    axes.set_xlabel(f"time since the start of the run ({unit})")
+    axes.set_xlim(0, max(end, 1e-9) / divisor)
+    return divisor
+
+
+def legend_above(axes: Axes, handles: Iterable[Line2D | Patch]) -> None:
+    """Draw a one-line legend above the right end of the axes."""
+    listed = list(handles)
+    axes.legend(handles=listed, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(listed), borderaxespad=0.2)

@@ -1,0 +1,33 @@
+"""Sections of a report of one run, each made by one function from the report's facts. A new section is a line of SECTIONS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiperf.report.facts import Report
+from aiperf.report.section import Section
+from aiperf.report.sections import configuration, devices, energy, score, search, system, time_spent, workers
+
+SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
+    score.score,
+    score.error,
+    time_spent.losses,
+    time_spent.time,
+    workers.workers,
+    workers.accelerators,
+    devices.devices,
+    energy.energy,
+    search.operations_and_accuracy,
+    search.tree,
+    search.architecture,
+    search.trials,
+    system.system,
+    configuration.configuration,
+)
+"""Sections in the order of the page."""
+
+
+def sections(report: Report) -> tuple[Section, ...]:
+    """Return all sections with content. Draws the figures."""
+    made = (section(report) for section in SECTIONS)
+    return tuple(section for section in made if section is not None)

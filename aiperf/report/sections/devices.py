@@ -1,0 +1,100 @@
+"""Section on the utilization of devices and of the hosts' processors."""
+
+from __future__ import annotations
+
+from aiperf import units
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.plots.devices import devices_over_time, each_device_over_time
+from aiperf.report.section import Paragraph, Section
+from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.system.telemetry import HostLoad
+
+MOST_DEVICES = 64
+MOST_HOSTS = 64
+
+
+def devices(report: Report) -> Section:
+    """Utilization, memory, power and temperature of the devices, and load of the hosts."""
+    measured = telemetry(report) or Paragraph(
+        "Utilization, power and temperature of the devices: not measured.", "empty"
+    )
+    parts = (devices_over_time(report), each_device_over_time(report), measured, loads(report))
+    return Section("devices", "Utilization and memory over time", parts, "Utilization")
+
+
+def telemetry(report: Report) -> Table | None:
+    """Return the measurements of the devices, or None without telemetry."""
+    if report.telemetry is None or not report.telemetry.devices:
+        return None
+    devices = report.telemetry.devices
+    columns = (
+        Column("device"),
+        Column("worker", True),
+        Column("utilisation", True, "mean, as defined by the vendor"),
+        Column("memory", True, "maximum used"),
+        Column("power", True, "mean"),
+        Column("energy", True),
+        Column("max. temperature", True),
+        Column("throttled"),
+        Column("not measured", True, "time of the window without samples"),
+    )
+
+    def measured(value: float | None, text: str) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(text, value)
+
+    rows = tuple(
+        row_of(
+            f"{one.device.model or one.device.id} on {one.host}",
+            Cell(str(one.worker), one.worker),
+            measured(one.utilisation_mean, phrases.share(one.utilisation_mean)),
+            measured(one.memory_used_max_bytes, units.size(one.memory_used_max_bytes or 0)),
+            measured(one.power_mean_watts, units.si(one.power_mean_watts or 0.0, "W")),
+            measured(one.energy_joules, units.si(one.energy_joules or 0.0, "J")),
+            measured(one.temperature_max_celsius, f"{one.temperature_max_celsius or 0:.0f} °C"),
+            ", ".join(f"{reason} {units.share(part)}" for reason, part in (one.throttled or {}).items() if part > 0)
+            or "—",
+            Cell(units.duration(one.seconds_missing), one.seconds_missing),
+        )
+        for one in devices[:MOST_DEVICES]
+    )
+    left_out = len(devices) - len(rows)
+    footnote = "A dash: the device does not report this figure."
+    footnote += f" {units.count(left_out)} more devices are in report.json." if left_out else ""
+    return Table("telemetry", "Devices over the valid window", columns, rows, True, footnote)
+
+
+def loads(report: Report) -> Table | None:
+    """Return one row for each host, the most loaded by other programs first, or None without telemetry."""
+    if report.telemetry is None or not report.telemetry.loads:
+        return None
+    by_others = sorted(report.telemetry.loads, key=lambda one: -one.others)
+    columns = (
+        Column("host"),
+        Column("this run", True, "programs of this run, including Ray"),
+        Column("other programs", True),
+        Column("peak of others", True, "largest share in one part of the window"),
+        Column("time of peak", True, "since the start of the run"),
+        Column("kernel", True, "interrupts and the kernel's own threads"),
+        Column("stolen", True, "given to other virtual machines by the hypervisor"),
+        Column("waiting", True, "time in which a program waited for a processor (/proc/pressure/cpu)"),
+        Column("measured", True, "of the window"),
+    )
+    shown = by_others[:MOST_HOSTS]
+    left_out = len(by_others) - len(shown)
+    footnote = "Shares of all of the host's processor time. Programs of other containers count as other programs."
+    footnote += f" {units.count(left_out)} more hosts are in report.json." if left_out else ""
+    return Table(
+        "loads", "Processor time of the hosts over the valid window", columns, tuple(map(_load, shown)), True, footnote
+    )
+
+
+def _load(one: HostLoad) -> tuple[Cell, ...]:
+    return (
+        Cell(one.host),
+        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.most_others)),
+        Cell(f"{one.most_at[0]:.0f}–{one.most_at[1]:.0f} s", one.most_at[0]),
+        *(Cell(phrases.share(part), part) for part in (one.kernel, one.stolen)),
+        Cell("—", -1.0) if one.stalled is None else Cell(phrases.share(one.stalled), one.stalled),
+        Cell(units.duration(one.seconds), one.seconds),
+    )

@@ -1,0 +1,73 @@
+"""Section on energy and the level of its measurement."""
+
+from __future__ import annotations
+
+from aiperf import units
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.section import Paragraph, Section
+from aiperf.report.tables import Cell, Column, Table, row_of
+
+
+def energy(report: Report) -> Section:
+    """Energy of the valid window by each method of measurement."""
+    missing = Paragraph("Power of the devices: not measured.", "empty")
+    return Section("energy", "Energy", (energy_table(report) or missing, energy_level(report)))
+
+
+def energy_table(report: Report) -> Table | None:
+    """Return the energy by each method of measurement, or None without one."""
+    if report.energy is None:
+        return None
+    columns = (
+        Column("measured on"),
+        Column("devices", True),
+        Column("measured", True, "share of the window's device-seconds; gaps are in no figure"),
+        Column("power", True, "mean over the measured time"),
+        Column("energy", True),
+        Column("by counters", True, "in the seconds with counters and samples"),
+        Column("by samples", True, "in the same seconds, by the trapezoidal rule"),
+        Column("difference", True, "samples ÷ counters − 1"),
+        Column("max. difference", True, "of one device"),
+        Column("FLOPS/W", True, "score ÷ power of these devices only"),
+    )
+
+    def quantity(value: float | None, unit: str) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(units.si(value, unit), value)
+
+    def part(value: float | None) -> Cell:
+        return Cell("—", -1.0) if value is None else Cell(units.share(value), value)
+
+    rows = tuple(
+        row_of(
+            one.scope,
+            Cell(units.count(one.devices), one.devices),
+            part(one.measured_share),
+            quantity(one.watts, "W"),
+            quantity(one.joules, "J"),
+            quantity(one.counted_joules, "J"),
+            quantity(one.sampled_joules, "J"),
+            part(one.disagreement),
+            part(one.worst_disagreement),
+            quantity(one.flops_per_watt, "FLOPS/W"),
+        )
+        for one in report.energy.scopes
+    )
+    restarts = sum(one.counter_restarts for one in report.energy.scopes)
+    footnote = "A dash was not measured. Gaps are not filled. Methods: docs/report.md."
+    if restarts:
+        footnote += f" Counters restarted {units.count(restarts)} times; samples, if any, cover that time."
+    return Table("energy", "Energy over the valid window", columns, rows, footnote=footnote)
+
+
+def energy_level(report: Report) -> Table | None:
+    """Return the level of the EE HPC Working Group's methodology by aspect, or None without measured power."""
+    if report.energy is None:
+        return None
+    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for the next level"))
+    rows = tuple(
+        row_of(aspect.name, str(aspect.level), aspect.found, aspect.missing or "—")
+        for aspect in report.energy.level.aspects
+    )
+    caption = f"Power measured by {report.energy.of}: {phrases.energy_level(report.energy)}"
+    return Table("energy-level", caption, columns, rows, footnote="The level is that of the lowest aspect.")

@@ -1,0 +1,111 @@
+"""Sections on the score and the error over time, with the table of all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiperf import units
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.peaks_after_run import in_words
+from aiperf.report.plots.progress import error_over_time, score_over_time
+from aiperf.report.section import Section
+from aiperf.report.tables import Column, Table, row_of
+from aiperf.report.trial_facts import operations
+
+
+def score(report: Report) -> Section:
+    """Score over time, and every figure of the run."""
+    return Section("score", "Score over time", (score_over_time(report), result(report)), "Score")
+
+
+def error(report: Report) -> Section:
+    """Validation error over time."""
+    return Section("error", "Error over time", (error_over_time(report),), "Error")
+
+
+def result(report: Report) -> Table:
+    """Return the table of all figures."""
+    score, used, proposals = report.score, report.utilisation, report.proposals
+    gap = "median over the workers' pauses"
+    if used.gap_p95_seconds is not None:
+        gap += f"; 95 % are below {units.duration(used.gap_p95_seconds)}"
+    made = f"{units.count(proposals.rejected)} rejected, {units.count(proposals.pruned)} points pruned"
+    if proposals.median_seconds is not None and proposals.largest_seconds is not None:
+        median, longest = units.duration(proposals.median_seconds), units.duration(proposals.largest_seconds)
+        made = f"median {median}, longest {longest}; {made}"
+    between = score.flops_per_second_interval
+    interval = "none" if between is None else units.interval(*between, "FLOPS")
+    rows = [
+        (phrases.score_title(report.run), phrases.score(report), "work in the valid window ÷ its length"),
+        ("95 % interval", interval, phrases.interval_meaning(report)),
+        ("instantaneous score", phrases.instantaneous(report), _parts(report)),
+        ("time to a stable score", phrases.settled(report), phrases.settled_meaning(report)),
+        ("average with the warm-up", units.flops_per_second(score.cumulative_flops_per_second), "from the start of the run"),
+        ("error", phrases.error(report), f"1 − best {phrases.measured(report.run)} top-1 accuracy on the validation images"),
+        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
+        ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
+        ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
+        ("busy time", phrases.share(score.busy_share), "accelerator time in the window spent in steps"),
+        ("MFU", phrases.share(used.mfu), _peak(report)),
+        *_again(report),
+        ("MFU while busy", phrases.share(used.mfu_busy), "as MFU, but ÷ (peak per rank × busy time of all ranks)"),
+        ("communication", phrases.share(used.communication_share), "share of the busy time; not hidden by the backward pass"),
+        ("pause between trials", phrases.seconds(used.gap_median_seconds), gap),
+        ("wasted work", units.operations(score.wasted_flops), "repeated after a loss; not in the score"),
+        ("proposals", units.count(proposals.made), made),
+        ("tuned at random", phrases.share(proposals.startup_share), _at_random(report)),
+        *_per_image(report),
+        ("out of memory", units.count(proposals.batch_reductions), "times a trial continued with a smaller batch"),
+    ]  # fmt: skip
+    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+    return Table("result", "The run's figures", columns, tuple(row_of(*row) for row in rows))
+
+
+def _again(report: Report) -> Iterable[tuple[str, str, str]]:
+    """Yield the row of the worker whose measured peak changed most."""
+    if report.peaks_again:
+        worst = max(report.peaks_again, key=lambda one: abs(one.change))
+        meaning = f"worker {worst.worker}: {in_words(worst)}; MFU uses the value at the start"
+        yield "measured peak, change", f"{'+' if worst.change > 0 else ''}{units.share(worst.change)}", meaning
+
+
+def _at_random(report: Report) -> str:
+    trials = units.count(report.proposals.startup_trials)
+    return f"share of the busy time; {trials} trials with random batch and kernel size before TPE starts"
+
+
+def _peak(report: Report) -> str:
+    used = report.utilisation
+    if used.peak_flops is None:
+        return "the peak of these accelerators at this precision is not known"
+    return (
+        f"convolutions and matrix products ÷ ({phrases.peak(report) or units.flops_per_second(used.peak_flops)}), "
+        f"the {used.peak_source}"
+    )
+
+
+def _parts(report: Report) -> str:
+    found = report.instantaneous
+    if found is None:
+        return "work in a part of the window ÷ its length"
+    between = units.interval(found.low, found.high, "FLOPS")
+    return f"median over parts of {units.duration(found.part_seconds)} of the window; 90 % of the parts are within {between}"
+
+
+def _per_image(report: Report) -> list[tuple[str, str, str]]:
+    """Return the operations of one training image for the starting network and the best network."""
+    by_number = {trial.number: trial for trial in report.trials}
+    shown = [
+        ("starting network", next((each for each in report.trials if each.parent is None and not each.morphs), None))
+    ]
+    shown.append(("best network", None if report.best is None else by_number[report.best]))
+    return [
+        (
+            f"operations per image, {name}",
+            "not trained" if trial is None else units.operations(operations(trial)),
+            "" if trial is None
+            else f"{units.operations(trial.forward_flops)} forward, {units.operations(trial.backward_flops)} backward",
+        )
+        for name, trial in shown
+    ]  # fmt: skip

@@ -1,0 +1,85 @@
+"""Sections on the accelerators' time: the waterfall from the peak to the score, and the time breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiperf import units
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.plots.waterfall import waterfall
+from aiperf.report.section import Paragraph, Section
+from aiperf.report.tables import Cell, Column, Table, row_of
+
+
+def losses(report: Report) -> Section:
+    """Waterfall from the peak of the accelerators to the score."""
+    return Section("losses", "From the peak to the score", (waterfall(report), loss_table(report)), "Losses")
+
+
+def time(report: Report) -> Section:
+    """Accelerator time of the valid window, by activity."""
+    if report.time_breakdown.whole_seconds > 0:
+        return Section("time", "Where the time went", (time_table(report),), "Time")
+    missing = "No accelerator time: no valid window, or no worker in it."
+    return Section("time", "Where the time went", (Paragraph(missing, "empty"),), "Time")
+
+
+def loss_table(report: Report) -> Table | None:
+    """Return the parts between the peak and the score, or None without a waterfall."""
+    fallen = report.losses
+    if fallen is None:
+        return None
+    rows = tuple(
+        row_of(
+            loss.name,
+            Cell(units.share(loss.share), loss.share, bar=max(0.0, min(1.0, loss.share))),
+            Cell(_signed(loss.flops_per_second, units.flops_per_second), loss.flops_per_second),
+            Cell(units.duration(loss.accelerator_seconds), loss.accelerator_seconds),
+            Cell("—", -1.0) if loss.joules is None else Cell(units.si(loss.joules, "J"), loss.joules),
+            loss.meaning if loss.why_negative is None else f"{loss.meaning}; below 0: {loss.why_negative}",
+        )
+        for loss in fallen.losses
+    )
+    score = row_of(
+        phrases.score_title(report.run),
+        units.share(
+            fallen.score_flops_per_second / fallen.top_flops_per_second if fallen.top_flops_per_second else 0.0
+        ),
+        units.flops_per_second(fallen.score_flops_per_second),
+        units.duration(fallen.score_accelerator_seconds),
+        "—",
+        "remaining work",
+    )
+    columns = (
+        Column("lost to"),
+        Column("share of the peak", True),
+        Column("FLOPS", True),
+        Column("accelerator time", True, "at the rate of the peak"),
+        Column("energy", True, "measured during this part; a dash: not measured, or not separable"),
+        Column("meaning"),
+    )
+    footnote = f"Peak: {phrases.waterfall_top(fallen)}. {phrases.energy_by_activity(fallen)} Details: docs/report.md."
+    return Table("losses", "Losses by part", columns, (*rows, score), footnote=footnote)
+
+
+def _signed(value: float, written: Callable[[float], str]) -> str:
+    return f"−{written(-value)}" if value < 0 else written(value)
+
+
+def time_table(report: Report) -> Table:
+    """Return the accelerator time by activity."""
+    spent = report.time_breakdown
+    rows = tuple(
+        row_of(
+            line.name,
+            Cell(units.duration(line.seconds), line.seconds),
+            Cell(units.share(line.share), line.share, bar=max(0.0, min(1.0, line.share))),
+            line.meaning,
+        )
+        for line in spent.lines
+    )
+    total = row_of("all", units.duration(spent.whole_seconds), units.share(sum(line.share for line in spent.lines)), "")
+    columns = (Column("spent on"), Column("accelerator time", True), Column("share", True), Column("meaning"))
+    footnote = "Accelerator time: largest number of accelerators present at once × length of the valid window."
+    return Table("time", "Accelerator time by activity", columns, (*rows, total), footnote=footnote)

@@ -1,0 +1,43 @@
+"""Sections on workers and accelerators over time."""
+
+from __future__ import annotations
+
+from aiperf import units
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.plots.accelerators import accelerators_over_time
+from aiperf.report.plots.workers import workers_over_time
+from aiperf.report.section import Section
+from aiperf.report.tables import Column, Table, row_of
+
+
+def workers(report: Report) -> Section:
+    """Gantt chart of the workers."""
+    return Section("workers", "Workers over time", (workers_over_time(report),), "Workers")
+
+
+def accelerators(report: Report) -> Section:
+    """Number of accelerators over time, and their availability."""
+    parts = (accelerators_over_time(report), availability(report))
+    return Section("accelerators", "Accelerators over time", parts, "Accelerators")
+
+
+def availability(report: Report) -> Table:
+    """Return the available share of the planned accelerator time, and the score scaled to all of it."""
+    there = report.availability
+    of = (
+        "by the configuration"
+        if there.is_declared
+        else "largest number present at once, because no number was declared"
+    )
+    rows = [
+        ("planned accelerators", units.count(there.planned), of),
+        (
+            "available",
+            phrases.share(there.share),
+            "share of their time in the valid window; without a running driver none is available",
+        ),
+        ("scaled to 100 %", phrases.adjusted(report), "score ÷ available share; not a score, never ranked"),
+    ]
+    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+    return Table("availability", "Availability", columns, tuple(row_of(*row) for row in rows))

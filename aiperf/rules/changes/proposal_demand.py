@@ -1,0 +1,41 @@
+"""Proposal demand of the workers, and workers that are skipped after too many rejected proposals."""
+
+from __future__ import annotations
+
+from aiperf.rules.state import Run
+from aiperf.rules.worker import Worker
+
+
+def update(run: Run, worker: Worker) -> None:
+    """Update a worker's proposal demand."""
+    if worker.number not in run.exhausted and any(run.short_of(worker)):
+        run.hungry[worker.number] = None
+    else:
+        run.hungry.pop(worker.number, None)
+
+
+def came_to_nothing(run: Run, worker: Worker, number: int) -> None:
+    """Count a rejected request of a present worker. The worker requests again unless it reached the limit."""
+    worker.requested.discard(number)
+    worker.rejected_in_a_row += 1
+    # The replay queue ends by itself, however many of its trials fail.
+    if worker.rejected_in_a_row >= run.limits.rejections and run.started.follows is None:
+        run.exhausted[worker.number] = None
+    update(run, worker)
+
+
+def ask_again(run: Run) -> None:
+    """Request again for skipped workers, because a finished trial gives the search a new observation."""
+    while run.exhausted:  # there is a new parent, so each worker requests once more
+        worker = run.workers[run.exhausted.popitem(last=False)[0]]
+        worker.rejected_in_a_row = run.limits.rejections - 1
+        update(run, worker)
+    if run.finished == 1:  # from now on each worker has spares
+        for worker in run.workers.values():
+            update(run, worker)
+
+
+def miss_start(run: Run, number: int) -> None:
+    """Request the starting network again if its proposal or trial failed."""
+    if run.start == number:
+        run.start = None

@@ -1,0 +1,120 @@
+"""Replay queue: the trials of a followed run that are still to be trained, as a fold of the following run's journal.
+
+A trial is ready once its parent is settled in this run, because it inherits the parent's weights. The next trial is the first
+ready one in the order of the followed run. One worker therefore trains them in the same order, and no worker waits while a
+trial is ready.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiperf.journal.events import (
+    AnyEvent,
+    ProposalRequested,
+    RunResumed,
+    TrialFailed,
+    TrialFinished,
+    TrialProposed,
+    TrialRejected,
+    TrialStarted,
+    WorkerLost,
+)
+from aiperf.rules.fitting import REMEDY, EventRefused
+from aiperf.rules.followed import FollowedTrial
+
+
+@dataclass(slots=True)
+class Agenda:
+    """Replay queue. Call `take` with each event of this run after its first. `first` and `is_done` then describe the
+    remaining trials. Trials are named by their numbers in the followed run, except in `here`.
+
+    `take` raises EventRefused if an event requests a trial that is not due.
+    """
+
+    trials: Sequence[FollowedTrial]
+    """Trials in the order of their start in the followed run."""
+    ready: list[int] = field(default_factory=list, init=False)
+    """Indices in `trials` of the ready trials, in order."""
+    here: dict[int, int] = field(default_factory=dict, init=False)
+    """Number in this run of each proposed trial."""
+    _waiting: dict[int, list[int]] = field(default_factory=dict, init=False)
+    """Indices of trials that wait for their parent to be settled, by parent."""
+    _asked: dict[int, tuple[int, int]] = field(default_factory=dict, init=False)
+    """(worker, followed trial) of each number of this run that was requested or proposed and has not started."""
+    _of: dict[int, int] = field(default_factory=dict, init=False)
+    """Followed trial of each number of this run that has started and is not settled."""
+    _places: dict[int, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._places = {trial.number: place for place, trial in enumerate(self.trials)}
+        for place, trial in enumerate(self.trials):
+            if (
+                trial.proposal.parent not in self._places
+            ):  # no parent, or one that is not trained: reported when the trial is requested
+                self.ready.append(place)
+            else:
+                self._waiting.setdefault(trial.proposal.parent, []).append(place)
+
+    @property
+    def is_done(self) -> bool:
+        """True if each trial was started or cannot be trained in this run."""
+        return not (self.ready or self._waiting or self._asked)
+
+    @property
+    def first(self) -> FollowedTrial | None:
+        """Return the next ready trial."""
+        return self.trials[self.ready[0]] if self.ready else None
+
+    def trial(self, number: int) -> FollowedTrial:
+        """Return a trial of the followed run. Raises KeyError if it is not followed."""
+        return self.trials[self._places[number]]
+
+    def take(self, event: AnyEvent) -> None:
+        """Take the next event of this run."""
+        match event:
+            case ProposalRequested():
+                assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
+                self._ask(event.number, event.worker, event.follows)
+            case TrialProposed():
+                self.here[self._asked[event.number][1]] = event.number
+            case TrialRejected():
+                self._settle(self._asked.pop(event.number)[1])
+            case TrialStarted():
+                if event.trial in self._asked:
+                    self._of[event.trial] = self._asked.pop(event.trial)[1]
+            case TrialFinished():
+                self._settle(self._of.pop(event.trial))
+            case TrialFailed():
+                begun = self._of.pop(event.trial, None)
+                self._settle(self._asked.pop(event.trial)[1] if begun is None else begun)
+            case WorkerLost():
+                self._give_back([number for number, (worker, _) in self._asked.items() if worker == event.worker])
+            case RunResumed():
+                self._give_back(list(self._asked))
+            case _:
+                pass
+
+    def _ask(self, number: int, worker: int, trial: int) -> None:
+        place = self._places.get(trial, -1)
+        index = bisect_left(self.ready, place)
+        if self.ready[index : index + 1] != [place]:
+            raise EventRefused(
+                f"a run asks for a trial of the followed run that is due; proposal {number} is to be its trial {trial!r}, "
+                f"which is not. {REMEDY}"
+            )
+        del self.ready[index]
+        self._asked[number] = (worker, trial)
+
+    def _settle(self, trial: int) -> None:
+        for place in self._waiting.pop(trial, []):
+            insort(self.ready, place)
+
+    def _give_back(self, numbers: Sequence[int]) -> None:
+        """Make trials ready again whose worker was lost before they started."""
+        for number in numbers:
+            _, trial = self._asked.pop(number)
+            self.here.pop(trial, None)
+            insort(self.ready, self._places[trial])

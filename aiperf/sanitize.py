@@ -1,0 +1,44 @@
+"""Sanitized text: removal of control characters before a text from a journal reaches a terminal, a page or a spreadsheet.
+
+Names of hosts, reasons and device models come from other machines or from the author of a journal.
+"""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = re.compile(
+    # C0 and C1; bidirectional controls; line separators; invisible characters; surrogates; tags.
+    "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+MARK = "\ufffd"
+"""Replacement of a removed character."""
+
+
+def sanitize(text: str) -> str:
+    """Return a text without characters that move the cursor, colour, hide or reverse text, or end the line.
+
+    >>> sanitize("node1\\x1b[2J")
+    'node1�[2J'
+    """
+    return _HIDDEN.sub(MARK, text)
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+"""First characters of a formula in a spreadsheet, including fullwidth forms."""
+
+
+def cell(text: str) -> str:
+    """Return sanitized text for a cell of a spreadsheet, with an apostrophe before a formula (OWASP, "CSV Injection").
+
+    >>> cell("=1+1")
+    "'=1+1"
+    """
+    clean = sanitize(text)
+    return f"'{clean}" if clean.lstrip().startswith(_FORMULA) else clean
+
+
+def sanitize_lines(text: str) -> str:
+    """Sanitize each line of a text."""
+    return "\n".join(sanitize(line) for line in text.split("\n"))

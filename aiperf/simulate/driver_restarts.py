@@ -1,0 +1,189 @@
+"""Simulation of a run to its end, including driver restarts.
+
+A driver that dies loses its memory. The next one reads the journal like a resumed run and starts with new workers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aiperf.drive.driver import Driver
+from aiperf.drive.session import Standing
+from aiperf.errors import JournalNotWritten
+from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
+from aiperf.journal.journal import read
+from aiperf.simulate.faults.faulty_journal import FaultyJournal
+from aiperf.simulate.model.fault import DriverKilled
+from aiperf.simulate.model.simulated_executor import SimulatedExecutor, World
+
+INCARNATIONS = 200
+"""Maximum number of driver starts. A run with more is ended as a configuration error."""
+
+Around = Callable[[Driver], AbstractContextManager[object]]
+"""Return a context manager around a driver's work. At a terminal: the one that makes Ctrl-C end the run properly."""
+
+
+class Audience(Protocol):
+    """Observer of a simulated run, for checks or for display."""
+
+    def on_disk(self, events: Sequence[AnyEvent]) -> None:
+        """Called after events were written to the journal and before any action follows from them."""
+        ...
+
+    def after_turn(self, driver: Driver) -> None:
+        """Called after each turn of a driver."""
+        ...
+
+    def before_resume(self, standing: Standing) -> None:
+        """Called after a run was read from its journal and before it is resumed."""
+        ...
+
+
+@dataclass(slots=True)
+class Effort:
+    """Cost of a simulation in seconds of processor time, independent of other work on the machine."""
+
+    incarnations: int = 0
+    events: int = 0
+    proposals: int = 0
+    seconds: float = 0.0
+    executor_seconds: float = 0.0
+    """Part of `seconds` for the simulation of the machines, proposals included. The rest is the driver's."""
+    proposing_seconds: float = 0.0
+    """Part of `executor_seconds` for the searcher. In a real run the workers spend this time."""
+
+    @property
+    def driver_seconds(self) -> float:
+        """Time for interpreting messages, deciding, checking proposals, keeping state and work log, and writing the journal."""
+        return self.seconds - self.executor_seconds
+
+
+def drive(
+    world: World,
+    first: RunStarted,
+    path: Path,
+    audience: Audience | None = None,
+    after_turn: Callable[[Driver], None] | None = None,
+    around: Around = nullcontext,
+) -> Effort:
+    """Write the journal to `path`, a new file, and return the cost. Each driver works inside of `around`.
+
+    Raises:
+        NoWorkers: no worker started in the first minutes.
+    """
+    effort, began = Effort(), time.process_time()
+    on_disk = None if audience is None else audience.on_disk
+    with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
+        faulty_journal.append([first])
+        standing = Standing.at(first, world.follows)
+        down_seconds = _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
+    while down_seconds is not None:
+        assert effort.incarnations < INCARNATIONS, (
+            f"{INCARNATIONS} drivers have died: lower the rate of driver_dies and disk_full"
+        )
+        world.clock.advance(round(world.clock.now() + down_seconds, 6))
+        down_seconds = _resume(world, path, effort, audience, after_turn, around)
+    effort.seconds = time.process_time() - began
+    return effort
+
+
+def _resume(
+    world: World,
+    path: Path,
+    effort: Effort,
+    audience: Audience | None,
+    after_turn: Callable[[Driver], None] | None,
+    around: Around,
+) -> float | None:
+    reader = read(path)
+    lines = iter(reader)
+    first = next(lines)
+    assert isinstance(first, RunStarted)
+    standing = Standing.at(first, world.follows)
+    for event in lines:
+        standing.take(event)
+    if audience is not None:
+        audience.before_resume(standing)
+    if standing.run.ended is not None:
+        return None  # the driver died after it had written the end of the run
+    on_disk = None if audience is None else audience.on_disk
+    with FaultyJournal(path, world, reader.reading, on_disk) as faulty_journal:
+        now = world.clock.now()
+        resumed = RunResumed(
+            schema=SCHEMA,
+            at=now,
+            down_seconds=now - standing.run.at,
+            clock_stepped_back_seconds=0.0,
+            versions={},
+            machine={},
+            cut_sha256=None if faulty_journal.cut is None else faulty_journal.cut.sha256,
+        )
+        standing.take(resumed)
+        try:
+            faulty_journal.append([resumed])
+        except DriverKilled as killed:
+            return killed.down_seconds
+        except JournalNotWritten:
+            if faulty_journal.down_seconds is None:
+                raise  # the real disk is full
+            return faulty_journal.down_seconds
+        return _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
+
+
+def _drive_incarnation(
+    world: World,
+    standing: Standing,
+    faulty_journal: FaultyJournal,
+    effort: Effort,
+    audience: Audience | None,
+    after_turn: Callable[[Driver], None] | None,
+    around: Around,
+) -> float | None:
+    """Run one driver. Return None at the end of the run, or the seconds until the next driver if this one died."""
+    executor = SimulatedExecutor(world, standing.run.next_worker, effort.incarnations)
+    effort.incarnations += 1
+    before = standing.run.lines
+    driver = Driver(
+        standing.run,
+        standing.work_log,
+        standing.history,
+        faulty_journal,
+        executor,
+        world.clock,
+        _both(audience, after_turn),
+        agenda=standing.agenda,
+    )
+    try:
+        executor.tell(standing.observed)
+        standing.observed.clear()
+        executor.start()
+        with around(driver):
+            driver.drive()
+    except DriverKilled as killed:
+        return killed.down_seconds
+    except JournalNotWritten:
+        if faulty_journal.down_seconds is None:
+            raise  # the real disk is full
+        return faulty_journal.down_seconds
+    finally:
+        executor.close()
+        effort.events += standing.run.lines - before
+        effort.proposals += executor.proposals
+        effort.executor_seconds += executor.busy_seconds
+        effort.proposing_seconds += executor.proposing_seconds
+    return None
+
+
+def _both(audience: Audience | None, after_turn: Callable[[Driver], None] | None) -> Callable[[Driver], None]:
+    def turn(driver: Driver) -> None:
+        if audience is not None:
+            audience.after_turn(driver)
+        if after_turn is not None:
+            after_turn(driver)
+
+    return turn

@@ -1,0 +1,335 @@
+"""Faults of a simulated cluster: workers and hosts, training, messages, proposal generators, the driver and its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.messages import Order, Propose, Proposed, Train, Unproposed, Word, WorkerDown, WorkerUp
+from aiperf.simulate.model.fault import Death, DriverKilled, Fault
+from cluster.faults import (
+    AllGoneConf,
+    BadProposalConf,
+    CheckpointsUnwrittenConf,
+    CheckpointsVanishConf,
+    CrashConf,
+    DiskFullConf,
+    DriverDiesConf,
+    FlapConf,
+    GeneratorDeadConf,
+    IdleWorkerHungConf,
+    LateConf,
+    LateJoinConf,
+    MemoryRunsOutConf,
+    NeverConf,
+    NodeLostConf,
+    OutOfOrderConf,
+    StragglerConf,
+    TwiceConf,
+    WorkerHungConf,
+    WorkerLostConf,
+    WrongClockConf,
+)
+
+if TYPE_CHECKING:
+    from aiperf.simulate.model.simulated_attempt import Attempt, Worker
+    from aiperf.simulate.model.simulated_executor import SimulatedExecutor
+
+
+@dataclass(slots=True, eq=False)
+class WorkerLost(Fault):
+    """Loss of a worker before, during or after a trial. Another starts in its place."""
+
+    conf: WorkerLostConf
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() >= self.conf.rate:
+            return
+        when = self.draw.choice(("before", "during", "after")) if self.conf.when == "any" else self.conf.when
+        if when == "during":
+            number = worker.number
+
+            def lose() -> None:
+                if worker.attempt is attempt:
+                    cluster.lose(number, "lost while it trained (invented)")
+
+            cluster.after(attempt.due - cluster.now + self.draw.random() * attempt.left_seconds, lose)
+        else:
+            attempt.fate.is_lost = when
+
+
+@dataclass(slots=True, eq=False)
+class WorkerHung(Fault):
+    """Silent hang of a training worker."""
+
+    conf: WorkerHungConf
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.conf.rate:
+            number = worker.number
+            cluster.after(self.draw.random() * attempt.left_seconds, lambda: cluster.vanish(number))
+
+
+@dataclass(slots=True, eq=False)
+class IdleWorkerHung(Fault):
+    """Silent hang of a worker after its start."""
+
+    conf: IdleWorkerHungConf
+
+    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+        if self.draw.random() < self.conf.rate:
+            worker.is_silent = True
+
+
+@dataclass(slots=True, eq=False)
+class NodeLost(Fault):
+    """Loss and return of a host with all its workers."""
+
+    conf: NodeLostConf
+
+    def began(self, cluster: SimulatedExecutor) -> None:
+        def lose() -> None:
+            hosts = sorted({worker.host for worker in cluster.workers.values()})
+            if hosts:
+                host = self.draw.choice(hosts)
+                for number in [worker.number for worker in cluster.workers.values() if worker.host == host]:
+                    cluster.lose(number, f"{host} is down (invented)", returns_after=self.conf.back_seconds)
+            cluster.after(self.draw.expovariate(1 / self.conf.every_seconds), lose)
+
+        cluster.after(self.draw.expovariate(1 / self.conf.every_seconds), lose)
+
+
+@dataclass(slots=True, eq=False)
+class LateJoin(Fault):
+    """Late start of some workers."""
+
+    conf: LateJoinConf
+    _late: dict[int, bool] = field(default_factory=dict, init=False, repr=False)
+
+    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
+        if slot in self._late:
+            return 0.0
+        self._late[slot] = self.draw.random() < self.conf.rate
+        return self.draw.random() * self.conf.seconds if self._late[slot] else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Flap(Fault):
+    """Repeated loss and return of some workers."""
+
+    conf: FlapConf
+
+    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+        number = worker.number
+        if self.draw.random() < self.conf.rate:
+            cluster.after(
+                self.draw.expovariate(1 / self.conf.up_seconds),
+                lambda: cluster.lose(number, "flapped (invented)", returns_after=self.conf.away_seconds),
+            )
+
+
+@dataclass(slots=True, eq=False)
+class AllGone(Fault):
+    """Loss of all workers at once, without new ones for a while."""
+
+    conf: AllGoneConf
+
+    def began(self, cluster: SimulatedExecutor) -> None:
+        def lose_all() -> None:
+            for number in list(cluster.workers):
+                cluster.lose(number, "all are gone (invented)")
+
+        if cluster.now < self.conf.at_seconds:
+            cluster.after(self.conf.at_seconds - cluster.now, lose_all)
+
+    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
+        return (
+            max(0.0, self.conf.at_seconds + self.conf.seconds - cluster.now)
+            if cluster.now >= self.conf.at_seconds
+            else 0.0
+        )
+
+
+@dataclass(slots=True, eq=False)
+class Straggler(Fault):
+    """Slow workers."""
+
+    conf: StragglerConf
+
+    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+        if self.draw.random() < self.conf.rate:
+            worker.speed /= self.conf.factor
+
+
+@dataclass(slots=True, eq=False)
+class WrongClock(Fault):
+    """Workers whose clocks run fast or slow."""
+
+    conf: WrongClockConf
+
+    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+        if self.draw.random() < self.conf.rate:
+            worker.clock_rate = self.conf.factor ** self.draw.uniform(-1.0, 1.0)
+
+
+@dataclass(slots=True, eq=False)
+class Crash(Fault):
+    """Crash of an attempt. Its worker survives."""
+
+    conf: CrashConf
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.conf.rate:
+            attempt.fate.crashes_in = self.draw.randrange(4)
+            attempt.fate.crash_can_be_retried = self.draw.random() >= self.conf.final
+
+
+@dataclass(slots=True, eq=False)
+class MemoryRunsOut(Fault):
+    """Lack of memory during an epoch, which restarts with the next smaller batch or fails if there is none."""
+
+    conf: MemoryRunsOutConf
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.conf.rate:
+            attempt.fate.out_of_memory_in = self.draw.randrange(3)
+
+
+@dataclass(slots=True, eq=False)
+class CheckpointsVanish(Fault):
+    """Loss of a trial's checkpoints from the folder just before they are needed."""
+
+    conf: CheckpointsVanishConf
+
+    def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
+        if isinstance(order, Train) and self.draw.random() < self.conf.rate:
+            needed = order.trial if order.first_epoch > 1 else order.parent
+            if needed is not None:
+                cluster.world.checkpoints.drop(needed)
+
+
+@dataclass(slots=True, eq=False)
+class CheckpointsUnwritten(Fault):
+    """Failed writes of all checkpoints of an attempt."""
+
+    conf: CheckpointsUnwrittenConf
+
+    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+        if self.draw.random() < self.conf.rate:
+            attempt.fate.has_no_disk = True
+
+
+@dataclass(slots=True, eq=False)
+class Late(Fault):
+    """Random delay of each message. Later messages may overtake it."""
+
+    conf: LateConf
+
+    def carry(self, word: Word, delay: float) -> Sequence[float]:
+        if self.draw.random() < self.conf.rate:
+            return (delay + self.draw.random() * self.conf.seconds,)
+        return (delay,)
+
+
+@dataclass(slots=True, eq=False)
+class Twice(Fault):
+    """Repeated delivery of messages."""
+
+    conf: TwiceConf
+
+    def carry(self, word: Word, delay: float) -> Sequence[float]:
+        if self.draw.random() < self.conf.rate:
+            return (delay, delay + self.draw.random() * self.conf.apart_seconds)
+        return (delay,)
+
+
+@dataclass(slots=True, eq=False)
+class OutOfOrder(Fault):
+    """Exchange of messages with those sent shortly after them."""
+
+    conf: OutOfOrderConf
+
+    def carry(self, word: Word, delay: float) -> Sequence[float]:
+        if self.draw.random() < self.conf.rate:
+            return (delay + self.draw.random() * self.conf.seconds,)
+        return (delay,)
+
+
+@dataclass(slots=True, eq=False)
+class Never(Fault):
+    """Loss of messages, except the executor's own messages WorkerUp and WorkerDown."""
+
+    conf: NeverConf
+
+    def carry(self, word: Word, delay: float) -> Sequence[float]:
+        if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
+            return ()
+        return (delay,)
+
+
+@dataclass(slots=True, eq=False)
+class GeneratorDead(Fault):
+    """Workers whose proposal generators never answer."""
+
+    conf: GeneratorDeadConf
+
+    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+        if self.draw.random() < self.conf.rate:
+            worker.is_generating = False
+
+    def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
+        return answer if worker.is_generating else None
+
+
+@dataclass(slots=True, eq=False)
+class BadProposal(Fault):
+    """Answers that cannot be built or contain no proposal."""
+
+    conf: BadProposalConf
+
+    def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
+        if self.draw.random() >= self.conf.rate:
+            return answer
+        if isinstance(answer, Proposed) and self.draw.random() < 0.7:
+            if self.draw.random() < 0.3:
+                return msgspec.structs.replace(answer, parent=order.number + 1000)
+            return msgspec.structs.replace(answer, morphs=({"morph": "invented"},))
+        return Unproposed(number=order.number, reason="an invented reason")
+
+
+@dataclass(slots=True, eq=False)
+class DriverDies(Fault):
+    """Death of the driver while it writes or sends. The last line may be torn. The run is resumed later."""
+
+    conf: DriverDiesConf
+
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+        if self.draw.random() >= self.conf.rate:
+            return None
+        whole = self.draw.randint(0, len(events))
+        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.conf.seconds))
+
+    def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
+        if self.draw.random() < self.conf.rate:
+            raise DriverKilled(self.draw.expovariate(1 / self.conf.seconds))
+
+
+@dataclass(slots=True, eq=False)
+class DiskFull(Fault):
+    """Full disk that takes a part of a write. The run is resumed after space is freed."""
+
+    conf: DiskFullConf
+
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+        if self.draw.random() >= self.conf.rate:
+            return None
+        whole, torn, down = (
+            self.draw.randrange(len(events)),
+            self.draw.random(),
+            self.draw.expovariate(1 / self.conf.seconds),
+        )
+        return Death(whole, torn, down, is_disk_full=True)

@@ -1,0 +1,269 @@
+"""Inspection of a submission by its receiver, in a temporary folder. Everything that can be recomputed is recomputed.
+
+Each check adds its findings and stops no other check. Unreadable files are not checked further. `inspect_run.py` has the checks
+of one run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aiperf.errors import AnnouncementsDamaged, BundleRefused
+from aiperf.files import require_file
+from aiperf.journal.events import RunStarted
+from aiperf.submission.announcements import Announcements, parse, signers_of
+from aiperf.submission.archive import Unpacked, unpack
+from aiperf.submission.contents import (
+    ANNOUNCEMENTS,
+    SUBMISSION,
+    Submission,
+    content_of,
+    is_member,
+    submission_of,
+)
+from aiperf.submission.inspect_run import SHOWN, Judged, judge_run
+from aiperf.submission.inspection import Finding, HeldTo, Inspection, Outcome, SignedBy
+from aiperf.submission.published import Announced, announced, witnessed_unix
+from aiperf.submission.signatures import principals, signing_key
+from aiperf.system.source import SOURCE, digest, installed
+
+
+def inspect_all(paths: Sequence[Path], held_to: HeldTo | None = None) -> list[Inspection]:
+    """Inspect several submissions, and compare the announcements of their runs. Raises as `inspect`."""
+    found: list[Inspection] = []
+    users: dict[str, tuple[str, str, str]] = {}
+    for path in paths:
+        one = inspect(path, held_to)
+        more = []
+        for wanted, run, journal in one.used:
+            file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
+            if file != one.path and journal != other_journal:
+                text = f"announcement {wanted[:12]}… serves one run; {other} of {file} names it too"
+                more.append(Finding("announced", "bad", text, run))
+        found.append(replace(one, findings=(*one.findings, *more)))
+    return found
+
+
+def inspect(path: Path, held_to: HeldTo | None = None) -> Inspection:
+    """Inspect the submission in a file. `held_to`: default: requirements of the submission itself only.
+
+    Raises:
+        OSError: It is no regular file or cannot be read, or there is no room to unpack it.
+    """
+    held_to = held_to or HeldTo()
+    require_file(path)
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
+        folder = Path(scratch)
+        try:
+            unpacked = unpack(path, folder, held_to.most_bytes)
+            submission = _submission(folder, unpacked)
+        except BundleRefused as error:
+            return Inspection(
+                path=str(path),
+                sha256=sha256,
+                signature=None,
+                key=None,
+                signers=(),
+                release=None,
+                runs=(),
+                announced=None,
+                findings=(Finding("archive", "bad", str(error)),),
+            )
+        return _judged(str(path), sha256, folder, unpacked, submission, held_to)
+
+
+def _judged(
+    path: str,
+    sha256: str,
+    folder: Path,
+    unpacked: Unpacked,
+    submission: Submission,
+    held_to: HeldTo,
+) -> Inspection:
+    of_members = tuple(_of_members(folder, unpacked, submission))
+    signers = held_to.signers
+    runs = [judge_run(run, folder, submission, held_to) for run in submission.runs]
+    ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=time.time())
+    signed, key, names = _signature(unpacked, signers, ended_unix)
+    log, by, of_log = _log(folder, submission, signers)
+    firsts = [run.first for run in runs if run.first is not None]
+    against = None if log is None else announced(log, firsts)
+    return Inspection(
+        path=path,
+        sha256=sha256,
+        signature=signed,
+        key=key,
+        signers=names,
+        release=submission.release,
+        runs=tuple(run.run for run in submission.runs),
+        announced=against,
+        findings=(
+            *of_members,
+            _of_signature(signed, key, signers),
+            *of_log,
+            *(finding for run in runs for finding in run.findings),
+            *_of_announcements(firsts, against, log, by),
+            *_of_equal_runs(runs),
+        ),
+        used=tuple(_used(runs)),
+    )
+
+
+def _submission(folder: Path, unpacked: Unpacked) -> Submission:
+    if SUBMISSION not in unpacked.names:
+        raise BundleRefused(f"a submission holds {SUBMISSION}; this one does not")
+    return submission_of(content_of(folder, SUBMISSION))
+
+
+def _used(runs: list[Judged]) -> Iterator[tuple[str, str, str]]:
+    for run in runs:
+        if run.first is not None and run.chain is not None and run.first.config.get("announcement") is not None:
+            yield str(run.first.config["announcement"]), run.name, run.chain
+
+
+def _of_members(folder: Path, unpacked: Unpacked, submission: Submission) -> Iterator[Finding]:
+    """Yield changed and unknown members. Unknown members are deleted, so that nothing reads them."""
+    for name in unpacked.changed:
+        yield Finding("checksums", "bad", f"{name} differs from the manifest: it was changed since")
+    if not unpacked.changed:
+        yield Finding("checksums", "good", f"{len(unpacked.names)} members agree with the manifest")
+    unknown = [name for name in unpacked.names if not is_member(name, submission)]
+    for name in unknown:
+        (folder / name).unlink()
+    # A later release may add members. This release writes no others.
+    outcome: Outcome = "bad" if submission.source.get(SOURCE) == digest(installed()) else "note"
+    for name in unknown[:SHOWN]:
+        yield Finding("members", outcome, f"{name} is no member of a submission of these runs; it was not checked")
+    if len(unknown) > SHOWN:
+        yield Finding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
+
+
+def _signature(
+    unpacked: Unpacked, signers: Path | None, at_unix: float
+) -> tuple[SignedBy, str | None, tuple[str, ...]]:
+    """Return the verdict, the fingerprint of the key, and the names for which the key may sign."""
+    if unpacked.signature is None:
+        return "unsigned", None, ()
+    key = signing_key(unpacked.signature, unpacked.manifest)
+    if key is None:
+        return "bad signature", None, ()
+    if signers is None:
+        return "nobody asked for", key, ()
+    names = principals(signers, unpacked.signature, unpacked.manifest, at_unix)
+    return ("good" if names else "unknown key"), key, names
+
+
+def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> Finding:
+    match signed:
+        case "good":
+            return Finding("signature", "good", f"signed by {name}, which is allowed to")
+        case "nobody asked for":
+            return Finding("signature", "note", f"signed by {name}; check the owner of this key with --allowed FILE")
+        case "unsigned":
+            return Finding("signature", "note" if signers is None else "bad", "unsigned: its author is unknown")
+        case "unknown key":
+            return Finding("signature", "bad", f"signed by {name}, which is not among the allowed signers")
+        case "bad signature":
+            return Finding("signature", "bad", "the signature in it is no Ed25519 signature of this manifest")
+
+
+def _log(
+    folder: Path, submission: Submission, signers: Path | None
+) -> tuple[Announcements | None, Mapping[str, Sequence[str]] | None, tuple[Finding, ...]]:
+    """Return the log, the names behind its signatures if the allowed signers are known, and the findings."""
+    if not (folder / ANNOUNCEMENTS).is_file():
+        return None, None, ()
+    try:
+        log = parse(content_of(folder, ANNOUNCEMENTS), ANNOUNCEMENTS)
+    except (AnnouncementsDamaged, BundleRefused) as error:
+        return None, None, (Finding("announcements", "bad", str(error)),)
+    found = []
+    if log.head != submission.announcements:
+        found.append(Finding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
+    by = None if signers is None else signers_of(log, signers)
+    found += [
+        Finding(
+            "announcements",
+            "bad",
+            f"entry {each.entry.number} is signed by {each.key}, which is not among the allowed signers",
+        )
+        for each in log.entries
+        if by is not None and by.get(each.id) == ()
+    ]
+    return log, by, tuple(found)
+
+
+def _of_announcements(
+    firsts: list[RunStarted],
+    against: Announced | None,
+    log: Announcements | None,
+    by: Mapping[str, Sequence[str]] | None,
+) -> Iterator[Finding]:
+    check = "announced"
+    if against is None or log is None:
+        for first in firsts:
+            named = first.config.get("announcement")
+            if named is not None:
+                text = f"it names announcement {str(named)[:12]!r}…, but there is no readable log of announcements"
+                yield Finding(check, "bad", text, first.run)
+            else:
+                yield Finding(check, "note", "not announced before it began", first.run)
+        return
+    for name, how in against.broken:
+        yield Finding(check, "bad", f"not as announced: {'; '.join(how)}", name)
+    for wanted, names in against.used_twice:
+        text = f"announcement {wanted[:12]}… serves one run; {', '.join(names)} name it"
+        yield Finding(check, "bad", text)
+    for name, reason in against.withdrawn:
+        yield Finding(check, "note", f"its announcement was withdrawn: {reason}", name)
+    yield from _of_witnesses(firsts, log, by)
+    named_runs = {first.run for first in firsts if first.config.get("announcement") is not None}
+    for name in against.unannounced:
+        if name in named_runs:
+            yield Finding(check, "bad", "the announcement that it names is not in the log", name)
+        else:
+            yield Finding(check, "note", "not announced before it began", name)
+    yield Finding(check, "note" if against.missing else "good", f"in this submission: {against.words}")
+    for missing in against.missing:
+        why = "" if missing.begun is None else f"; begun by run {missing.begun!r}"
+        why += "" if missing.withdrawn is None else f"; withdrawn: {missing.withdrawn}"
+        yield Finding(
+            check, "note", f"announced and not in this submission: {missing.id} (entry {missing.number}){why}"
+        )
+
+
+def _of_witnesses(
+    firsts: list[RunStarted], log: Announcements, by: Mapping[str, Sequence[str]] | None
+) -> Iterator[Finding]:
+    """Yield the confirmations by other principals that an announcement existed before its run began."""
+    for first in firsts:
+        entry = log.by_id(str(first.config.get("announcement")))
+        if entry is None or first.simulated:
+            continue
+        seen = None if by is None else witnessed_unix(log, entry, by)
+        if by is None:
+            text = (
+                "the time of its announcement is the site's own claim; --allowed FILE shows whether others witnessed it"
+            )
+        elif seen is None:
+            text = "the time of its announcement is the site's own claim: no other principal has witnessed it"
+        else:
+            when = "before" if seen <= first.started_unix else "AFTER"
+            text = f"another principal saw its announcement {abs(first.started_unix - seen):.0f} s {when} the run began"
+        yield Finding("announced", "note", text, first.run)
+
+
+def _of_equal_runs(runs: list[Judged]) -> Iterator[Finding]:
+    seen: dict[str, str] = {}
+    for run in runs:
+        if run.chain is not None:
+            if run.chain in seen:
+                yield Finding("runs", "bad", f"the same journal as that of {seen[run.chain]}", run.name)
+            seen.setdefault(run.chain, run.name)

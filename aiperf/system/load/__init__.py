@@ -1,0 +1,1 @@
+"""Load of a host: the run's own processes and those of others."""

@@ -1,0 +1,138 @@
+"""Processes of this run on a host, and their processor time, including processes that have ended.
+
+Processes of a run descend from its driver, from a process of its Ray cluster, or from the sampling process. Each counts from
+its first sample until its end, also if its parent changes. The time between the last sample of a process and its end is taken
+from its parent's count of children. This is exact unless the parent has ended too or does not wait for its children.
+Linux only (proc(5)).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+
+from aiperf.system.describe import boot_id
+from aiperf.system.processes import Process, command, everybody, process_space
+
+_RAY_SESSION = re.compile(r"session_\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d_\d+_\d+")
+"""Ray's name of one session (Ray 2.60). The command line of each Ray daemon contains it."""
+_Key = tuple[int, int]
+"""Process number and start time."""
+
+
+def identity(proc: Path = Path("/proc")) -> str:
+    """Return the identity of this process among all machines: boot, PID namespace, number and start time."""
+    pid = os.getpid()
+    return f"{boot_id(proc)}/{process_space(proc)}/{pid}/{everybody(proc)[pid].started}"
+
+
+def seen_here(identity: str, proc: Path = Path("/proc")) -> int | None:
+    """Return the number of the process with this identity. None if it is elsewhere or has ended."""
+    boot, space, pid, started = identity.split("/")
+    process = everybody(proc).get(int(pid))
+    is_here = (boot, space) == (str(boot_id(proc)), str(process_space(proc)))
+    return int(pid) if is_here and process is not None and process.started == int(started) else None
+
+
+def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tuple[frozenset[int], str | None]:
+    """Return the root processes of a run and the name of its Ray session, or None without Ray.
+
+    `asking`: a process of the run. Ray daemons and modules of this package among its ancestors are roots too.
+    `driver`: the driver's process, None if it is not visible here.
+    """
+    everyone = everybody(proc)
+    roots, session = {asking} if driver is None else {asking, driver}, None
+    for pid in _above(asking, everyone):
+        words = command(pid, proc)
+        if (found := _RAY_SESSION.search("\0".join(words))) is not None:
+            session = session or found[0]
+            roots.add(pid)
+        elif any(a == "-m" and b.partition(".")[0] == "aiperf" for a, b in pairwise(words)):
+            roots.add(pid)
+    return frozenset(roots), session
+
+
+def _above(pid: int, everyone: Mapping[int, Process]) -> Iterator[int]:
+    while (process := everyone.get(pid)) is not None:
+        yield pid
+        pid = process.parent
+
+
+class OwnProcesses:
+    """Processor time of the run's processes since the first sample. Used from one thread."""
+
+    def __init__(self, roots: Collection[int], ray_session: str | None = None, proc: Path = Path("/proc")) -> None:
+        self._roots = frozenset(roots)
+        self._session = ray_session
+        self._proc = proc
+        self._asked: set[_Key] = set()
+        """Processes whose command line has been read."""
+        self._last: dict[_Key, Process] | None = None
+        self._first_start = 0
+        """Latest start time among the processes of the first sample. Later processes are new."""
+        self.ticks = 0
+        """Processor ticks since the first sample."""
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Processes of the run that were alive at the last sample."""
+        return frozenset(pid for pid, _ in self._last or ())
+
+    def look(self, everyone: Mapping[int, Process]) -> None:
+        """Add the ticks since the last sample."""
+        now = {(process.pid, process.started): process for process in self._family(everyone)}
+        if self._last is None:
+            self._first_start = max((process.started for process in everyone.values()), default=0)
+        else:
+            self.ticks += gained(self._last, now, self._first_start)
+        self._last = now
+
+    def _family(self, everyone: Mapping[int, Process]) -> Iterator[Process]:
+        children: defaultdict[int, list[int]] = defaultdict(list)
+        for process in everyone.values():
+            children[process.parent].append(process.pid)
+        known = {pid for pid, started in self._last or () if pid in everyone and everyone[pid].started == started}
+        waiting = [*known, *(pid for pid in self._roots if pid in everyone), *self._of_ray(everyone)]
+        met: set[int] = set()
+        while waiting:
+            pid = waiting.pop()
+            if pid not in met:
+                met.add(pid)
+                yield everyone[pid]
+                waiting += children[pid]
+
+    def _of_ray(self, everyone: Mapping[int, Process]) -> list[int]:
+        """Return new processes whose command line contains the Ray session's name."""
+        if self._session is None:
+            return []
+        keys = {(process.pid, process.started) for process in everyone.values()}
+        new, self._asked = keys - self._asked, keys
+        return [pid for pid, _ in new if self._session in _RAY_SESSION.findall("\0".join(command(pid, self._proc)))]
+
+
+def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
+    """Return the ticks of a process family between two samples. A process that started after `first_start` counts in full."""
+    # Ticks of ended processes that were already counted. They appear again in the count of the process that waited for them.
+    counted: defaultdict[_Key, int] = defaultdict(int)
+    by_pid = {key[0]: key for key in before}
+    for key, ended in before.items():
+        if key in now:
+            continue
+        heir = by_pid.get(ended.parent)
+        while heir is not None and heir not in now:
+            heir = by_pid.get(before[heir].parent)
+        if heir is not None:
+            counted[heir] += ended.ticks + ended.children_ticks
+    ticks = 0
+    for key, process in now.items():
+        was = before.get(key)
+        if was is not None:
+            ticks += max(0, process.ticks - was.ticks)
+            ticks += max(0, process.children_ticks - was.children_ticks - counted[key])
+        elif process.started > first_start:
+            ticks += process.ticks + process.children_ticks
+    return ticks

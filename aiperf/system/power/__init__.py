@@ -1,0 +1,1 @@
+"""Power and energy of a run: external meters, EEHPC levels and totals."""

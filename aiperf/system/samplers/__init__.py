@@ -1,0 +1,1 @@
+"""Samplers of accelerators by the libraries of NVIDIA and AMD."""

@@ -1,0 +1,146 @@
+"""Sampler of AMD accelerators by ROCm's `amdsmi`, which is imported when the sampler is opened.
+
+Written for the Python interface of amdsmi 6 and 7. Not tested on an AMD accelerator.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from aiperf.system.peaks import board_variant
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+
+# amdsmi_get_violation_status: active limits, by amdsmi's names without the prefix.
+VIOLATIONS = ("prochot_thrm", "ppt_pwr", "socket_thrm", "vr_thrm", "hbm_thrm")
+
+
+def given(answer: dict[str, Any] | None, key: str) -> float | None:
+    """Return a number of an amdsmi answer. None for 'N/A' and for a key that an older release lacks."""
+    value = None if answer is None else answer.get(key)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def cap_watts(power_cap: float | None) -> float | None:
+    """Return the power limit in watts. amdsmi gives microwatts, older releases give watts, without a unit field.
+
+    No board draws 100 kW and no limit is below 0.1 W, so the two are distinguishable.
+    """
+    if power_cap is None or power_cap == 0:
+        return None
+    return power_cap / 1e6 if power_cap >= 1e5 else power_cap
+
+
+def violations(answer: dict[str, Any] | None) -> tuple[str, ...] | None:
+    """Return the limits that reduce the clock. None if the board does not report them (MI2xx and older)."""
+    if answer is None:
+        return None
+    states = {name: answer.get(f"active_{name}") for name in VIOLATIONS}
+    if not any(isinstance(active, bool) for active in states.values()):
+        return None
+    return tuple(name for name, active in states.items() if active is True)
+
+
+def load() -> Any:
+    """Import amdsmi if an AMD driver is loaded.
+
+    The driver is checked first: without ROCm's library the import prints advice and raises KeyError (7.0.2).
+
+    Raises:
+        Unavailable: if there is no driver or amdsmi cannot be imported.
+    """
+    if not Path("/sys/module/amdgpu").exists():
+        raise Unavailable("no amdgpu driver is loaded")
+    try:
+        return importlib.import_module("amdsmi")
+    except (ImportError, OSError, KeyError) as error:
+        raise Unavailable(f"amdsmi cannot be loaded: {error!r}") from error
+
+
+class AmdSampler:
+    """Sampler of all AMD accelerators of this host. Each die of an MI250 is one device, as in ROCm. `library`: amdsmi."""
+
+    def __init__(self, library: Any) -> None:
+        self._smi = library
+        try:
+            library.amdsmi_init(library.AmdSmiInitFlags.INIT_AMD_GPUS)
+        except library.AmdSmiException as error:
+            raise Unavailable(str(error)) from error
+        self._handles = [
+            (handle, self._describe(handle, index))
+            for index, handle in enumerate(library.amdsmi_get_processor_handles())
+        ]
+
+    def devices(self) -> list[Device]:
+        return [device for _, device in self._handles]
+
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
+
+    def close(self) -> None:
+        self._smi.amdsmi_shut_down()
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        """Return the answer of an amdsmi call. None if this release lacks it or the board does not support it."""
+        call: Callable[..., Any] | None = getattr(self._smi, name, None)
+        if call is None:
+            return None
+        try:
+            return call(*arguments)
+        except self._smi.AmdSmiException:
+            return None
+
+    def _describe(self, handle: Any, index: int) -> Device:
+        asic = self._ask("amdsmi_get_gpu_asic_info", handle) or {}
+        driver = self._ask("amdsmi_get_gpu_driver_info", handle) or {}
+        memory = given(self._ask("amdsmi_get_gpu_vram_usage", handle), "vram_total")
+        units = given(asic, "num_compute_units")  # amdsmi 6.1 and later; 'N/A' before
+        model = asic.get("market_name")
+        model = None if model in (None, "", "N/A") else str(model)
+        return Device(
+            id=self._ask("amdsmi_get_gpu_device_uuid", handle) or f"amd-{index}",
+            kind="accelerator",
+            index=index,
+            vendor="AMD",
+            model=model,
+            variant=None if model is None else board_variant(model),
+            compute_units=None if units is None else int(units),
+            memory_bytes=None if memory is None else int(memory) << 20,
+            driver=driver.get("driver_version"),
+            pci=self._ask("amdsmi_get_gpu_device_bdf", handle),
+            power_cap_watts=cap_watts(given(self._ask("amdsmi_get_power_cap_info", handle), "power_cap")),
+        )
+
+    def _look(self, handle: Any, device: Device) -> DeviceSample:
+        smi = self._smi
+        use = given(self._ask("amdsmi_get_gpu_activity", handle), "gfx_activity")
+        memory = given(self._ask("amdsmi_get_gpu_vram_usage", handle), "vram_used")
+        power = self._ask("amdsmi_get_power_info", handle)
+        watts = given(power, "current_socket_power")  # MI300 and later
+        energy = self._ask("amdsmi_get_energy_count", handle)
+        steps, resolution = (
+            given(energy, "energy_accumulator"),
+            given(energy, "counter_resolution"),
+        )  # µJ a step
+        errors = self._ask("amdsmi_get_gpu_total_ecc_count", handle)
+        corrected, uncorrected = given(errors, "correctable_count"), given(errors, "uncorrectable_count")
+        # The hottest spot of the die: MI300 has no edge sensor.
+        sensor = (smi.AmdSmiTemperatureType.HOTSPOT, smi.AmdSmiTemperatureMetric.CURRENT)
+        temperature = self._ask("amdsmi_get_temp_metric", handle, *sensor)
+        if use is None and memory is None and temperature is None:
+            return DeviceSample(device=device.id, gone="answers none of amdsmi's questions")
+        return DeviceSample(
+            device=device.id,
+            utilisation=None if use is None else use / 100,
+            memory_used_bytes=None if memory is None else int(memory) << 20,
+            power_watts=watts if watts else given(power, "average_socket_power"),
+            energy_joules=None if steps is None or resolution is None else steps * resolution / 1e6,
+            clock_mhz=given(self._ask("amdsmi_get_clock_info", handle, smi.AmdSmiClkType.GFX), "clk"),
+            memory_clock_mhz=given(self._ask("amdsmi_get_clock_info", handle, smi.AmdSmiClkType.MEM), "clk"),
+            temperature_celsius=None if temperature is None else float(temperature),
+            throttle=violations(self._ask("amdsmi_get_violation_status", handle)),
+            ecc_corrected=None if corrected is None else int(corrected),
+            ecc_uncorrected=None if uncorrected is None else int(uncorrected),
+        )

@@ -1,0 +1,238 @@
+"""Sampler of NVIDIA accelerators by nvidia-ml-py (`pynvml`), which is imported when the sampler is opened.
+
+Only this module translates bits and codes of NVML to names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import Any, TypeVar
+
+from aiperf.system.peaks import board_variant
+from aiperf.system.sampler import Device, DeviceSample, Unavailable
+from aiperf.system.samplers.xid import hardware_xids, kernel_log
+
+T = TypeVar("T")
+
+# nvml.h, nvmlClocksEventReasons. Not read from pynvml, which drops and renames some between releases, while a driver may set
+# any of them.
+THROTTLE_BITS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+    0x200: "board_limit",
+    0x400: "reliability",
+}
+
+# Codes of nvmlReturn_t by the names of nvidia-ml-py. The first set means that this device, driver or account cannot give the
+# value. The second means that the device is lost. Any other code is a programming error and is raised.
+NOT_GIVEN = (
+    "NVML_ERROR_NOT_SUPPORTED",
+    "NVML_ERROR_NO_PERMISSION",
+    "NVML_ERROR_TIMEOUT",
+    "NVML_ERROR_FUNCTION_NOT_FOUND",
+    "NVML_ERROR_CORRUPTED_INFOROM",
+    "NVML_ERROR_IN_USE",
+    "NVML_ERROR_MEMORY",
+    "NVML_ERROR_NO_DATA",
+    "NVML_ERROR_VGPU_ECC_NOT_SUPPORTED",
+    "NVML_ERROR_INSUFFICIENT_RESOURCES",
+    "NVML_ERROR_ARGUMENT_VERSION_MISMATCH",
+    "NVML_ERROR_DEPRECATED",
+    "NVML_ERROR_NOT_READY",
+    "NVML_ERROR_INVALID_STATE",
+    "NVML_ERROR_UNKNOWN",
+)
+LOST = {
+    "NVML_ERROR_NOT_FOUND": "not found",
+    "NVML_ERROR_IRQ_ISSUE": "interrupt problem",
+    "NVML_ERROR_GPU_IS_LOST": "GPU is lost",
+    "NVML_ERROR_RESET_REQUIRED": "GPU requires reset",
+    "NVML_ERROR_GPU_NOT_FOUND": "GPU not found",
+}
+
+
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """Return the names of the bits of nvmlClocksEventReasons, lowest first. An unknown bit keeps its number ('bit_0x800')."""
+    bits = (1 << position for position in range(mask.bit_length()))
+    return tuple(THROTTLE_BITS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
+
+
+def _bus(pci: str) -> str:
+    """Return bus and device: '3b:00' for '00000000:3B:00.0'."""
+    return pci.lower().split(":", 1)[1].partition(".")[0]
+
+
+def _text(answer: str | bytes) -> str:
+    """Return an answer as text. Old releases of the module return bytes."""
+    return answer.decode() if isinstance(answer, bytes) else str(answer)
+
+
+def slice_bytes(uuid: str) -> int | None:
+    """Return the memory of a device slice ('MIG-…') in bytes. None if NVML does not report it."""
+    import pynvml
+
+    pynvml.nvmlInit()
+    try:
+        return int(pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid.encode())).total)
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+class NvmlSampler:
+    """Sampler of all NVIDIA accelerators of this host that NVML reports.
+
+    Without a running persistence daemon, opening takes seconds per accelerator, because the driver initializes each.
+
+    Raises:
+        Unavailable: if there is no NVIDIA driver.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pynvml
+        except ImportError as absent:
+            raise Unavailable(f"nvidia-ml-py is not installed: {absent}") from absent
+        self._nvml: Any = pynvml  # ctypes without type annotations
+        # old releases of the module lack some names
+        self._not_given = {getattr(pynvml, name, None) for name in NOT_GIVEN} - {None}
+        self._lost = {getattr(pynvml, name): words for name, words in LOST.items() if hasattr(pynvml, name)}
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise Unavailable(str(error)) from error
+        self._handles: list[tuple[Any, Device]] = []
+        self._gone: dict[str, str] = {}
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        for index in range(int(pynvml.nvmlDeviceGetCount())):
+            # An accelerator that has fallen off the bus keeps its index but has no handle. It is listed as lost, not skipped.
+            handle, reason = self._ask(partial(self._nvml.nvmlDeviceGetHandleByIndex, index))
+            if handle is None:
+                lost = Device(id=f"nvidia-{index}", kind="accelerator", index=index, vendor="NVIDIA", driver=driver)
+                self._handles.append((None, lost))
+                self._gone[lost.id] = reason or "no handle"
+            else:
+                self._handles.append((handle, self._describe(handle, index, driver)))
+
+    def devices(self) -> list[Device]:
+        return [device for _, device in self._handles]
+
+    def sample(self, wanted: Collection[str] | None = None) -> list[DeviceSample]:
+        return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
+
+    def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
+        """Return health indicators by device id: memory errors since the driver started, hardware Xids, and processes that
+        compute on it. None for a value that cannot be determined."""
+        nvml, log = self._nvml, kernel_log()
+        xids = None if log is None else hardware_xids(log)
+        found: dict[str, dict[str, Any]] = {}
+        for handle, device in self._handles:
+            if handle is None or device.id not in wanted:
+                continue
+            found[device.id] = {
+                "ecc_uncorrected_since_boot": self._value(
+                    partial(
+                        nvml.nvmlDeviceGetTotalEccErrors,
+                        handle,
+                        nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+                        nvml.NVML_VOLATILE_ECC,
+                    )
+                ),
+                "xids": None if xids is None or device.pci is None else xids.get(_bus(device.pci), []),
+                "processes": self._value(partial(self._computing, handle)),
+            }
+        return found
+
+    def computing(self, wanted: Collection[str]) -> dict[str, list[int] | None]:
+        """Return by device the processes that compute on it."""
+        return {
+            device.id: self._ask(partial(self._computing, handle))[0]
+            for handle, device in self._handles
+            if handle is not None and device.id in wanted
+        }
+
+    def _computing(self, handle: Any) -> list[int] | None:
+        try:
+            return [int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)]
+        except getattr(self._nvml, "NVMLLibraryMismatchError", ()):  # driver older than pynvml: not an NVMLError
+            return None
+
+    def close(self) -> None:
+        self._nvml.nvmlShutdown()
+
+    def _ask(self, call: Callable[[], T]) -> tuple[T | None, str | None]:
+        """Return (answer, None), (None, reason) for a lost device, or (None, None) if it cannot give this value."""
+        try:
+            return call(), None
+        except self._nvml.NVMLError as error:
+            if error.value in self._not_given:
+                return None, None
+            if error.value in self._lost:
+                return None, self._lost[error.value]
+            raise
+
+    def _value(self, call: Callable[[], T]) -> T | None:
+        return self._ask(call)[0]
+
+    def _describe(self, handle: Any, index: int, driver: str) -> Device:
+        nvml = self._nvml
+        model = self._value(lambda: _text(nvml.nvmlDeviceGetName(handle)))
+        memory = self._value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        cap = self._value(lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+        pci = self._value(lambda: nvml.nvmlDeviceGetPciInfo(handle))
+        return Device(
+            id=self._value(lambda: _text(nvml.nvmlDeviceGetUUID(handle))) or f"nvidia-{index}",
+            kind="accelerator",
+            index=index,
+            vendor="NVIDIA",
+            model=model,
+            variant=None if model is None else board_variant(model),
+            memory_bytes=None if memory is None else int(memory.total),
+            driver=driver,
+            pci=None if pci is None else _text(pci.busId),
+            power_cap_watts=None if cap is None else cap / 1000,  # milliwatts
+        )
+
+    def _look(self, handle: Any, device: Device) -> DeviceSample:
+        nvml = self._nvml
+        if handle is None:
+            return DeviceSample(device=device.id, gone=self._gone[device.id])
+        use, lost = self._ask(lambda: nvml.nvmlDeviceGetUtilizationRates(handle))
+        temperature, too_lost = self._ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+        if lost or too_lost:
+            return DeviceSample(device=device.id, gone=lost or too_lost)
+        memory = self._value(lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+        power = self._value(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
+        energy = self._value(lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        # Renamed in driver 535: older drivers do not know the new name, and newer ones may drop the old one.
+        event_reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+        reasons = None if event_reasons is None else self._value(lambda: event_reasons(handle))
+        if reasons is None:
+            reasons = self._value(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
+        return DeviceSample(
+            device=device.id,
+            utilisation=None if use is None else use.gpu / 100,
+            memory_used_bytes=None if memory is None else int(memory.used),
+            power_watts=None if power is None else power / 1000,  # milliwatts
+            energy_joules=None if energy is None else energy / 1000,  # millijoules
+            clock_mhz=self._value(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))),
+            memory_clock_mhz=self._value(lambda: float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM))),
+            temperature_celsius=None if temperature is None else float(temperature),
+            throttle=None if reasons is None else throttle_reasons(int(reasons)),
+            ecc_corrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED),
+            ecc_uncorrected=self._ecc(handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED),
+        )
+
+    def _ecc(self, handle: Any, error_type: int) -> int | None:
+        # The aggregate counter survives a reset of the device or a reload of the driver during a run.
+        nvml = self._nvml
+        return self._value(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_AGGREGATE_ECC)))

@@ -1,0 +1,84 @@
+"""Utilization and memory time series of a run: means over equal parts of its time, over all devices of a kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiperf.system.log import Look
+from aiperf.system.sampler import Device, Kind
+
+PARTS = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Time series of all devices of one kind, with one value per part of the time. None if not measured."""
+
+    kind: Kind
+    part_seconds: float
+    utilisation: tuple[float | None, ...]
+    """0 to 1, as the device's vendor counts it."""
+    utilisation_seconds: tuple[float, ...]
+    """Device-seconds with measured utilization."""
+    memory: tuple[float | None, ...]
+    """Used memory as a share of the total."""
+    memory_seconds: tuple[float, ...]
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Value · seconds, and seconds, by part."""
+
+    total: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+    seconds: list[float] = field(default_factory=lambda: [0.0] * PARTS)
+
+    def add(self, value: float, index: int, seconds: float) -> None:
+        self.total[index] += value * seconds
+        self.seconds[index] += seconds
+
+    def means(self) -> tuple[float | None, ...]:
+        return tuple(t / s if s > 0 else None for t, s in zip(self.total, self.seconds, strict=True))
+
+
+@dataclass(slots=True)
+class GrowingCourse:
+    """Time series while telemetry is being read. Used by `summarise` only."""
+
+    kind: Kind
+    end: float
+    utilisation: _Sums = field(default_factory=_Sums)
+    memory: _Sums = field(default_factory=_Sums)
+
+    def add(self, device: Device, look: Look, since: float) -> None:
+        """Add the values of a sample for the time since the previous sample."""
+        memory = None
+        if look.memory_used_bytes is not None and device.memory_bytes:
+            memory = look.memory_used_bytes / device.memory_bytes
+        at, until, width = max(0.0, since), min(look.at, self.end), self.end / PARTS
+        while at < until:
+            index = min(PARTS - 1, int(at / width))
+            edge = until if index == PARTS - 1 else min(until, (index + 1) * width)
+            if edge <= at:  # rounding put the part's edge at `at`: the rest belongs to the next part
+                index, edge = index + 1, min(until, (index + 2) * width)
+            if look.utilisation is not None:
+                self.utilisation.add(look.utilisation, index, edge - at)
+            if memory is not None:
+                self.memory.add(memory, index, edge - at)
+            at = edge
+
+    def course(self) -> Course:
+        """Return the time series so far."""
+        return Course(
+            self.kind,
+            self.end / PARTS,
+            self.utilisation.means(),
+            tuple(self.utilisation.seconds),
+            self.memory.means(),
+            tuple(self.memory.seconds),
+        )
+
+
+def mean(values: tuple[float | None, ...], seconds: tuple[float, ...]) -> float | None:
+    """Return the mean over the measured time. None if nothing was measured."""
+    whole = sum(seconds)
+    return sum((v or 0.0) * s for v, s in zip(values, seconds, strict=True)) / whole if whole > 0 else None

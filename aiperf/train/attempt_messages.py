@@ -1,0 +1,125 @@
+"""Order of an attempt's messages: an epoch's end is reported at once, its checkpoint when the file is written."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+
+import msgspec
+
+from aiperf.data.errors import DamagedData
+from aiperf.data.opened import OpenData
+from aiperf.journal.messages import EpochDone, Saved, Skipped, Train, Unsaved, Word
+from aiperf.train.rank_context import RankContext
+from aiperf.train.stages import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class WhenWritten:
+    """Message of an epoch. Its `checkpoint` becomes true when the file is written."""
+
+    word: EpochDone
+    file: Future[bool]
+    is_last: bool
+
+
+AttemptMessages = Generator["Word | WhenWritten | None", None, None]
+"""Messages of an attempt. None after each step, so that a delayed message can be sent."""
+
+
+def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iterator[Word]:
+    """Yield the messages of an attempt in the order in which the driver receives them.
+
+    The end of an epoch is reported at once, and its checkpoint later if the file is not written yet. The last epoch's
+    message and all messages after it wait for the file, because a finished trial can be inherited from. The waiting
+    time is reported meanwhile. Corrupt images are reported before the message of the step that read them.
+    """
+    said: deque[WhenWritten] = deque()
+    held: deque[Word | WhenWritten] = deque()
+    corrupt = _Corrupt(order.worker, context.data)
+    try:
+        for word in words:
+            yield from corrupt.met_since()
+            while said and said[0].file.done():
+                yield from _known(said.popleft())
+            match word:
+                case None:
+                    pass
+                case WhenWritten(done, file, is_last) if not file.done() and not is_last:
+                    yield done
+                    said.append(word)
+                case WhenWritten(_, file, _) if file.done() and not held:
+                    yield from _settled(word)
+                case WhenWritten():
+                    held.append(word)
+                case _ if held:
+                    held.append(word)
+                case _:
+                    yield word
+    except DamagedData:  # report the image that exceeded the limit, too
+        yield from corrupt.met_since()
+        raise
+    while held:
+        last = held.popleft()
+        if isinstance(last, WhenWritten):
+            yield from _waited_for(last, context, order.progress_seconds)
+            while said and said[0].file.done():
+                yield from _known(said.popleft())
+        else:
+            yield last
+
+
+def _waited_for(last: WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
+    """Wait for the last checkpoint and report the waiting time every `every` seconds. Nothing is trained meanwhile."""
+    began = time.monotonic()
+    while not last.file.done():
+        context.liveness.enter(Stage.CHECKPOINT, every + context.conf.start_seconds)  # a slow disk is not a hung rank
+        wait([last.file], timeout=every)
+        if not last.file.done():
+            yield _stood_still(last.word, time.monotonic() - began).advanced
+    for word in _settled(last):
+        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+
+
+class _Corrupt:
+    """Corrupt images that this process has read."""
+
+    def __init__(self, worker: int, data: OpenData) -> None:
+        self._worker = worker
+        self._data = data
+        self._told = 0
+
+    def met_since(self) -> tuple[Word, ...]:
+        """Return a message with all corrupt images if there are new ones."""
+        met = self._data.corrupt
+        if len(met) == self._told:
+            return ()
+        self._told = len(met)
+        return (Skipped(worker=self._worker, files=met),)
+
+
+def _settled(epoch: WhenWritten) -> tuple[Word, ...]:
+    """Return an epoch's message and the result of its checkpoint."""
+    known = _known(epoch)
+    if any(isinstance(word, Saved) for word in known):
+        return (msgspec.structs.replace(epoch.word, checkpoint=True),)
+    return epoch.word, *known
+
+
+def _known(epoch: WhenWritten) -> tuple[Word, ...]:
+    """Return the result of an epoch's checkpoint. A full or missing disk costs the checkpoint, not the trial."""
+    sums = epoch.word.advanced
+    try:
+        stands = epoch.file.result()
+    except OSError as error:
+        return (Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
+    return (Saved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
+
+
+def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
+    sums = word.advanced
+    waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
+    return msgspec.structs.replace(word, advanced=waited)

@@ -1,0 +1,39 @@
+"""Classes of device errors of torch and its libraries, by their text if torch has no exception class for them."""
+
+from __future__ import annotations
+
+import torch
+
+_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED")
+"""Messages of CUDA's loader and graphs (AcceleratorError), cuBLAS and cuDNN (RuntimeError), and NCCL
+(DistBackendError).
+"""
+_DEVICE = (
+    "CUDA error",
+    "HIP error",
+    "CUDA driver",
+    "NVIDIA driver",
+    "cudaErrorDevices",
+    "No CUDA GPUs are available",
+    "cuDNN error",
+    "STATUS_EXECUTION_FAILED",
+)
+_PROGRAM = ("illegal memory access", "device-side assert", "misaligned address")
+"""Faults of a kernel. They occur on any device."""
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the error means that a device's memory is full."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _MEMORY)
+
+
+def is_of_device(error: BaseException) -> bool:
+    """Return whether the accelerator itself failed. Full memory and a kernel's own fault are no failure of the device."""
+    if is_out_of_memory(error) or not isinstance(error, RuntimeError):
+        return False
+    text = str(error)
+    if any(words in text for words in _PROGRAM):
+        return False
+    return isinstance(error, torch.AcceleratorError) or any(words in text for words in _DEVICE)

@@ -1,0 +1,56 @@
+"""Checkpoints that remain after the end of a run, recorded in `checkpoints/kept.json`.
+
+The file is written last. No torch here.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from aiperf.atomic_files import replace_file
+from aiperf.train.checkpoint_files import CHECKPOINTS
+
+KEPT = "kept.json"
+
+
+class KeptCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of clearing a run's checkpoints. Paths are relative to the run's folder."""
+
+    keep: str
+    """Value of storage.checkpoints: best, all or none."""
+    files: int
+    """Number of remaining checkpoints."""
+    bytes: int
+    """Size of the remaining checkpoints."""
+    removed_files: int
+    removed_bytes: int
+    not_removed: int = 0
+    """Number of files that the disk did not delete."""
+    best: str | None = None
+    """Path of the best remaining checkpoint. None if none remains."""
+    trial: int | None = None
+    """Trial of the best remaining checkpoint."""
+    epoch: int | None = None
+    """Epoch after which it was written."""
+    accuracy: float | None = None
+    """Top-1 validation accuracy after that epoch, from the journal, 0..1."""
+    graph: str | None = None
+    """Path of its graph file."""
+
+    def save(self, run_folder: Path) -> None:
+        """Write the file atomically. Raises OSError."""
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        replace_file(run_folder / CHECKPOINTS / KEPT, content)
+
+
+def kept(run_folder: Path) -> KeptCheckpoints | None:
+    """Read the file.
+
+    None if it is absent or unreadable: the run continues, ended early, or is from an older release.
+    """
+    try:
+        return msgspec.json.decode((run_folder / CHECKPOINTS / KEPT).read_bytes(), type=KeptCheckpoints)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,184 @@
+"""Ranks on another host of a worker: started and watched there, and reported when the leading host polls.
+
+No torch and no Ray here. `distant_host.py` calls these methods through a transport. Calls may come in any order and
+from any thread. After a long time without a call the leading host is considered lost, and the ranks are ended.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Pipe
+
+from aiperf.journal.messages import Word
+from aiperf.system.control_groups import usable_processors
+from aiperf.train.ranks.heartbeat import Sign
+from aiperf.train.ranks.host_ranks import HostRanks, Recipe, Start
+from aiperf.train.ranks.protocol import Do, Failed, Ready
+
+ABANDONED_SECONDS = 30.0
+"""Ranks are ended after this many seconds without a call.
+
+Above the leading host's limit for an answer (`distant_host.SILENCE_SECONDS`), so it has given this host up by then.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Properties that the leading host needs before the first start."""
+
+    name: str
+    cores: int
+    """Number of cores that this process may use."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRank:
+    """A rank as its host sees it."""
+
+    rank: int
+    pid: int
+    sign: Sign
+    has_ended: bool
+    signal: int | None
+    """Number of the signal that ended it. None if it runs or ended without a signal."""
+    end_in_words: str
+    stopped_seconds: float
+    quiet_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Changes of a start since the last call."""
+
+    messages: tuple[tuple[int, Ready | Word | Failed], ...]
+    """Messages with their rank."""
+    ranks: tuple[SeenRank, ...]
+    """State of each rank. Empty before they are started."""
+    words: tuple[Word, ...] = ()
+    """Messages of the host itself."""
+    is_abandoned: bool = False
+
+
+class Outpost:
+    """Ranks of a worker on this host.
+
+    See the module's docstring. `number`: of the start. Calls for an earlier start have no effect.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._number = self._over = 0
+        self._ranks: HostRanks | None = None
+        self._asked = time.monotonic()
+        self._is_abandoned = False
+        self._lock = threading.Lock()
+        """Guards the ranks. Held while they are polled."""
+        self._wake_here, self._wake_there = Pipe(duplex=False)
+        # ranks die with the thread that starts them, so it is one that lives as long as this
+        self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="outpost")
+        self._closed = threading.Event()
+        self._guard = threading.Thread(target=self._look_for_leader, name="outpost-guard", daemon=True)
+        self._guard.start()
+
+    def hello(self) -> Hello:
+        """Return this host's name and cores."""
+        return Hello(socket.gethostname(), min(self._recipe.cores, usable_processors()))
+
+    def start(self, number: int, start: Start) -> None:
+        """Start the ranks of this host. Returns at once, and raises the failure."""
+        self._starter.submit(self._start, number, start).result()
+
+    def look(self, number: int, seconds: float) -> Sight:
+        """Return the changes, waiting up to `seconds` for the first message."""
+        self._asked = time.monotonic()
+        with self._lock:
+            if self._ranks is not None and self._number == number:
+                return self._seen(self._ranks, tuple(self._ranks.hear(seconds, [self._wake_here])))
+        time.sleep(seconds)  # not started yet
+        return Sight((), ())
+
+    def tell(self, number: int, do: Do) -> None:
+        """Send an order to the ranks."""
+        ranks = self._ranks
+        if ranks is not None and self._number == number:
+            ranks.tell(do)
+
+    def hang_up(self, number: int) -> None:
+        """Let the ranks end by themselves."""
+        self._with_ranks(number, HostRanks.hang_up)
+
+    def kill(self, number: int) -> None:
+        """Kill the ranks. Does not wait for their end."""
+        self._over = max(self._over, number)
+        self._with_ranks(number, HostRanks.kill)
+
+    def end(self, number: int) -> list[tuple[int, str]]:
+        """End the ranks and wait within limits. Return those that cannot be ended, as `HostRanks.end`."""
+        self._over = max(self._over, number)
+        self._wake()
+        with self._lock:
+            if self._ranks is None or self._number > number:
+                return []
+            ranks, self._ranks = self._ranks, None
+            return ranks.end()
+
+    def close(self) -> None:
+        """End the ranks and all threads."""
+        self._closed.set()
+        self.end(self._number)
+        self._starter.shutdown()
+        self._guard.join()
+
+    def _start(self, number: int, start: Start) -> None:
+        self.end(number - 1)
+        with self._lock:
+            if number <= self._over:
+                return  # it was given up before this call arrived
+            ranks = HostRanks(self._recipe, start)
+            self._ranks, self._number, self._is_abandoned = ranks, number, False
+            self._asked = time.monotonic()
+            ranks.start()
+
+    def _seen(self, ranks: HostRanks, messages: tuple[tuple[int, Ready | Word | Failed], ...]) -> Sight:
+        now = time.monotonic()
+        ranks.look(now)
+        seen = []
+        for process, progress in zip(ranks.processes, ranks.progress, strict=True):
+            has_ended = process.has_ended()
+            seen.append(
+                SeenRank(
+                    rank=process.rank,
+                    pid=process.pid,
+                    sign=ranks.heartbeats.sign(process.rank, now),
+                    has_ended=has_ended,
+                    signal=None if process.signal is None else int(process.signal),
+                    end_in_words=process.end_in_words() if has_ended else "",
+                    stopped_seconds=process.stopped_for(now),
+                    quiet_seconds=progress.quiet_for(now),
+                )
+            )
+        return Sight(messages, tuple(seen), is_abandoned=self._is_abandoned)
+
+    def _with_ranks(self, number: int, act: Callable[[HostRanks], None]) -> None:
+        self._wake()
+        with self._lock:
+            if self._ranks is not None and self._number == number:
+                act(self._ranks)
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            self._wake_there.send_bytes(b"")
+
+    def _look_for_leader(self) -> None:
+        while not self._closed.wait(1.0):
+            if time.monotonic() - self._asked > ABANDONED_SECONDS and not self._is_abandoned:
+                with self._lock:
+                    if self._ranks is not None:
+                        self._is_abandoned = True
+                        self._ranks.kill()

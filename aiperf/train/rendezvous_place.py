@@ -1,0 +1,20 @@
+"""Rendezvous of torch's ranks: a file on one host, or a store of rank 0 for several hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAt:
+    """A torch.distributed.TCPStore, as one rank reaches it."""
+
+    address: str
+    port: int
+    listening: int | None = None
+    """File descriptor of the listening socket on rank 0, which serves the store. None on other ranks."""
+
+
+MeetingPlace = Path | StoreAt
+"""A file that all ranks can read and write, which must not exist before this start, or a store."""

@@ -1,0 +1,191 @@
+"""Checks of epochs: images and results, learning rates, and checkpoints of parents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from aiperf.errors import AiperfError
+from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
+from aiperf.train.learning_rate import learning_rate
+from aiperf.train.trainer_config import TrainerConf
+from aiperf.verify.attempts import Attempt, Attempts, whole_epoch
+from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.finding import Checked
+
+IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
+ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
+SMALLEST_LOSS = (
+    "cross-entropy is at least (1 - accuracy) · ln 2: a wrong answer gives the right class a probability of at most 1/2"
+)
+LARGEST_LOSS = "at accuracy 1, cross-entropy is at most ln(classes): the right class has the largest probability"
+ACCURACY_ROUNDING = 1e-9
+"""Images. An accuracy is one division of two whole numbers, and exact to the last bit."""
+LOSS_ROUNDING = 1e-3
+"""Relative. A loss is summed in single precision over up to 50,000 images."""
+RATES = "the learning rate of an epoch's last step is that of the schedule in the first line"
+RATE_ROUNDING = 1e-9
+"""Relative. A learning rate is a product of few numbers on every processor."""
+WEIGHTS = "a parent's weights were saved before its child was proposed"
+
+
+class Images(Check):
+    """Check the number of images of each epoch, its accuracy and its loss.
+
+    For simulated workers only the number of images is checked: curves generate their results.
+    """
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._notes = Notes("images", IMAGES, "epochs")
+        self._training = self._validation = self._classes = 0
+        self._simulated = False
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started, EpochFinished: self._epoch}
+
+    def checked(self) -> Checked:
+        if self._simulated:
+            self._notes.not_checked = "accuracies and losses: they come from simulated curves"
+        return self._notes.checked()
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        data = event.dataset
+        self._training, self._validation = data["training_images"], data["validation_images"]
+        classes = data.get("classes")
+        self._classes = classes if isinstance(classes, int) else 0
+        self._simulated = event.simulated
+
+    def _epoch(self, line: int, event: EpochFinished) -> None:
+        attempt, work = self._attempts.running[event.trial], event.interval
+        self._notes.examined += 1
+        training, validation = attempt.training_images, attempt.validation_images
+        if work is not None:
+            training, validation = training + work.training_images, validation + work.validation_images
+        if not (self._simulated and training == self._training and validation == self._validation):
+            self._check_images(line, event, attempt, (training, validation))
+        if not self._simulated:
+            self._check_results(line, event)
+
+    def _check_images(self, line: int, event: EpochFinished, attempt: Attempt, done: tuple[int, int]) -> None:
+        skipped = self._attempts.skipped
+        wholes = (
+            {self._training}
+            if self._simulated
+            else {whole_epoch(self._training, batch, attempt.ranks) for batch in attempt.batches}
+        )
+        training = any(whole - skipped <= done[0] <= whole for whole in wholes)
+        if not training or not self._validation - skipped <= done[1] <= self._validation:
+            self._notes.add(
+                line,
+                IMAGES,
+                f"epoch {event.epoch} of trial {event.trial}, batch {attempt.batch_size} on {attempt.ranks} ranks: {done[0]} "
+                f"training and {done[1]} validation images, expected {' or '.join(map(str, sorted(wholes)))} and "
+                f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
+            )
+
+    def _check_results(self, line: int, event: EpochFinished) -> None:
+        accuracy, loss, least = event.accuracy, event.validation_loss, self._validation - self._attempts.skipped
+        if all(
+            abs(accuracy * images - round(accuracy * images)) > ACCURACY_ROUNDING
+            for images in range(max(1, least), self._validation + 1)
+        ):
+            self._notes.add(
+                line,
+                ACCURACY,
+                f"epoch {event.epoch} of trial {event.trial}: accuracy {accuracy!r} of {self._validation} images is "
+                f"{accuracy * self._validation!r} images",
+            )
+        if loss < (1.0 - accuracy) * math.log(2.0) * (1.0 - LOSS_ROUNDING):
+            self._notes.add(
+                line,
+                SMALLEST_LOSS,
+                f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy {accuracy!r}",
+            )
+        if accuracy == 1.0 and self._classes and loss > math.log(self._classes) * (1.0 + LOSS_ROUNDING):
+            self._notes.add(
+                line, LARGEST_LOSS, f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy 1"
+            )
+
+
+class LearningRates(Check):
+    """Check the learning rate of each epoch's last step against the schedule in the first line."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._running = attempts.running
+        self._notes = Notes("learning rates", RATES, "epochs")
+        self._conf: TrainerConf | None = None
+        self._images = 0
+        self._known: dict[tuple[int, int], float] = {}
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started, EpochFinished: self._epoch}
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._images = event.dataset["training_images"]
+        if event.simulated:
+            self._notes.not_checked = "simulated workers do not train"
+            return
+        trainer: Any = event.config.get("trainer")
+        try:
+            conf = msgspec.convert(trainer, TrainerConf)
+        except (msgspec.ValidationError, AiperfError) as error:
+            self._notes.not_checked = f"this release cannot read the trainer's configuration ({error})"
+            return
+        if conf.decay_epochs is None:
+            self._notes.not_checked = "the configuration has no trainer.decay_epochs"
+            return
+        self._conf = conf
+
+    def _epoch(self, line: int, event: EpochFinished) -> None:
+        if self._conf is None:
+            return
+        attempt = self._running[event.trial]
+        self._notes.examined += 1
+        rates = [self._rate(self._conf, event.epoch, batch * attempt.ranks) for batch in attempt.batches]
+        if not any(math.isclose(event.learning_rate, rate, rel_tol=RATE_ROUNDING) for rate in rates):
+            self._notes.add(
+                line,
+                RATES,
+                f"epoch {event.epoch} of trial {event.trial}: {event.learning_rate!r}, but by the schedule "
+                f"{' or '.join(map(repr, rates))}",
+            )
+
+    def _rate(self, conf: TrainerConf, epoch: int, step: int) -> float:
+        rate = self._known.get((epoch, step))
+        if rate is None:
+            steps = max(1, self._images // step)
+            rate = self._known[epoch, step] = learning_rate(conf, epoch, step, (steps - 1) / steps)
+        return rate
+
+
+class Weights(Check):
+    """Check that a checkpoint of the parent precedes each child."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("weights", WEIGHTS, "children")
+        self._saved: set[int] = set()
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {
+            EpochFinished: self._epoch,
+            CheckpointWritten: self._written,
+            TrialProposed: self._proposed,
+        }
+
+    def _epoch(self, line: int, event: EpochFinished) -> None:
+        if event.checkpoint:
+            self._saved.add(event.trial)
+
+    def _written(self, line: int, event: CheckpointWritten) -> None:
+        self._saved.add(event.trial)
+
+    def _proposed(self, line: int, event: TrialProposed) -> None:
+        if event.parent is None:
+            return
+        self._notes.examined += 1
+        if event.parent not in self._saved:
+            self._notes.add(line, WEIGHTS, f"trial {event.number}: its parent, trial {event.parent}, has no checkpoint")

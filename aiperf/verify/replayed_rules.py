@@ -1,0 +1,192 @@
+"""Second pass over the run by its rules, for the checks of decisions, architectures, proposals and results.
+
+Most lines are intervals of work. They do not matter to these checks and are not decoded (`read_again`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from aiperf.config import from_plain
+from aiperf.errors import AiperfError
+from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted
+from aiperf.journal.journal import folding, read, read_again
+from aiperf.rules.evolve import evolve
+from aiperf.rules.followed import followed
+from aiperf.rules.observations import observations
+from aiperf.rules.proposals import Proposer, proposer_of
+from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.search_space import space_of
+from aiperf.rules.state import Run, begin
+from aiperf.rules.verify_proposals import FollowedAgain, ProposalsAgain, check_followed
+from aiperf.verify.check import Notes
+from aiperf.verify.decisions import LAW as DECISIONS
+from aiperf.verify.decisions import Decisions
+from aiperf.verify.finding import Checked
+from aiperf.verify.graphs import Graphs
+from aiperf.verify.proposals import LAW as PROPOSALS
+from aiperf.verify.proposals import RecomputedProposals
+from aiperf.verify.results import Results
+from searchers.history import History
+
+LAW = "every line fits the state of its trial and worker, and the rules accept it"
+
+
+class CheckOfTheRun(Protocol):
+    """Check that examines events together with the run's state."""
+
+    looks_at_epochs: bool
+    """True to receive ends of epochs, which are most lines of this pass."""
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Examine an event. `run`: state before the event."""
+        ...
+
+    def checked(self) -> Checked:
+        """Return the result."""
+        ...
+
+
+class _Skipped:
+    """Check that is skipped, with the reason."""
+
+    looks_at_epochs = False
+
+    def __init__(self, notes: Notes, why_not: str) -> None:
+        self._notes = notes
+        notes.not_checked = why_not
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        pass
+
+    def checked(self) -> Checked:
+        return self._notes.checked()
+
+
+class _HistoryOnly(_Skipped):
+    """History of the searcher if no proposal can be recomputed."""
+
+    def __init__(self, started: RunStarted, why_not: str, answered: int) -> None:
+        super().__init__(Notes("proposals", PROPOSALS, "proposals"), why_not)
+        self._notes.of = answered
+        self.history = History(space_of(started))
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        self.history.tell(observations(run, event))
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """Samples of the costly checks."""
+
+    chain: str
+    """Last hash of the journal, which determines the samples."""
+    answered: int
+    """Number of accepted and rejected proposals."""
+    proposals: tuple[int, ...]
+    """Numbers of the proposals to recompute."""
+    reported: tuple[int, ...]
+    """Trials whose reported accuracy is recomputed."""
+    built: tuple[int, ...]
+    """Trials whose architectures are rebuilt."""
+    followed: Path | None = None
+    """Folder of the run that this run follows. None if not given, or if the run follows none."""
+
+
+def follow(path: Path, samples: Samples) -> tuple[Checked, ...]:
+    """Check a journal, without unreadable lines, by the rules of its run."""
+    fitting = Notes("states", LAW, "lines")
+    checks: Sequence[CheckOfTheRun] = ()
+    line = 0
+    try:
+        for line, event in enumerate(read_again(path, Progress), 1):
+            if isinstance(event, RunStarted):
+                run = begin(event)
+                decisions, checks = _checks(run, samples)
+                of_epochs = [check for check in checks if check.looks_at_epochs]
+            elif event is None:
+                run.lines += 1
+            else:
+                for check in of_epochs if type(event) is EpochFinished else checks:
+                    check.before(line, run, event)
+                evolve(run, event)
+                if decisions is not None:
+                    decisions.after(run, event)
+    except (*_OF_A_LINE, AiperfError) as error:
+        named = str(error) if isinstance(error, AiperfError | ValueError) else f"{type(error).__name__}: {error}"
+        fitting.add(line, LAW, named)
+        fitting.not_checked = "all lines after it"
+    fitting.examined = line
+    return (fitting.checked(), *(check.checked() for check in checks))
+
+
+_OF_A_LINE = (
+    LookupError,
+    ArithmeticError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    AssertionError,
+    struct.error,
+    msgspec.MsgspecError,
+)
+"""Errors of a fold on an impossible line that keeps all laws of reading. As in `aiperf.journal.journal.folding`."""
+
+
+def _checks(run: Run, samples: Samples) -> tuple[Decisions | None, Sequence[CheckOfTheRun]]:
+    """Return the checks in their order. The last one updates the searcher's history with each line."""
+    started = run.started
+    agenda: Agenda | None = None
+    why_not: str | None = None
+    if started.follows is not None:
+        agenda, why_not = _agenda(started, started.follows, samples.followed)
+    proposals = _proposals(started, samples, agenda, why_not)
+    # Decisions of a run that follows another depend on the other journal as well.
+    decisions = Decisions(run, agenda) if why_not is None else None
+    return decisions, (
+        _Skipped(Notes("decisions", DECISIONS, "decisions"), why_not or "") if decisions is None else decisions,
+        Results(frozenset(samples.reported)),
+        Graphs(proposals.history, frozenset(samples.built), is_searched=started.follows is None),
+        proposals,
+    )
+
+
+def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[Agenda | None, str | None]:
+    """Return the replay queue from the followed run's journal, or None and the reason."""
+    source = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
+    if folder is None:
+        return None, f"not checkable without the journal of {source}. Pass it with --followed RUN"
+    try:
+        reader = read(folder, follows.lines)
+        with folding(reader):
+            work = followed(reader)
+        check_followed(started, work, reader.reading.chain.decode())
+    except AiperfError as error:
+        return None, str(error)
+    return Agenda(work.trials), None
+
+
+def _proposals(
+    started: RunStarted, samples: Samples, agenda: Agenda | None, why_not: str | None
+) -> RecomputedProposals | _HistoryOnly:
+    if why_not is not None:
+        return _HistoryOnly(started, why_not, samples.answered)
+    if agenda is not None:
+        again = FollowedAgain(started, Agenda(agenda.trials))
+        return RecomputedProposals(started, again, samples.answered, is_any_drawn=True)
+    try:
+        made = ProposalsAgain(started, _proposer(started), frozenset(samples.proposals))
+        return RecomputedProposals(started, made, samples.answered, is_any_drawn=bool(samples.proposals))
+    except AiperfError as error:
+        return _HistoryOnly(started, str(error), samples.answered)
+
+
+def _proposer(started: RunStarted) -> Proposer:
+    conf = from_plain(started.config)
+    return proposer_of(conf.searcher, conf.hpo)

@@ -1,0 +1,165 @@
+"""Checks of recorded times: intervals of an attempt, start of the valid window, the driver's clock across restarts.
+
+The driver makes intervals exactly so on its own clock (`aiperf/rules/interpret.py`): a removed, added, moved or stretched
+interval leaves two that do not meet.
+
+Workers know the edges of the window in advance and report at the first step after an edge. If an edge was moved afterwards,
+intervals contain it without an end there. This needs intervals that are long compared with a step.
+
+The first line and each resume record the host's boot clock next to the journal's. A change of the time between them must
+change both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from aiperf.journal.events import EpochFinished, Progress, RunResumed, RunStarted, Work
+from aiperf.verify.attempts import Attempts
+from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.finding import Checked
+
+INTERVALS = "an attempt's intervals follow one another without a gap, each to the time of its line"
+INTERVAL_PARTS = (
+    "exchange and validation are parts of the busy time; busy time, input and checkpoint are parts of the interval"
+)
+INTERVAL_ROUNDING = 1e-9
+"""Rounding error of sums of a few numbers: seconds per second of the interval, and seconds in addition."""
+EDGES = "a worker that trains across an edge of the window reports at its first step after the edge"
+LATE_SECONDS = 2.0
+"""Maximum delivery delay of a message in seconds, in addition to LATE_STEPS. The driver polls every 0.5 s."""
+LATE_STEPS = 3.0
+"""Maximum delay in training steps."""
+SEVERAL_LATE = 3
+"""Number of late workers that is no coincidence, if they are most of those that trained."""
+STALL_SECONDS = 10.0
+"""Longest pause of a driver on a loaded machine, in seconds."""
+CLOCKS = "on one boot, a run's time advances with the host's boot clock"
+CLOCK_ROUNDING = 1e-6
+"""Seconds. The compared time is a sum of three doubles."""
+
+
+class Intervals(Check):
+    """Check that the intervals of an attempt follow one another without a gap."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._running = attempts.running
+        self._notes = Notes("intervals", INTERVALS, "intervals")
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {Progress: self._interval, EpochFinished: self._interval}
+
+    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+        work: Work | None = event if type(event) is Progress else event.interval
+        if work is None:
+            return
+        notes, start, end, worked = self._notes, work.start, work.end, self._running[event.trial].worked
+        notes.examined += 1
+        if start != worked:
+            notes.add(
+                line,
+                INTERVALS,
+                f"trial {event.trial}: it starts at {start!r} s, the previous one ended at {worked!r} s",
+            )
+        if end != event.at and end != max(event.at, start):
+            notes.add(
+                line,
+                INTERVALS,
+                f"trial {event.trial}: it ends at {end!r} s, in a line of {event.at!r} s",
+            )
+        length, busy = end - start, work.busy_seconds
+        slack = INTERVAL_ROUNDING * (1.0 + length)
+        if (
+            work.communication_seconds + work.validation_seconds > busy + slack
+            or busy + work.input_seconds + work.checkpoint_seconds > length + slack
+        ):
+            notes.add(
+                line,
+                INTERVAL_PARTS,
+                f"trial {event.trial}: {work.communication_seconds!r} and {work.validation_seconds!r} s of exchange and "
+                f"validation, of {busy!r} s busy; "
+                f"{work.input_seconds!r} and {work.checkpoint_seconds!r} s of input and checkpoint, of {length!r} s in all",
+            )
+
+
+class Edges(Check):
+    """Check that intervals end at the start of the valid window."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._running = attempts.running
+        self._notes = Notes("window edges", EDGES, "intervals over an edge")
+        self._edge = math.inf
+        """Start of the valid window in seconds. inf without a warm-up."""
+        self._late: list[tuple[int, float, str]] = []
+        """Late intervals: line, seconds and description."""
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started, Progress: self._interval, EpochFinished: self._interval}
+
+    def checked(self) -> Checked:
+        """Return the result. Late intervals are a contradiction only if most intervals are late."""
+        notes, late = self._notes, self._late
+        is_most = 2 * len(late) > notes.examined
+        is_moved = is_most and (len(late) >= SEVERAL_LATE or max(seconds for _, seconds, _ in late) > STALL_SECONDS)
+        for line, _, found in late:
+            notes.add(line, EDGES, found, "contradiction" if is_moved else "cannot be determined")
+        return notes.checked()
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        if event.warmup_seconds > 0:
+            self._edge = event.warmup_seconds
+
+    def _interval(self, line: int, event: Progress | EpochFinished) -> None:
+        work: Work | None = event if type(event) is Progress else event.interval
+        if work is None or not work.start < self._edge < work.end:
+            return
+        self._notes.examined += 1
+        attempt = self._running[event.trial]
+        images = work.training_images + work.validation_images
+        step = (work.end - work.start) * min(1.0, attempt.batch_size * attempt.ranks / max(1, images))
+        late = work.end - self._edge
+        if late > LATE_SECONDS + LATE_STEPS * step:
+            description = (
+                f"trial {event.trial}: its interval ends {late:.3f} s after the edge at {self._edge:g} s; "
+                f"a step is {step:.3f} s"
+            )
+            self._late.append((line, late, description))
+
+
+class Clocks(Check):
+    """Check the driver's clock across restarts against the host's boot clock."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("clocks", CLOCKS, "resumes")
+        self._boot_id: str | None = None
+        self._boot_seconds: float | None = None
+        self._began = 0.0
+        self._last = 0.0
+        self._other_boots = 0
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started, RunResumed: self._resumed}
+
+    def checked(self) -> Checked:
+        if self._other_boots:
+            self._notes.not_checked = (
+                f"{self._other_boots} resumes on another boot: only the wall clock measured the time between"
+            )
+        return self._notes.checked()
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._boot_id, self._boot_seconds = event.boot_id, event.boot_seconds
+
+    def _resumed(self, line: int, event: RunResumed) -> None:
+        if event.boot_id is None or event.boot_id != self._boot_id or self._boot_seconds is None:
+            self._other_boots += 1
+        elif event.boot_seconds is not None:
+            self._notes.examined += 1
+            by_boot = self._began + event.boot_seconds - self._boot_seconds
+            before = event.at - event.down_seconds
+            if abs(event.at - max(by_boot, before)) > CLOCK_ROUNDING:
+                self._notes.add(
+                    line, CLOCKS, f"resumed at {event.at!r} s, but at {by_boot!r} s by the host's boot clock"
+                )
+        self._boot_id, self._boot_seconds, self._began = event.boot_id, event.boot_seconds, event.at

@@ -1,0 +1,43 @@
+"""Links between accelerators in layers, and the time of an exchange over them in the α–β model: a message of n bytes takes
+α + n/β."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cluster.place import LONGEST_SECONDS
+
+
+@dataclass
+class LinkConf:
+    """One layer of the links between a worker's accelerators."""
+
+    width: int = field(default=8, metadata={"least": 0, "most": 1_000_000})
+    """Number of groups of the layer below that this layer joins. The last layer joins all remaining groups."""
+    latency_seconds: float = field(default=5e-6, metadata={"least": 0, "most": LONGEST_SECONDS})
+    """Latency α of one message."""
+    bytes_per_second: float = field(default=100e9, metadata={"least": 1, "most": 1e18})
+    """Bandwidth β of one accelerator in one direction."""
+
+
+def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> float:
+    """Return the seconds of an all-reduce of `size` bytes by `ranks`. A ring runs at each layer of links, the nearest
+    first, on the part that the layer below left.
+
+    A ring of n takes 2·(n−1) messages of size/n: 2·(n−1)·α + 2·(n−1)/n · size/β (Thakur, Rabenseifner and Gropp 2005,
+    section 4.4. The bound is from Patarasu and Yuan 2009). After the scatter of one layer each rank carries size/n into
+    the next.
+
+    >>> round(exchange_seconds(1e9, 4, [LinkConf(4, 1e-5, 100e9)]), 6)
+    0.01506
+    """
+    seconds, left = 0.0, ranks
+    for layer, link in enumerate(links):
+        is_last = layer == len(links) - 1
+        width = left if is_last else min(left, link.width)
+        if width > 1:
+            seconds += 2 * (width - 1) * link.latency_seconds + 2 * (width - 1) / width * size / link.bytes_per_second
+            size /= width
+            left = -(-left // width)
+    return seconds

@@ -1,0 +1,168 @@
+"""The program on an emulated accelerator: real tensors on cuda:0 in the host's memory, an NVML double, no asynchrony.
+
+It shows that the CUDA paths run. `tools/first_contact.sh` measures their numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.slow
+RIG, ROOT = Path(__file__).parent / "fakecuda", Path(__file__).parents[2]
+
+TRAIN = """
+import os, sys, time
+from dataclasses import replace
+from pathlib import Path
+import torch
+from aiperf.data.opening import open_data
+from aiperf.journal.messages import Crashed, Done, EpochDone, OutOfMemory, Prepared
+from aiperf.train import execution, loop
+from aiperf.train.inprocess import train_here
+from aiperf.train.collectives.collective import Alone
+from aiperf.train.rank_context import RankContext
+from aiperf.train.setup import prepare
+from tests.train.orders import CONF, IMAGES, graph, order
+
+device = torch.device("cuda", 0)
+
+def train(**changes):
+    with open_data(IMAGES) as images:
+        conf = replace(CONF, **{"compile": "off", **changes})
+        return list(train_here(order(last_epoch=1), conf, images, graph(), Path(sys.argv[1]), device))
+"""
+OVERFLOW = """
+torch.use_deterministic_algorithms(True)  # fills new memory with NaN
+with open_data(IMAGES) as images:
+    context = RankContext.make(replace(CONF, precision="fp16", compile="off"), images, graph(), device, Alone(), None)
+    ready = prepare(order(), context, epoch=1, batch=8)
+    before = {name: each.clone() for name, each in ready.network.named_parameters()}
+    for factor in (torch.inf, 1.0):
+        ready.exchange.backward(sum(each.square().sum() for each in ready.network.parameters()) * factor)
+        ready.exchange.update()
+        unchanged = all(torch.equal(each, before[name]) for name, each in ready.network.named_parameters())
+        assert unchanged == (factor != 1.0)
+    assert all(each.isfinite().all() for each in ready.network.parameters())
+"""
+REFUSED_CAPTURE = """
+words = train(cuda_graphs="on")
+assert isinstance(words[-1], Crashed) and not words[-1].retry, words
+words = train(cuda_graphs="auto")
+assert not words[0].cuda_graphs and isinstance(words[-1], Done), words
+"""
+FULL_MEMORY = """
+real, fails = loop.F.cross_entropy, [torch.AcceleratorError("CUDA error: out of memory")]
+def cross_entropy(*arguments, **options):
+    if fails and torch.is_grad_enabled() and len(arguments[0]) == 64 and steps.append(1) is None and len(steps) == 4:
+        raise fails.pop()
+    return real(*arguments, **options)
+steps = []
+loop.F.cross_entropy = cross_entropy
+words = train()
+assert not fails and [type(word) for word in words if isinstance(word, OutOfMemory | Done)] == [OutOfMemory, Done], words
+"""
+NO_WAITS = """
+counts = []
+mark = execution.Execution.eager_if
+def looked(self, eager):
+    counts.append(torch.cuda.host_copies())
+    return mark(self, eager)
+execution.Execution.eager_if = looked
+with open_data(replace(IMAGES, training_images=1500)) as images:
+    conf = replace(CONF, compile="off")
+    list(train_here(order(last_epoch=1), conf, images, graph(), Path(sys.argv[1]), device))
+assert len(counts) > 10 and counts[-1] == counts[3], counts
+"""
+NO_CUDA = """
+from morphism import encode
+from aiperf.errors import AiperfError
+from aiperf.train.ranks.group import RankGroup
+group = RankGroup(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), accelerators=1, cores=1)
+try:
+    group.start()
+except AiperfError as error:
+    assert "needs a torch built for CUDA or ROCm" in str(error), error
+else:
+    raise AssertionError("it started")
+finally:
+    group.close()
+"""
+WRONG_ORDINALS = """
+from morphism import encode
+from aiperf.train.ranks.group import RankGroup, WorkerEnded
+group = RankGroup(CONF, IMAGES, encode(graph()), Path(sys.argv[1]), accelerators=2, cores=2)
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+try:
+    group.start()
+except WorkerEnded as error:
+    assert "invalid device ordinal" in str(error) and group._starts == 1, (error, group._starts)
+else:
+    raise AssertionError("it started")
+finally:
+    group.close()
+"""
+
+
+@pytest.fixture(scope="session")
+def emulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process on one emulated accelerator."""
+    if shutil.which("g++") is None or torch.version.cuda is not None:
+        pytest.skip("needs g++ and a CPU build of torch")
+    folder, torch_folder = tmp_path_factory.mktemp("fakecuda"), Path(torch.__file__).parent
+    headers = [f"-I{torch_folder}/include", f"-I{torch_folder}/include/torch/csrc/api/include"]
+    libraries = [f"-L{torch_folder}/lib", "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch_folder}/lib"]
+    library, driver = folder / "libfakecuda.so", folder / "libnvidia-ml.so.1"
+    flags = ["-std=c++17", "-O1", "-fPIC", "-shared", "-w"]
+    subprocess.run(["g++", *flags, *headers, RIG / "fakecuda.cpp", "-o", library, *libraries], check=True)
+    subprocess.run(
+        ["g++", "-x", "c", "-shared", "-fPIC", ROOT / "tests/system/nvml_double.c", "-o", driver], check=True
+    )
+    return {
+        "FAKE_CUDA_LIBRARY": str(library),
+        "LD_LIBRARY_PATH": str(folder),
+        "NVML_COUNT": "1",
+        "PYTHONPATH": os.pathsep.join([str(RIG), str(ROOT)]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "more"),
+    [
+        pytest.param(OVERFLOW, {}, id="a first step that overflows changes no weight"),
+        pytest.param(REFUSED_CAPTURE, {}, id="a refused capture is not had"),
+        pytest.param(FULL_MEMORY, {}, id="full memory reduces the batch, whatever raises it"),
+        pytest.param(NO_WAITS, {}, id="no step copies and waits"),
+        pytest.param(NO_CUDA, {"FAKE_CUDA_BUILD": ""}, id="a torch without CUDA is named"),
+        pytest.param(WRONG_ORDINALS, {}, id="one fault of all devices ends the first start"),
+    ],
+)
+def test_on_an_emulated_device(code: str, more: dict[str, str], emulation: dict[str, str], tmp_path: Path) -> None:
+    # the library's threads do not end by themselves
+    script = TRAIN + code + "\nsys.stdout.flush(); os._exit(0)\n"
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], env=os.environ | emulation | more, check=True)
+
+
+def test_a_run_on_an_emulated_device_comes_to_its_report(emulation: dict[str, str], tmp_path: Path) -> None:
+    # the largest batch is searched with real steps on the processor: little memory ends the search soon, and FP16 is slow there
+    small = ["trainer.memory_limit_bytes=200000000", "trainer.compile=off", "trainer.precision=fp32"]
+    words = [*small, "dataset=digits", f"runs={tmp_path}", "name=emulated", "limits.trials=2"]
+    limits = ["schedule.duration_seconds=240", "schedule.warmup_seconds=2", "schedule.epochs=[1]"]
+    command = [sys.executable, "-m", "aiperf", *words, *limits]
+    environment = os.environ | emulation | {"FAKE_CUDA_BYTES": "200000000"}
+    said = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+
+    (run,) = tmp_path.glob("*emulated")
+    events = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    joined = next(event for event in events if event["event"] == "WorkerJoined")
+    assert (joined["device"], joined["ranks"]) == ("NVIDIA A100-SXM4-80GB", 1), said.stdout
+    assert [event["event"] for event in events].count("TrialFinished") >= 2
+    assert not [event for event in events if event["event"] in ("TrialLost", "TrialFailed")]
+    assert (run / "report.html").exists()

@@ -1,0 +1,148 @@
+"""TPE on a stated landscape: batch size matters, networks grow, small batches diverge and kernels change.
+
+No network is trained. The product's own searcher, tuner and check make the proposals, eight workers run asynchronously, and a
+trial takes as long as its operations. Distances of the proposed batches from the landscape's best, and the share that diverges,
+are compared between the first and the last quarter of a search. The best batch is in the middle of the range, near its lower
+end or near the ceiling.
+"""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import exp, log2
+from random import Random
+
+from aiperf.journal.events import ProposalRequested, TrialProposed
+from aiperf.journal.messages import Propose, Unproposed
+from aiperf.rules.proposals import Proposer, check, make
+from morphism import Budget, Convolution, Graph, cost, decode_morph, start
+from searchers import PARENTS, Failed, Finished, History, MorphismConf, Proposed, Space, TpeConf, WeightsDropped
+
+WORKERS = 8
+LARGEST = 512
+PLACES = {"middle": (96.0, 384.0), "low": (16.0, 64.0), "high": (400.0, 512.0)}
+"""Between which two batches the best one lies, drawn evenly in powers of two."""
+NOISE = 0.004
+"""Standard deviation of a measured accuracy."""
+RETAINED = 2 * PARENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """Accuracy as a function of architecture and batch size.
+
+    error = 0.05 + 0.35 · exp(−0.5 · growth) + 0.01 · log2(batch/best)² + 0.005 · (k − kernel)², where growth is in forward
+    operations, as a power of two of the start's, and k is the mean edge of the kernels that are not 1×1. A batch below `bound`
+    diverges. best (between the two of its place), bound (0.4..0.7 of it) and kernel (3..6) are drawn from the seed.
+    """
+
+    start: Graph
+    seed: int
+    place: str = "middle"
+
+    @property
+    def drawn(self) -> tuple[float, float, float]:
+        """best, bound, kernel"""
+        random = Random(self.seed)
+        least, most = PLACES[self.place]
+        best = least * (most / least) ** random.random()
+        return best, best * random.uniform(0.4, 0.7), random.uniform(3, 6)
+
+    def accuracy(self, graph: Graph, batch_size: int) -> float | None:
+        """As a trial would measure it; None where it diverges."""
+        best, bound, kernel = self.drawn
+        if batch_size < bound:
+            return None
+        growth = log2(cost(graph).forward_flops / cost(self.start).forward_flops)
+        edges = [node.op.kernel for node in graph.nodes if isinstance(node.op, Convolution) and node.op.kernel > 1]
+        error = 0.05 + 0.35 * exp(-0.5 * growth) + 0.01 * log2(batch_size / best) ** 2
+        error += 0.005 * (statistics.fmean(edges) - kernel) ** 2
+        noise = Random(f"{self.seed} {graph.fingerprint} {batch_size}").gauss(0.0, NOISE)
+        return min(1.0, max(0.0, 1.0 - error + noise))
+
+
+@dataclass(slots=True)
+class Course:
+    """Proposals of a search, in order, without the starting network."""
+
+    distances: list[float]
+    """Distance of each batch from the best, in images."""
+    failed: list[bool]
+    best_accuracy: float = 0.0
+    rejected: int = 0
+
+
+def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middle") -> Course:
+    """Return a search with the rules of the product."""
+    graph = start("digits_small")
+    landscape, course = Landscape(graph, seed, place), Course([], [])
+    history = History(Space(graph, Budget.of(graph, 16), 256, smallest, LARGEST, tuning_from_round=1))
+    proposer = Proposer(MorphismConf().build(), TpeConf().build())
+    running: list[tuple[float, int, float | None, bool]] = []
+    kept: list[tuple[float, int]] = []
+    now, number = 0.0, 0
+    while len(course.distances) < trials:
+        while len(running) < WORKERS and len(course.distances) < trials:
+            request = ProposalRequested(at=0.0, number=number, worker=0, round=4, seed=seed, position=1)
+            word = make(proposer, history, Propose(number=number, worker=0, round=4, seed=seed))
+            assert not isinstance(word, Unproposed), word.reason
+            event = check(history, request, word, 0.0)
+            number += 1
+            if not isinstance(event, TrialProposed):
+                course.rejected += 1
+                continue
+            history.tell([_told(event)])
+            grown = history.graph(event.number)
+            accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
+            if event.number == 0:
+                accuracy = accuracy or landscape.accuracy(grown, LARGEST)
+            else:
+                course.distances.append(abs(event.batch_size - landscape.drawn[0]))
+                course.failed.append(accuracy is None)
+            seconds = event.forward_flops * (0.1 if accuracy is None else 1.0)  # a divergence shows early
+            heapq.heappush(running, (now + seconds, event.number, accuracy, event.can_grow))
+        now, finished, result, can_grow = heapq.heappop(running)
+        if result is None:
+            history.tell([Failed(finished, "divergence")])
+            continue
+        course.best_accuracy = max(course.best_accuracy, result)
+        history.tell([Finished(finished, result)])
+        if can_grow:
+            heapq.heappush(kept, (result, finished))
+        if len(kept) > RETAINED:
+            history.tell([WeightsDropped(heapq.heappop(kept)[1])])
+    return course
+
+
+def _told(event: TrialProposed) -> Proposed:
+    return Proposed(
+        event.number,
+        4,
+        event.parent,
+        tuple([decode_morph(morph) for morph in event.morphs]),
+        event.batch_size,
+        event.kernel_size,
+        event.fingerprint,
+        own_kernel=event.own_kernel,
+        can_grow=event.can_grow,
+    )
+
+
+Row = dict[str, list[float]]
+"""Of each seed: distance and share of failures in the first and the last quarter, and the best accuracy."""
+
+
+def row(courses: Iterable[Course]) -> Row:
+    """Figures of several searches."""
+    found: Row = {name: [] for name in ("first", "last", "failed first", "failed last", "best")}
+    for course in courses:
+        quarter = len(course.distances) // 4
+        found["first"].append(statistics.median(course.distances[:quarter]))
+        found["last"].append(statistics.median(course.distances[-quarter:]))
+        found["failed first"].append(statistics.fmean(course.failed[:quarter]))
+        found["failed last"].append(statistics.fmean(course.failed[-quarter:]))
+        found["best"].append(course.best_accuracy)
+    return found

@@ -1,0 +1,551 @@
+"""Checks for the first run on a machine with accelerators: `tools/first_contact.sh FOLDER [CHECK…]`.
+
+Each check is a process with a time limit and leaves FOLDER/NAME.json and FOLDER/NAME.log. A failed check is a row of the table,
+and the next one runs. A call ends before SECONDS_A_CALL (570). The next call does not repeat finished checks. To repeat a
+check, remove its JSON file. Expected rates are estimates for one H200.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NO_DEVICE = "no accelerator"
+RESNET = [
+    "dataset=synthetic",
+    "dataset.image=224",
+    "dataset.classes=1000",
+    "dataset.training_images=40000",
+    "dataset.validation_images=2000",
+    "start=resnet50_v1",
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Result of a check. `verdict`: passed, failed, look (a number without a limit) or the reason for a missing result."""
+
+    name: str
+    expected: str
+    measured: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    expected: str
+    seconds: float
+    """Time limit of its process."""
+    measure: Callable[[Path], tuple[str, str]]
+    """Returns the measured text and the verdict. The argument is a folder for files."""
+    on_cpu: bool = False
+
+
+CHECKS: list[Check] = []
+
+
+def check(
+    expected: str, seconds: float, *, on_cpu: bool = False, name: str = ""
+) -> Callable[..., Callable[..., object]]:
+    def register(measure: Callable[[Path], tuple[str, str]]) -> Callable[[Path], tuple[str, str]]:
+        CHECKS.append(Check(name or measure.__name__.replace("_", "-"), expected, seconds, measure, on_cpu))
+        return measure
+
+    return register
+
+
+def verdict(is_right: bool) -> str:
+    return "passed" if is_right else "failed"
+
+
+def has_accelerator() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
+
+
+def aiperf(*words: str) -> str:
+    """Return the output of an AIPerf command. Raise RuntimeError with its last lines if it fails."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "aiperf", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    print(ran.stdout)
+    if ran.returncode:
+        lines = [line for line in ran.stdout.splitlines() if line.strip()]
+        raise RuntimeError(f"status {ran.returncode}: {' | '.join(lines[-3:])}")
+    return ran.stdout
+
+
+def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
+    """Return the events of the newest run under a folder."""
+    journal = max(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
+    found = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event for event in found if not kinds or event["event"] in kinds]
+
+
+def seconds_of(act: Callable[[], object], times: int) -> float:
+    """Return the seconds of one execution on the device, after three warm-up executions."""
+    import torch
+
+    for _ in range(3):
+        act()
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    begin.record()
+    for _ in range(times):
+        act()
+    end.record()
+    end.synchronize()
+    return float(begin.elapsed_time(end)) / 1000 / times
+
+
+# --- the machine
+
+
+@check("a build of torch that sees every device", 120, on_cpu=True)
+def versions(folder: Path) -> tuple[str, str]:
+    import torch
+
+    count = torch.cuda.device_count()
+    devices = [torch.cuda.get_device_properties(index) for index in range(count)]
+    names = [f"{each.name} with {each.total_memory / 1e9:.1f} GB" for each in devices] or [NO_DEVICE]
+    words = f"torch {torch.__version__}, CUDA {torch.version.cuda}, HIP {torch.version.hip}: {', '.join(names)}"
+    return words, verdict(bool(count) or not has_accelerator())
+
+
+@check("as many accelerators as torch sees (F2)", 120, on_cpu=True)
+def dry_run(folder: Path) -> tuple[str, str]:
+    import torch
+
+    line = next(line for line in aiperf("dry_run=true", "dataset=digits").splitlines() if line.startswith("a worker"))
+    found = re.search(r"(\d+|no) accelerators?", line)
+    count = 0 if found is None or found[1] == "no" else int(found[1])
+    return line, verdict(count == torch.cuda.device_count())
+
+
+@check("no faults (F2, F22)", 300, on_cpu=True)
+def preflight(folder: Path) -> tuple[str, str]:
+    depth = "full" if has_accelerator() else "quick"
+    nodes = json.loads(aiperf("preflight", "dataset=digits", f"preflight.probes={depth}", f"runs={folder}", "--json"))
+    faults = [fault for node in nodes for fault in node["faults"]]
+    return "; ".join(faults) or "none", verdict(not faults)
+
+
+@check("at least 80 % of the memory's bandwidth", 120)
+def memory_copy(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.system.peaks import table
+
+    source = torch.empty(2**31, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    rate = 2 * source.numel() / seconds_of(lambda: target.copy_(source), 20)
+    name = torch.cuda.get_device_name()
+    sheet = next((row.memory_bytes_per_second for row in table() if row.example == name), None)
+    if sheet is None:
+        return f"{rate / 1e12:.2f} TB/s; {name!r} has no row in the peak table", "look"
+    return f"{rate / 1e12:.2f} TB/s, {rate / sheet:.0%}", verdict(rate > 0.8 * sheet)
+
+
+@check("70 to 102 % of the dense BF16 peak of the table", 120)
+def matrix_product(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.system.peaks import board_variant, peak
+
+    one, other = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    rate = 2 * 8192**3 / seconds_of(lambda: torch.mm(one, other), 50)
+    name = torch.cuda.get_device_name()
+    dense = peak(name, board_variant(name), "bf16")
+    if dense is None:
+        return f"{rate / 1e12:.0f} TFLOPS; {name!r} has no row in the peak table", "look"
+    return f"{rate / 1e12:.0f} TFLOPS, {rate / dense:.0%}", verdict(0.7 < rate / dense < 1.02)
+
+
+@check("the energy counter is within 10 % of power × time", 120)
+def energy(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.system.samplers.nvml import NvmlSampler
+
+    sampler, power = NvmlSampler(), []
+    one = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    began, first = time.monotonic(), sampler.sample()[0]
+    while time.monotonic() < began + 20:
+        for _ in range(20):
+            torch.mm(one, one)
+        torch.cuda.synchronize()
+        power.append(sampler.sample()[0].power_watts or 0.0)
+    last, passed = sampler.sample()[0], time.monotonic() - began
+    sampler.close()
+    mean = sum(power) / len(power)
+    if first.energy_joules is None or last.energy_joules is None:
+        return f"no counter; {mean:.0f} W", "look"
+    counted = (last.energy_joules - first.energy_joules) / passed
+    return f"{counted:.0f} W counted, {mean:.0f} W sampled", verdict(abs(counted / mean - 1) < 0.1)
+
+
+# --- parts of a step
+
+
+@check("no weight changes in a step that overflows (F1)", 120)
+def fp16_overflow(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.train.optimiser import give_momentum, sgd
+    from aiperf.train.trainer_config import TrainerConf
+
+    worst = 0.0
+    for _ in range(20):
+        torch.full((2**24,), 1e30, device="cuda")  # leaves its bytes in the allocator
+        layer = torch.nn.Linear(1024, 1024, device="cuda")
+        before = layer.weight.detach().clone()
+        optimiser, scaler = sgd(layer, TrainerConf()), torch.amp.GradScaler("cuda")
+        give_momentum(optimiser, layer, {name: torch.zeros_like(each) for name, each in layer.named_parameters()})
+        for factor in (torch.inf, 0.0):
+            scaler.scale(layer(torch.ones(8, 1024, device="cuda")).sum() * factor).backward()
+            scaler.step(optimiser)
+            scaler.update()
+            optimiser.zero_grad()
+        worst = max(worst, float((layer.weight - before).abs().max()))
+    return f"largest change {worst:.2g}", verdict(worst < 1e-2)
+
+
+@check("less than 30 % of a core while the host waits for the device (F9, F32)", 120)
+def waiting(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.train.device_timer import timeline_of
+
+    timeline = timeline_of(torch.device("cuda", 0))
+    one = torch.randn(8192, 8192, device="cuda")
+    for _ in range(200):
+        torch.mm(one, one)
+    mark, wall, processor = timeline.mark(), time.monotonic(), time.process_time()
+    timeline.second(mark)
+    wall, processor = time.monotonic() - wall, time.process_time() - processor
+    return f"{processor / wall:.0%} of a core in a wait of {wall:.1f} s", verdict(wall > 0.2 and processor < 0.3 * wall)
+
+
+@check("a checkpoint's copy delays a busy stream by less than 10 ms (F27)", 120)
+def checkpoint_copy(folder: Path) -> tuple[str, str]:
+    import threading
+
+    import torch
+
+    from aiperf.train.checkpoint import Snapshot
+
+    one = torch.randn(4096, 4096, device="cuda")
+    weights = {"w": torch.randn(205_000_000 // 4, device="cuda")}
+    snapshot = Snapshot(trial=0, epoch=1, fingerprint="", weights=weights, momentum={}, scaler={})
+
+    def busy() -> float:
+        return seconds_of(lambda: [torch.mm(one, one) for _ in range(50)], 10)
+
+    snapshot.on_host()
+    alone = busy()
+    copy = threading.Thread(target=snapshot.on_host)
+    copy.start()
+    during = busy()
+    copy.join()
+    delay = (during - alone) * 10e3
+    return f"{delay:.1f} ms", verdict(delay < 10)
+
+
+@check("the device's own processors (F33: several ranks keep to them)", 60)
+def numa(folder: Path) -> tuple[str, str]:
+    import torch
+
+    each: Any = torch.cuda.get_device_properties(0)
+    place = f"{each.pci_domain_id:04x}:{each.pci_bus_id:02x}:{each.pci_device_id:02x}.0"
+    local = Path(f"/sys/bus/pci/devices/{place}/local_cpulist").read_text().strip()
+    return f"local {local}; may use {len(os.sched_getaffinity(0))}", "look"
+
+
+# --- input
+
+
+def jpegs(count: int) -> list[bytes]:
+    """Return noisy photographs of ImageNet's usual size as JPEG files."""
+    import io
+
+    import numpy as np
+    from PIL import Image
+
+    made = []
+    for seed in range(count):
+        coarse = np.random.default_rng(seed).integers(0, 256, (25, 32, 3), np.uint8)
+        image = Image.fromarray(coarse).resize((500, 400), Image.Resampling.BICUBIC)
+        file = io.BytesIO()
+        image.save(file, "JPEG", quality=92)
+        made.append(file.getvalue())
+    return made
+
+
+@check("some 234 images/s a core (F16)", 120, on_cpu=True)
+def input_libjpeg(folder: Path) -> tuple[str, str]:
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    from aiperf.data.images.crops import Box
+    from aiperf.data.images.decode import decode
+
+    files, cores = jpegs(64), len(os.sched_getaffinity(0))
+
+    def one(encoded: bytes) -> None:
+        decode(encoded, lambda height, width: Box(20, 20, 300, 300, False), np.empty((224, 224, 3), np.uint8))
+
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(one, files))
+        began, count = time.monotonic(), 0
+        while time.monotonic() < began + 5:
+            list(pool.map(one, files))
+            count += len(files)
+    rate = count / (time.monotonic() - began)
+    return f"{rate:.0f} images/s on {cores} cores, {rate / cores:.0f} a core", "look"
+
+
+@check("several times input-libjpeg, else not worth a decoder (F16)", 120)
+def input_nvjpeg(folder: Path) -> tuple[str, str]:
+    import torch
+    from torchvision.io import decode_jpeg
+
+    files = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in jpegs(256)]
+    decode_jpeg(files, device="cuda")
+    torch.cuda.synchronize()
+    began = time.monotonic()
+    for _ in range(10):
+        decode_jpeg(files, device="cuda")
+    torch.cuda.synchronize()
+    return f"{10 * len(files) / (time.monotonic() - began):.0f} images/s", "look"
+
+
+# --- runs
+
+
+@check("a score, and a journal in which verify finds no contradiction", 300, on_cpu=True)
+def digits_run(folder: Path) -> tuple[str, str]:
+    seconds = "150" if has_accelerator() else "90"
+    words = ["schedule.warmup_seconds=5", "trainer.ranks=1", f"schedule.duration_seconds={seconds}"]
+    aiperf("dataset=digits", f"runs={folder}", "name=digits", *words)
+    run = next(folder.glob("*digits"))
+    verified = aiperf("verify", str(run)).strip().splitlines()[-1]
+    prepared = events(folder, "TrialPrepared")
+    report = any(run.glob("report*"))
+    return f"{len(prepared)} trials in {prepared[0]['precision']}; {verified}", verdict(report and bool(prepared))
+
+
+@check("compilation and graphs: tests on the device pass (F7, F17)", 400)
+def execution_tests(folder: Path) -> tuple[str, str]:
+    words = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/train/test_execution.py",
+        "-k",
+        "cuda_graphs or released or refused",
+    ]
+    ran = subprocess.run([sys.executable, "-m", "pytest", *words], stdout=subprocess.PIPE, text=True, check=False)
+    print(ran.stdout)
+    return ran.stdout.strip().splitlines()[-1], verdict(ran.returncode == 0)
+
+
+@check("BatchReduced from 8192, no TrialLost (F11)", 300)
+def out_of_memory(folder: Path) -> tuple[str, str]:
+    words = ["batch.default=8192", "batch.largest=8192", "schedule.duration_seconds=150", "schedule.warmup_seconds=2"]
+    aiperf(*RESNET, f"runs={folder}", "name=memory", *words, "schedule.epochs=[1]")
+    reduced, lost = events(folder, "BatchReduced"), events(folder, "TrialLost", "TrialFailed")
+    sizes = [str(event["to_batch_size"]) for event in reduced]
+    return f"reduced to {', '.join(sizes)}; {len(lost)} lost", verdict(bool(reduced) and not lost)
+
+
+@check("TrialLost names the rank that was killed, and the run continues", 300)
+def killed_rank(folder: Path) -> tuple[str, str]:
+    words = ["schedule.duration_seconds=150", "schedule.warmup_seconds=2", f"runs={folder}", "name=killed"]
+    run = subprocess.Popen([sys.executable, "-m", "aiperf", "dataset=digits", *words])
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not (folder.exists() and any(folder.glob("*/checkpoints/*"))):
+        time.sleep(1)
+    for rank in ranks_under(run.pid)[:1]:
+        os.kill(rank, signal.SIGKILL)
+    run.wait()
+    lost = events(folder, "TrialLost")
+    after = [event for event in events(folder, "EpochFinished") if lost and event["at"] > lost[0]["at"]]
+    words_of = str(lost[0]["reason"]) if lost else "no TrialLost"
+    return f"{words_of}; {len(after)} epochs after it", verdict("SIGKILL" in words_of and bool(after))
+
+
+def ranks_under(pid: int) -> list[int]:
+    """Return the rank processes among the descendants of a process."""
+    from aiperf.system.processes import family
+
+    found = []
+    for each in family(pid):
+        with contextlib.suppress(OSError):
+            if b"aiperf.train.ranks.rank" in Path(f"/proc/{each}/cmdline").read_bytes():
+                found.append(each)
+    return found
+
+
+@check("joined in less than 3 min, compile_seconds 5 to 20 (MI300: F26), 4,500 to 6,000 images/s", 480)
+def resnet_run(folder: Path) -> tuple[str, str]:
+    words = ["batch.default=448", "schedule.duration_seconds=300", "schedule.warmup_seconds=5", "schedule.epochs=[3,3]"]
+    aiperf(*RESNET, f"runs={folder}", "name=resnet", *words)
+    joined, prepared = events(folder, "WorkerJoined")[0], events(folder, "TrialPrepared")[0]
+    work = [event.get("interval") or event for event in events(folder, "Progress", "EpochFinished")]
+    images = sum(each["training_images"] for each in work)
+    busy = sum(each["busy_seconds"] - each["validation_seconds"] for each in work)
+    text = f"{prepared['precision']}, {images / busy:.0f} images/s, joined after {joined['at']:.0f} s"
+    return f"{text}, compile_seconds {prepared['compile_seconds']:.0f}", "look"
+
+
+def launch_way(precision: str, way: str) -> Callable[[Path], tuple[str, str]]:
+    def measure(folder: Path) -> tuple[str, str]:
+        words = ["--precisions", precision, "--ways", way, "--batch", "256", "--pairs", "6", "--seconds", "1"]
+        ran = subprocess.run(
+            [sys.executable, "-m", "benchmarks.launch_ways", *words], stdout=subprocess.PIPE, text=True, check=True
+        )
+        print(ran.stdout)
+        cells = [cell.strip() for cell in ran.stdout.strip().splitlines()[-1].strip("|").split("|")]
+        if "failed" in cells[2] or "cannot" in cells[2]:
+            return cells[2], "failed"
+        rate, ratio, prepared, mfu = cells[2:6]
+        return f"{rate} images/s, time ÷ eager {ratio}, {prepared} s to prepare, MFU {mfu}", "look"
+
+    return measure
+
+
+for _precision in ("bf16", "fp16"):
+    for _way, _expected in (
+        ("eager", "4,500 to 6,000 images/s"),
+        ("eager+graphs", "0 to 3 % faster than eager"),
+        ("compiled", "1.2 to 1.4 × eager"),
+        ("compiled+graphs", "as compiled, or faster"),
+    ):
+        _seconds = 400 if "compiled" in _way else 200
+        check(_expected, _seconds, name=f"resnet-{_precision}-{_way}")(launch_way(_precision, _way))
+
+
+@check("ours ÷ the plain loop 0.97 to 1.02", 480)
+def trainer_loop(folder: Path) -> tuple[str, str]:
+    words = [
+        "--networks",
+        "resnet50_v1_5",
+        "--precisions",
+        "bf16",
+        "--no-compile",
+        "--batch",
+        "256",
+        "--pairs",
+        "6",
+        "--seconds",
+        "2",
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.trainer_speed", *words], stdout=subprocess.PIPE, text=True, check=True
+    )
+    print(ran.stdout)
+    return ran.stdout.strip().splitlines()[-1], "look"
+
+
+@check("one rank joins with NCCL (F12)", 200)
+def nccl(folder: Path) -> tuple[str, str]:
+    words = ["trainer.collective=torch", "trainer.ranks=1", "schedule.duration_seconds=60", "schedule.warmup_seconds=2"]
+    aiperf("dataset=digits", f"runs={folder}", "name=nccl", *words)
+    name = str(events(folder, "WorkerJoined")[0]["collective"])
+    return name, verdict("nccl" in name)
+
+
+# --- the table
+
+
+def carried_out(one: Check, out: Path, seconds: float) -> Row:
+    """Run a check in a new process group, which ends with the check."""
+    with (out / f"{one.name}.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tools.first_contact", "--one", one.name, str(out)],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return Row(one.name, one.expected, f"no result in {seconds:.0f} s", "failed")
+    result = out / f"{one.name}.result"
+    if not result.exists():
+        return Row(one.name, one.expected, f"its process ended with status {process.returncode}", "failed")
+    measured, found = json.loads(result.read_text())
+    result.unlink()
+    return Row(one.name, one.expected, measured, found)
+
+
+def run_one(name: str, out: Path) -> None:
+    one = next(each for each in CHECKS if each.name == name)
+    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=out, ignore_cleanup_errors=True) as folder:
+        try:
+            result = one.measure(Path(folder))
+        except Exception as error:  # noqa: BLE001  # a failed check is a row of the table
+            import traceback
+
+            traceback.print_exc()
+            result = (f"{type(error).__name__}: {error}".splitlines()[0][:300], "failed")
+        for journal in Path(folder).glob("*/journal.jsonl"):
+            journal.rename(out / f"{name}.journal.jsonl")
+    (out / f"{name}.result").write_text(json.dumps(result))
+
+
+def table(rows: list[Row]) -> str:
+    lines = ["| check | expected | measured | verdict |", "| --- | --- | --- | --- |"]
+    cells = (
+        [getattr(row, name).replace("|", "/") for name in ("name", "expected", "measured", "verdict")] for row in rows
+    )
+    return "\n".join([*lines, *(f"| {' | '.join(each)} |" for each in cells)]) + "\n"
+
+
+def main() -> int:
+    if sys.argv[1] == "--one":
+        run_one(sys.argv[2], Path(sys.argv[3]))
+        return 0
+    out, wanted = Path(sys.argv[1]), sys.argv[2:]
+    if unknown := set(wanted) - {one.name for one in CHECKS}:
+        sys.exit(f"checks are {', '.join(one.name for one in CHECKS)}; found {', '.join(sorted(unknown))}")
+    out.mkdir(parents=True, exist_ok=True)
+    deadline = time.monotonic() + float(os.environ.get("SECONDS_A_CALL", "570"))
+    rows: list[Row] = []
+    for one in (each for each in CHECKS if not wanted or each.name in wanted):
+        kept, left = out / f"{one.name}.json", deadline - time.monotonic() - 5
+        if kept.exists():
+            rows.append(Row(**json.loads(kept.read_text())))
+        elif not one.on_cpu and not has_accelerator():
+            rows.append(Row(one.name, one.expected, NO_DEVICE, "not run"))
+        elif one.seconds > left:
+            rows.append(Row(one.name, one.expected, "the call's time is over", "next call"))
+        else:
+            print(f"{one.name} (at most {one.seconds:.0f} s)", file=sys.stderr, flush=True)
+            rows.append(carried_out(one, out, one.seconds))
+            kept.write_text(json.dumps(asdict(rows[-1]), indent=1) + "\n")
+        (out / "table.md").write_text(table(rows))
+    print(table(rows), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

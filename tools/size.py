@@ -1,0 +1,135 @@
+"""Count the lines of the repository: `make size`.
+
+One row per package with its files and its lines of code, docstrings, comments and blanks. A line with code and a comment counts
+as code. Then the folders with most modules and the median length of functions. Product means the contents of the wheel: aiperf,
+morphism, searchers and cluster.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import statistics
+import subprocess
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent
+PRODUCT = ("aiperf", "morphism", "searchers", "cluster")
+COUNTED = (*PRODUCT, "tools", "benchmarks")
+MOST_MODULES = 20
+"""Maximum number of modules in a folder, without `__init__.py`."""
+_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines of one file or of several, by kind."""
+
+    files: int = 0
+    code: int = 0
+    docstrings: int = 0
+    comments: int = 0
+    blank: int = 0
+
+    @property
+    def total(self) -> int:
+        """All lines."""
+        return self.code + self.docstrings + self.comments + self.blank
+
+    def __add__(self, other: Lines) -> Lines:
+        return Lines(
+            self.files + other.files,
+            self.code + other.code,
+            self.docstrings + other.docstrings,
+            self.comments + other.comments,
+            self.blank + other.blank,
+        )
+
+
+def lines_of(source: str) -> Lines:
+    """Count the lines of one Python file. A blank line within a docstring counts as docstring."""
+    docstrings = set(_docstring_lines(ast.parse(source)))
+    code: set[int] = set()
+    comments: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            comments.add(token.start[0])
+        elif token.type not in _LAYOUT:
+            code.update(range(token.start[0], token.end[0] + 1))
+    code -= docstrings
+    comments -= code | docstrings
+    total = len(source.splitlines())
+    return Lines(1, len(code), len(docstrings), len(comments), total - len(code) - len(docstrings) - len(comments))
+
+
+def function_lengths(source: str) -> Iterator[int]:
+    """Yield the length of each function, from `def` to its last line, without decorators."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def tracked() -> list[Path]:
+    """Return the Python files that git tracks or would track, relative to the repository."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "--deduplicate", "*.py"]
+    names = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [Path(name) for name in names if (PROJECT / name).is_file()]
+
+
+def crowded(files: Iterable[Path]) -> dict[Path, int]:
+    """Return the folders with more than MOST_MODULES modules, and their numbers of modules."""
+    modules = Counter(file.parent for file in files if file.name != "__init__.py")
+    return {folder: count for folder, count in sorted(modules.items()) if count > MOST_MODULES}
+
+
+def _docstring_lines(tree: ast.Module) -> Iterator[int]:
+    """Yield the lines of all string statements: docstrings, including those below a field."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+
+
+def _package(file: Path) -> str:
+    return ".".join(file.parts[:2]) if file.parts[0] == "aiperf" and len(file.parts) > 2 else file.parts[0]
+
+
+def _row(name: str, lines: Lines) -> str:
+    numbers = (lines.files, lines.code, lines.docstrings, lines.comments, lines.blank, lines.total)
+    return f"{name:<28}" + "".join(f"{number:>12,}" for number in numbers)
+
+
+def main() -> None:
+    """Print the table."""
+    files = tracked()
+    sources = {file: (PROJECT / file).read_text() for file in files}
+    counts = {file: lines_of(source) for file, source in sources.items()}
+    packages: dict[str, Lines] = {}
+    for file, lines in counts.items():
+        packages[_package(file)] = packages.get(_package(file), Lines()) + lines
+
+    def total(roots: tuple[str, ...]) -> Lines:
+        return sum((lines for file, lines in counts.items() if file.parts[0] in roots), Lines())
+
+    print(
+        f"{'package':<28}"
+        + "".join(f"{name:>12}" for name in ("files", "code", "docstrings", "comments", "blank", "total"))
+    )
+    for name in sorted(packages):
+        print(_row(name, packages[name]))
+    print(_row("product", total(PRODUCT)))
+    print(_row("product, tools, benchmarks", total(COUNTED)))
+    print(_row("tests", total(("tests",))))
+    product = [file for file in files if file.parts[0] in COUNTED]
+    print(f"\nmore than {MOST_MODULES} modules in a folder:")
+    for folder, count in crowded(product).items():
+        print(f"  {folder}: {count}")
+    lengths = [length for file in product for length in function_lengths(sources[file])]
+    print(f"\nfunctions: {len(lengths):,}, median length {statistics.median(lengths):g} lines")
+
+
+if __name__ == "__main__":
+    main()

@@ -114,7 +114,7 @@ class LoadedRun:
                 rows.append(where | msgspec.structs.asdict(record.look))
             elif isinstance(record, log.Damage):
                 damaged.append(f"{record.file}, line {record.line}: {record.why}")
-        columns = ["worker", "host", "kind", *log.Look.__struct_fields__]
+        columns = ["worker", "host", "kind", *log.RecordedSample.__struct_fields__]
         table = _pandas().DataFrame(rows, columns=columns)
         table.attrs["damaged"] = damaged
         return table

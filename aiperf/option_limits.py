@@ -37,7 +37,7 @@ _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class FieldLimits:
     """Limits of one field."""
 
     types: tuple[type[Any], ...]
@@ -154,13 +154,13 @@ def _written(value: float) -> str:
     return str(value) if isinstance(value, int) else f"{value:g}"
 
 
-def limits_of(schema: type[Any]) -> Mapping[str, Limits]:
+def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
     """Return the limits of each field with plain values, a list of them, or a list of records of one class."""
     return _limits_of(typing.cast(Hashable, schema))
 
 
 @functools.cache
-def _limits_of(schema: Hashable) -> Mapping[str, Limits]:
+def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
     assert isinstance(schema, type) and is_dataclass(schema)
     hints = typing.get_type_hints(schema)
     found = {}
@@ -172,7 +172,7 @@ def _limits_of(schema: Hashable) -> Mapping[str, Limits]:
         of_list = typing.get_origin(told[0]) is list
         kinds = told[0].__args__ if of_list else told
         if all(kind in _NAMES for kind in kinds) or (of_list and is_dataclass(kinds[0])):
-            found[each.name] = Limits(kinds, types.NoneType in several, of_list, each.metadata)
+            found[each.name] = FieldLimits(kinds, types.NoneType in several, of_list, each.metadata)
     return found
 
 
@@ -187,7 +187,7 @@ def hold(conf: Any, part: str = "") -> None:
             raise BadConfiguration(f"{option} {law}; found {value!r}: give such a value, or leave it out")
 
 
-def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, Limits]]:
+def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, FieldLimits]]:
     known = limits_of(type(conf))
     for each in fields(conf):
         option, value = f"{part}.{each.name}" if part else each.name, getattr(conf, each.name)

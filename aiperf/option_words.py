@@ -72,7 +72,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CommandWord:
     """One word of a command line."""
 
     typed: str
@@ -82,14 +82,14 @@ class Word:
     """True if the word chooses from a group."""
 
 
-def read(words: Sequence[str], options: Options) -> list[Word]:
+def read(words: Sequence[str], options: Options) -> list[CommandWord]:
     """Return the words with their values.
 
     Raises:
         BadConfiguration: a word names no option, or an option twice. The message names the nearest valid one.
     """
     keys = [word.lstrip("+~").partition("=")[0] for word in words]
-    found: list[Word] = []
+    found: list[CommandWord] = []
     set_by: dict[str, str] = {}
     for word, key in zip(words, keys, strict=True):
         if "=" not in word and not word.startswith("~"):
@@ -115,23 +115,23 @@ def read(words: Sequence[str], options: Options) -> list[Word]:
     return found
 
 
-def _text(word: str, key: str, options: Options) -> Word | None:
+def _text(word: str, key: str, options: Options) -> CommandWord | None:
     """Return a word whose option takes one text; None for another word."""
     value = word.partition("=")[2]
     if key not in options.texts or not word.startswith(f"{key}="):
         return None
     if value == "null":
-        return Word(word, {key: None}, is_choice=False)
+        return CommandWord(word, {key: None}, is_choice=False)
     if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     elif not value and key in PATHS:
         raise BadConfiguration(f"{key} is a path; found nothing after the equals sign of {word!r}")
     elif key in HERE:
         value = str(given_path(value))
-    return Word(word, {key: value}, is_choice=False)
+    return CommandWord(word, {key: value}, is_choice=False)
 
 
-def _parsed(word: str, options: Options) -> Word:
+def _parsed(word: str, options: Options) -> CommandWord:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import OverrideType
     from hydra.errors import OverrideParseException
@@ -157,7 +157,7 @@ def _parsed(word: str, options: Options) -> Word:
     if key in options.choices and override.value() not in options.choices[key]:
         value, listed = word.partition("=")[2], options.choices[key]
         raise BadConfiguration(f"{key}={value}: {key} is one of {', '.join(listed)}{nearest(value, listed)}")
-    return Word(word, values, is_choice=key in options.choices)
+    return CommandWord(word, values, is_choice=key in options.choices)
 
 
 def _values(key: str, override: Override, options: Options) -> Iterator[tuple[str, Any]]:

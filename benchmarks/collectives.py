@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from aiperf.data.dataset_config import SyntheticConf
-from aiperf.journal.messages import Crashed, Done, EpochDone, Train, Word
+from aiperf.journal.messages import Crashed, EpochDone, Train, TrialDone, Word
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.group import RankGroup
@@ -52,9 +52,9 @@ def order(trial: int, batch: int, epochs: int = 1) -> Train:
 def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
     group.order(train)
     words: list[Word] = []
-    while not (words and isinstance(words[-1], Done | Crashed)):
+    while not (words and isinstance(words[-1], TrialDone | Crashed)):
         words += group.words(timeout=10.0)
-    assert isinstance(words[-1], Done), words[-1]
+    assert isinstance(words[-1], TrialDone), words[-1]
     return [word for word in words if isinstance(word, EpochDone)]
 
 

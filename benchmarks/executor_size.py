@@ -25,9 +25,9 @@ from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
 from aiperf.journal.messages import (
-    Done,
+    ProposalReturned,
     Propose,
-    Proposed,
+    TrialDone,
     Word,
     WorkerDown,
     WorkerUp,
@@ -98,15 +98,15 @@ def measure(workers: int, nodes: int) -> None:
         executor = run.executor
         run.part("start", lambda: len(run.there()) == workers, executor.start)
         print(f"{'':34} {memory_megabytes():8.0f} MB are this process's and its descendants' (shared pages divided)")
-        count = len(run.of(Proposed))
-        run.part("a proposal each", lambda: len(run.of(Proposed)) == count + workers, lambda: propose(run, 0))
+        count = len(run.of(ProposalReturned))
+        run.part("a proposal each", lambda: len(run.of(ProposalReturned)) == count + workers, lambda: propose(run, 0))
         news(executor)
         run.part(
             f"another, with {NEWS} observations",
-            lambda: len(run.of(Proposed)) == count + 2 * workers,
+            lambda: len(run.of(ProposalReturned)) == count + 2 * workers,
             lambda: propose(run, 10**6),
         )
-        run.part(f"{TRIALS} trials each", lambda: len(run.of(Done)) == TRIALS * workers, lambda: train(run))
+        run.part(f"{TRIALS} trials each", lambda: len(run.of(TrialDone)) == TRIALS * workers, lambda: train(run))
         look(executor)
         victims = [pid for pid in descendants(os.getpid()) if b"ray::WorkerHost" in command_line(pid)]
         victims = victims[: max(1, workers // 10)]

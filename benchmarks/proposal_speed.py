@@ -34,12 +34,12 @@ from searchers import (
     MorphismConf,
     Observation,
     Proposal,
-    Proposed,
     RandomConf,
     Request,
     Searcher,
     Space,
     TpeConf,
+    TrialInFlight,
     WeightsDropped,
     propose,
 )
@@ -73,7 +73,7 @@ def _invented(finished: int, history: History, random: Random) -> Iterator[Obser
         batch_size, kernel_size = 8 + 8 * int(random.random() * 55), 3 + 2 * int(random.random() * 3)
         fingerprint = blake2b(repr(number).encode(), digest_size=16).hexdigest()
         observations: list[Observation] = [
-            Proposed(number, ROUND, parent, morphs, batch_size, kernel_size, fingerprint)
+            TrialInFlight(number, ROUND, parent, morphs, batch_size, kernel_size, fingerprint)
         ]
         if number >= in_flight:
             done = number - in_flight
@@ -102,8 +102,8 @@ def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
     return seconds[5:]
 
 
-def _observation(history: History, request: Request, proposal: Proposal) -> Proposed:
-    return Proposed(
+def _observation(history: History, request: Request, proposal: Proposal) -> TrialInFlight:
+    return TrialInFlight(
         request.number,
         request.round,
         proposal.parent,

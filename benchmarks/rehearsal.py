@@ -22,7 +22,7 @@ from pathlib import Path
 from aiperf.config import RunConf
 from aiperf.journal.journal import NAME
 from aiperf.rules.proposals import Proposer
-from aiperf.simulate.driver_restarts import Effort, drive
+from aiperf.simulate.driver_restarts import SimulationCost, drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, duration, size
@@ -54,7 +54,7 @@ def main(words: Sequence[str]) -> None:
         print(row(workers, *once(conf, workers, proposer)), flush=True)
 
 
-def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Effort, int]:
+def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[SimulationCost, int]:
     """Return the cost of one run, and the size of its journal in bytes."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
@@ -63,7 +63,7 @@ def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Effort
         return drive(world_of(opening, proposer), opening.first, path), path.stat().st_size
 
 
-def row(workers: int, effort: Effort, journal_bytes: int) -> str:
+def row(workers: int, effort: SimulationCost, journal_bytes: int) -> str:
     """Return one size as a row of Markdown. 'machines' is the cost of the simulated machines without proposals."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     machines = effort.executor_seconds - effort.proposing_seconds

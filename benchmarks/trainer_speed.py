@@ -40,7 +40,7 @@ from aiperf.journal.messages import Advanced, EpochDone, Train, Word
 from aiperf.rng import derive
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.allocator import keep_freed_memory
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.initialise import initialise
 from aiperf.train.loop import train
 from aiperf.train.module import build
@@ -277,7 +277,7 @@ class OwnLoop:
             progress_seconds=0.0,  # a message after each step: more often than in a run
             edges=(),
         )
-        place = RankContext.make(conf, data, graph, device, Alone(), writer=None)
+        place = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
         self._words: Iterator[Word] = train(order, place, time.monotonic())
 
     def do(self, steps: int) -> None:

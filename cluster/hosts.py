@@ -14,7 +14,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cluster.place import LINE, LONGEST_SECONDS, MOST_NODES, WORD, Head, Invited, NodesAsked, NodesConf, Place, form
+from cluster.place import (
+    LINE,
+    LONGEST_SECONDS,
+    MOST_NODES,
+    WORD,
+    HeadPlace,
+    InvitedPlace,
+    NodesAsked,
+    NodesConf,
+    Place,
+    form,
+)
 
 REACHED = "aiperf: this host is ready"
 """Line that a host prints if it can join."""
@@ -115,9 +126,9 @@ class HostsConf(NodesConf):
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return a head of our own, with the hosts that join it."""
         listed = self.listed()
-        return Invited(
+        return InvitedPlace(
             hosts=tuple(one.name for one in listed),
-            head=Head(len(listed), self.fewest_hosts or len(listed), self.join_seconds, self.address),
+            head=HeadPlace(len(listed), self.fewest_hosts or len(listed), self.join_seconds, self.address),
             again_seconds=self.again_seconds,
             reached=self,
         )

@@ -10,18 +10,18 @@ from typing import Any
 
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
-from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, Asked
+from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun
 from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,
     MOST_OF_A_NODE,
-    BatchConf,
     Demand,
     Existing,
-    Head,
+    HeadPlace,
+    JobSubmission,
     NodesAsked,
     Place,
-    Submission,
+    SchedulerConf,
     form,
 )
 
@@ -48,7 +48,7 @@ _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", 
 
 
 @dataclass
-class KubernetesConf(BatchConf):
+class KubernetesConf(SchedulerConf):
     """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed. Ctrl-C
     leaves it running. Its folder is on a claim that all its pods share. Journal and report are fetched from it."""
 
@@ -189,17 +189,17 @@ class KubernetesConf(BatchConf):
         """Return KubeRay's Ray, whose head runs this process, or else an own head that the worker pods join."""
         begins = 1 + self.start_workers
         if self.operator == "none":
-            return Head(begins, begins, self.join_seconds)
+            return HeadPlace(begins, begins, self.join_seconds)
         each = {"CPU": float(self.cpus)} | ({"GPU": float(self.accelerators)} if self.accelerators else {})
         return Existing("auto", begins, begins, self.join_seconds, Demand(self.max_workers, each))
 
-    def job(self, submission: Submission) -> KubernetesJob:
+    def job(self, submission: JobSubmission) -> KubernetesJob:
         """Return the run as objects of the API."""
         from importlib import metadata  # takes longer than all else that is imported here
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
         words += [f"runs={self.runs_path}"] if submission.words else []
-        asked = Asked(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
+        asked = KubernetesRun(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
         objects = plain_jobs.objects(asked) if self.operator == "none" else kuberay.objects(asked)
         return KubernetesJob(as_yaml(objects), (submission.folder,), asked, tuple(objects))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.kubernetes_api import AlreadyThere, Api
 from cluster.kubernetes_state import failed_containers, job_state
-from cluster.manifests.manifest_input import ROLE_LABEL, Asked, Manifest
+from cluster.manifests.manifest_input import ROLE_LABEL, KubernetesRun, Manifest
 from cluster.manifests.pods import container, environment, mounts, small_resources, template
 from cluster.place import HEAD_FILE, ClusterError, JobState, NoReport
 
@@ -38,7 +38,7 @@ class KubernetesJob:
 
     script: str
     folders: Sequence[Path]
-    asked: Asked
+    asked: KubernetesRun
     objects: Sequence[Manifest]
     script_name: str = SCRIPT
 

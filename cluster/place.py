@@ -39,7 +39,7 @@ def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class LocalPlace:
     """Place on this machine alone."""
 
 
@@ -49,7 +49,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class HeadPlace:
     """Place with Ray's head next to the driver. Each other node joins it by `python -m aiperf join RUN`."""
 
     nodes: int
@@ -63,7 +63,7 @@ class Head:
     """True if workers may be on the head's node."""
 
 
-class Reached(Protocol):
+class HostConnection(Protocol):
     """Connection to hosts: command lines and scripts, as values."""
 
     def words(self, host: str, script: str) -> list[str]:
@@ -81,14 +81,14 @@ class Reached(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Invited:
+class InvitedPlace:
     """Place with Ray's head next to the driver, which connects to each of these hosts."""
 
     hosts: tuple[str, ...]
-    head: Head
+    head: HeadPlace
     again_seconds: float
     """Maximum time for reconnections to a lost host."""
-    reached: Reached
+    reached: HostConnection
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Existing:
     """Request to the autoscaler during the run. None if nodes are not requested."""
 
 
-Place = Here | Simulated | Head | Invited | Existing
+Place = LocalPlace | Simulated | HeadPlace | InvitedPlace | Existing
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class NodesAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class Submission:
+class JobSubmission:
     """Run to submit to a scheduler."""
 
     name: str
@@ -254,7 +254,7 @@ class ClusterConf:
         """Return the place that the driver must use in this environment."""
         raise NotImplementedError
 
-    def job(self, submission: Submission) -> BatchJob:
+    def job(self, submission: JobSubmission) -> BatchJob:
         """Return the job that starts the machines. Only with `has_jobs`."""
         raise NotImplementedError
 
@@ -322,7 +322,7 @@ class NodesConf(ClusterConf):
 
 
 @dataclass
-class BatchConf(NodesConf):
+class SchedulerConf(NodesConf):
     """Base class of all kinds of cluster with a scheduler."""
 
     submit: bool = True
@@ -348,7 +348,7 @@ class BatchConf(NodesConf):
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:
     """Return the place of a run. Without a cluster it is this machine."""
-    return Here() if cluster is None else cluster.place(environment)
+    return LocalPlace() if cluster is None else cluster.place(environment)
 
 
 def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:

@@ -23,13 +23,13 @@ from cluster.place import (
     MOST_NODES,
     MOST_OF_A_NODE,
     WORD,
-    BatchConf,
     ClusterError,
-    Head,
+    HeadPlace,
     JobState,
+    JobSubmission,
     NodesAsked,
     Place,
-    Submission,
+    SchedulerConf,
     bytes_of,
     form,
 )
@@ -95,7 +95,7 @@ _OWN = (
 
 
 @dataclass
-class SlurmConf(BatchConf):
+class SlurmConf(SchedulerConf):
     """Nodes of Slurm. Outside an allocation the run is submitted as a batch job and followed. Ctrl-C leaves it running.
     Inside an allocation (salloc) it runs there."""
 
@@ -199,7 +199,7 @@ class SlurmConf(BatchConf):
                 f"cluster.nodes={self.nodes}. Leave cluster.nodes out, or ask Slurm for {self.nodes} nodes"
             )
         fewest = granted if self.fewest_nodes is None else min(self.fewest_nodes, granted)
-        return Head(granted, fewest, self.join_seconds)
+        return HeadPlace(granted, fewest, self.join_seconds)
 
     def is_allocated(self, environment: Mapping[str, str]) -> bool:
         """Return whether this environment is inside an allocation of Slurm.
@@ -209,7 +209,7 @@ class SlurmConf(BatchConf):
         has_job = {"SLURM_JOB_ID", "SLURM_JOB_NODELIST"} <= environment.keys()
         return has_job and shutil.which("scontrol", path=environment.get("PATH")) is not None
 
-    def job(self, submission: Submission) -> SlurmJob:
+    def job(self, submission: JobSubmission) -> SlurmJob:
         """Return the run as a batch job."""
         return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission), submission.program)
 
@@ -292,7 +292,7 @@ def quoted(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:
+def folders(conf: SlurmConf, submission: JobSubmission) -> tuple[Path, ...]:
     """Return the folders of the runs."""
     if conf.repeat == 1:
         return (submission.folder,)
@@ -301,7 +301,7 @@ def folders(conf: SlurmConf, submission: Submission) -> tuple[Path, ...]:
     )
 
 
-def batch_script(conf: SlurmConf, submission: Submission) -> str:
+def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     """Return the script for sbatch, or for bash inside an allocation."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
     lines = [f"#SBATCH --{name}{f'={quoted(value)}' if value else ''}" for name, value in directives]
@@ -379,7 +379,7 @@ status=$?
 """
 
 
-def _container(conf: SlurmConf, submission: Submission) -> tuple[str, str]:
+def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
     """Return the additional options of srun, and the words before the program."""
     if conf.container is None:
         return "", ""

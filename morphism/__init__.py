@@ -8,7 +8,7 @@ from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.graph import Graph, Node
 from morphism.grow import IllegalMorph, grow
-from morphism.legal import Budget, Choices, choices, legal
+from morphism.legal import Budget, LegalMorphs, choices, legal
 from morphism.lineage import GRAPHS_REMEMBERED, Lineage, rebuild
 from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
 from morphism.ops import (
@@ -36,12 +36,12 @@ from morphism.weight_plan import (
     Divide,
     Enlarge,
     Fill,
-    Fresh,
     Gather,
     Identity,
     Instruction,
+    RandomTensor,
     WeightPlan,
-    Zero,
+    ZeroTensor,
     shapes_after,
 )
 
@@ -56,7 +56,6 @@ __all__ = [
     "AveragePooling",
     "BatchNormalisation",
     "Budget",
-    "Choices",
     "Concat",
     "Convolution",
     "Cost",
@@ -68,7 +67,6 @@ __all__ = [
     "Dropout",
     "Enlarge",
     "Fill",
-    "Fresh",
     "Gather",
     "GlobalAveragePooling",
     "Graph",
@@ -79,12 +77,14 @@ __all__ = [
     "Instruction",
     "Kernel",
     "LayerCost",
+    "LegalMorphs",
     "Lineage",
     "Map",
     "MaxPooling",
     "Morph",
     "Node",
     "Op",
+    "RandomTensor",
     "Relu",
     "Shape",
     "Skip",
@@ -93,7 +93,7 @@ __all__ = [
     "Vector",
     "WeightPlan",
     "Widen",
-    "Zero",
+    "ZeroTensor",
     "apply",
     "choices",
     "cost",

@@ -13,7 +13,17 @@ from morphism.grow import free_folder, grow
 from morphism.morphs import Deepen, Kernel, Morph, Skip, Widen
 from morphism.ops import BATCH_NORMALISATION_EPSILON, BatchNormalisation, Convolution
 from morphism.shapes import Map
-from morphism.weight_plan import Divide, Enlarge, Fill, Fresh, Gather, Identity, Instruction, WeightPlan, Zero
+from morphism.weight_plan import (
+    Divide,
+    Enlarge,
+    Fill,
+    Gather,
+    Identity,
+    Instruction,
+    RandomTensor,
+    WeightPlan,
+    ZeroTensor,
+)
 
 
 def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
@@ -43,8 +53,8 @@ def _deepening(graph: Graph, morph: Deepen) -> WeightPlan:
             Identity(f"{conv}.weight", (channels, channels, 3, 3)),
             # in evaluation the layer divides by √(running_var + ε), and this γ multiplies by it
             Fill(f"{norm}.weight", (channels,), (1.0 + BATCH_NORMALISATION_EPSILON) ** 0.5),
-            Zero(f"{norm}.bias", (channels,)),
-            Zero(f"{norm}.running_mean", (channels,)),
+            ZeroTensor(f"{norm}.bias", (channels,)),
+            ZeroTensor(f"{norm}.running_mean", (channels,)),
             Fill(f"{norm}.running_var", (channels,), 1.0),
         )
     )
@@ -59,11 +69,11 @@ def _branching(graph: Graph, morph: Skip) -> WeightPlan:
     conv, norm = f"{folder}.conv", f"{folder}.norm"
     return WeightPlan(
         (
-            Fresh(f"{conv}.weight", (joined, entering, 1, 1), fan_in=entering, ordinal=0),
+            RandomTensor(f"{conv}.weight", (joined, entering, 1, 1), fan_in=entering, ordinal=0),
             # only γ is zero, not the convolution, so that both receive gradients
-            Zero(f"{norm}.weight", (joined,)),
-            Zero(f"{norm}.bias", (joined,)),
-            Zero(f"{norm}.running_mean", (joined,)),
+            ZeroTensor(f"{norm}.weight", (joined,)),
+            ZeroTensor(f"{norm}.bias", (joined,)),
+            ZeroTensor(f"{norm}.running_mean", (joined,)),
             Fill(f"{norm}.running_var", (joined,), 1.0),
         )
     )

@@ -22,7 +22,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
+class EdgeTrack:
     """Long edge between two units of lane 0, drawn to their left."""
 
     source: int
@@ -33,7 +33,7 @@ class Track:
 @dataclass(frozen=True, slots=True)
 class Layout:
     units: tuple[Unit, ...]
-    tracks: tuple[Track, ...]
+    tracks: tuple[EdgeTrack, ...]
 
     @property
     def layers(self) -> int:
@@ -69,7 +69,7 @@ def layout(graph: Graph) -> Layout:
     tracks = _packed([(begin, end) for begin, end, _, _ in long])
     return Layout(
         tuple([Unit(*placed) for placed in zip(fused, inputs, layers, lanes, strict=True)]),
-        tuple([Track(source, target, track) for (_, _, source, target), track in zip(long, tracks, strict=True)]),
+        tuple([EdgeTrack(source, target, track) for (_, _, source, target), track in zip(long, tracks, strict=True)]),
     )
 
 

@@ -75,7 +75,7 @@ class Budget:
         )
 
 
-class Change(NamedTuple):
+class CostChange(NamedTuple):
     """Change of the fields of `Cost` by a morph."""
 
     forward_flops: int
@@ -98,7 +98,7 @@ class _Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class LegalMorphs:
     """Legal morphs of a graph within a budget. Each kind is listed at its first use, since a draw needs only one kind."""
 
     graph: Graph
@@ -143,10 +143,10 @@ class Choices:
                 yield morph
 
 
-def choices(graph: Graph, budget: Budget) -> Choices:
+def choices(graph: Graph, budget: Budget) -> LegalMorphs:
     """Return the legal morphs of a graph within a budget. Their lists are cached in the graph."""
     memory: dict[Budget, _Listed] = graph.__dict__.setdefault("morphism.legal.choices", {})
-    return Choices(graph, budget, memory.setdefault(budget, _Listed()))
+    return LegalMorphs(graph, budget, memory.setdefault(budget, _Listed()))
 
 
 def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
@@ -158,13 +158,13 @@ def legal(graph: Graph, budget: Budget) -> tuple[Morph, ...]:
     return tuple([morph for kind in KINDS_OF_MORPH for morph in found.of(kind)])
 
 
-def changes(graph: Graph) -> Iterator[tuple[Morph, Change]]:
+def changes(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     """Yield every legal morph without a budget, with its change of the cost."""
     for kind in KINDS_OF_MORPH:
         yield from _CHANGES[kind](graph)
 
 
-def _deepenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
+def _deepenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     for index in deepen_sites(graph):
         shape = graph.shapes[index]
         assert isinstance(shape, Map)
@@ -174,7 +174,7 @@ def _deepenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
 
 
 @lru_cache(maxsize=1024)
-def _unit(shape: Map) -> Change:
+def _unit(shape: Map) -> CostChange:
     """Return the cost of a 3×3 convolution, batch normalisation and ReLU. Outputs of convolution and ReLU are stored."""
     return _added(
         layer_cost(Convolution(shape.channels, 3, padding=1), (shape,), shape),
@@ -184,9 +184,9 @@ def _unit(shape: Map) -> Change:
     )
 
 
-def _skips(graph: Graph) -> Iterator[tuple[Morph, Change]]:
+def _skips(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     nodes, shapes, is_held, alike = graph.nodes, graph.shapes, held(graph), shape_numbers(graph)
-    known: dict[tuple[int, int, bool], Change] = {}
+    known: dict[tuple[int, int, bool], CostChange] = {}
     for source, target in skip_sites(graph):
         key = (alike[source], alike[target], is_held[source])
         change = known.get(key)
@@ -202,7 +202,7 @@ def _skips(graph: Graph) -> Iterator[tuple[Morph, Change]]:
 
 
 @lru_cache(maxsize=4096)
-def _branch(entering: Map, joined: Map) -> Change:
+def _branch(entering: Map, joined: Map) -> CostChange:
     """Return the cost of a 1×1 convolution, batch normalisation and sum. The output of the convolution is stored.
 
     The sum replaces its target for all readers, so that its output is stored if the target's output was.
@@ -217,13 +217,13 @@ def _branch(entering: Map, joined: Map) -> Change:
     )
 
 
-def _added(*layers: LayerCost, held_elements: int) -> Change:
-    return Change(
+def _added(*layers: LayerCost, held_elements: int) -> CostChange:
+    return CostChange(
         sum(layer.forward_flops for layer in layers), sum(layer.parameters for layer in layers), held_elements
     )
 
 
-def _kernels(graph: Graph) -> Iterator[tuple[Morph, Change]]:
+def _kernels(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     layers = layer_costs(graph)
     for index in kernel_sites(graph):
         op, layer = graph.nodes[index].op, layers[index]
@@ -233,11 +233,11 @@ def _kernels(graph: Graph) -> Iterator[tuple[Morph, Change]]:
             more = kernel * kernel - area
             yield (
                 Kernel(graph.nodes[index].name, kernel),
-                Change(layer.forward_flops // area * more, layer.parameters // area * more),
+                CostChange(layer.forward_flops // area * more, layer.parameters // area * more),
             )
 
 
-def _widenings(graph: Graph) -> Iterator[tuple[Morph, Change]]:
+def _widenings(graph: Graph) -> Iterator[tuple[Morph, CostChange]]:
     found = axes(graph)
     first = [
         (axis.producers[0], number) for number, axis in enumerate(found.axes) if axis.producers and axis.pinned is None
@@ -273,12 +273,12 @@ class _Growth:
     outputs: list[tuple[int, int]]
     """For each carrier of the axis: its elements, and its additional elements per channel."""
 
-    def change(self, more: int) -> Change:
+    def change(self, more: int) -> CostChange:
         largest = self.largest_elements
         for elements, slope in self.outputs:
             if elements + slope * more > largest:
                 largest = elements + slope * more
-        return Change(
+        return CostChange(
             self.forward_flops[0] * more + self.forward_flops[1] * more * more,
             self.parameters[0] * more + self.parameters[1] * more * more,
             self.held_elements * more,
@@ -332,7 +332,7 @@ def _channels(shape: Shape) -> int:
     return shape.channels if isinstance(shape, Map) else shape.features
 
 
-_CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, Change]]]]] = {
+_CHANGES: Final[Mapping[type[Morph], Callable[[Graph], Iterator[tuple[Morph, CostChange]]]]] = {
     Deepen: _deepenings,
     Widen: _widenings,
     Skip: _skips,

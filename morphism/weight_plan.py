@@ -36,7 +36,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
-class Zero:
+class ZeroTensor:
     """New tensor of zeros."""
 
     tensor: str
@@ -53,7 +53,7 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class RandomTensor:
     """New tensor from a normal distribution with mean 0 and variance 2 / `fan_in` (He et al. 2015, equation 10).
 
     The generator is seeded by (seed of the transplant, `ordinal`). Ordinals are unique within a plan.
@@ -73,7 +73,7 @@ class Enlarge:
     kernel: int
 
 
-Instruction: TypeAlias = Gather | Divide | Identity | Zero | Fill | Fresh | Enlarge
+Instruction: TypeAlias = Gather | Divide | Identity | ZeroTensor | Fill | RandomTensor | Enlarge
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def shapes_after(plan: WeightPlan, shapes: dict[str, tuple[int, ...]]) -> dict[s
             case Enlarge(kernel=kernel):
                 assert kernel > grown[tensor][-1] and (kernel - grown[tensor][-1]) % 2 == 0, f"{tensor}: symmetrically"
                 grown[tensor] = (*grown[tensor][:2], kernel, kernel)
-            case Identity(shape=shape) | Zero(shape=shape) | Fill(shape=shape) | Fresh(shape=shape):
+            case Identity(shape=shape) | ZeroTensor(shape=shape) | Fill(shape=shape) | RandomTensor(shape=shape):
                 assert tensor not in grown, f"{tensor}: is there already"
                 grown[tensor] = shape
             case _:

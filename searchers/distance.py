@@ -50,7 +50,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class NodeFeatures:
     """Stages, channels and kernels of the nodes of a starting graph."""
 
     stages: Mapping[str, int]
@@ -64,7 +64,7 @@ class Places:
     untouched: Outline
 
     @classmethod
-    def of(cls, start: Graph) -> Places:
+    def of(cls, start: Graph) -> NodeFeatures:
         """Return the places of a starting graph. A stage is a height of maps, in order of appearance."""
         heights = list(dict.fromkeys(shape.height for shape in start.shapes if isinstance(shape, Map)))
         stages: dict[str, int] = {}

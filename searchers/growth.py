@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, TypeVar
 
-from morphism import Choices, Graph, IllegalMorph, Morph, Widen, choices, cost, legal
+from morphism import Graph, IllegalMorph, LegalMorphs, Morph, Widen, choices, cost, legal
 from searchers.history import History, Request
 from searchers.rng import derived
 
@@ -24,7 +24,7 @@ class NothingToPropose(RuntimeError):
     """Raised if the search finds no new architecture within the budget."""
 
 
-def drawn(among: Choices, random: Random) -> Morph:
+def drawn(among: LegalMorphs, random: Random) -> Morph:
     """Draw a kind, then a morph of this kind. Otherwise skips would dominate: they are more than half of ResNet-50's morphs."""
     return one_of(among.of(one_of(among.kinds(), random)), random)
 

@@ -15,9 +15,9 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
-from morphism import GRAPHS_REMEMBERED, Budget, Choices, Graph, Lineage, Morph, choices, rebuild
-from searchers.distance import Array, Outline, Places
-from searchers.rows import Rows
+from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
+from searchers.distance import Array, NodeFeatures, Outline
+from searchers.rows import TrialRows
 
 BEST_SEEN: Final = 150
 """Number of best finished trials in guided search."""
@@ -89,7 +89,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class OutOfMemoryPoint:
     """Hyperparameters that ran out of memory. Before rules 4, also hyperparameters over the budget."""
 
     batch_size: int
@@ -110,7 +110,7 @@ class Proposal:
     morphs: tuple[Morph, ...]
     batch_size: int
     kernel_size: int | None
-    pruned: tuple[Point, ...] = ()
+    pruned: tuple[OutOfMemoryPoint, ...] = ()
     tuned_by: TunedBy = "default"
 
 
@@ -125,14 +125,14 @@ class Requested:
 
 
 @dataclass(frozen=True, slots=True)
-class Unproposed:
+class RequestWithoutTrial:
     """A request gives no trial: its proposal was rejected, or its worker was lost."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class TrialInFlight:
     """A trial is in flight."""
 
     number: int
@@ -142,7 +142,7 @@ class Proposed:
     batch_size: int
     kernel_size: int | None
     fingerprint: str
-    pruned: tuple[Point, ...] = ()
+    pruned: tuple[OutOfMemoryPoint, ...] = ()
     own_kernel: int | None = None
     """Kernel size of its network, tuned or not. None if unknown or not defined."""
     can_grow: bool = True
@@ -150,7 +150,7 @@ class Proposed:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class SpareBegan:
     """A spare trial is trained in a later round than it was proposed for."""
 
     number: int
@@ -170,7 +170,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedTrial:
     """A trial ended without a result."""
 
     number: int
@@ -178,14 +178,14 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class WithdrawnTrial:
     """A trial never began, since its worker or its parent's weights were lost. Its architecture may be proposed again."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shrunk:
+class ReducedBatch:
     """A trial's batch did not fit into memory. The trial continues with a smaller one."""
 
     number: int
@@ -208,7 +208,16 @@ class CeilingKnown:
 
 
 Observation: TypeAlias = (
-    Requested | Unproposed | Proposed | Began | Finished | Failed | Withdrawn | Shrunk | WeightsDropped | CeilingKnown
+    Requested
+    | RequestWithoutTrial
+    | TrialInFlight
+    | SpareBegan
+    | Finished
+    | FailedTrial
+    | WithdrawnTrial
+    | ReducedBatch
+    | WeightsDropped
+    | CeilingKnown
 )
 
 
@@ -235,7 +244,7 @@ class History:
     """Proposals and results. `tell` adds observations, all other methods only read. Its caches do not affect any result."""
 
     space: Space
-    trials: dict[int, Proposed] = field(default_factory=dict, init=False)
+    trials: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
     """All proposed trials, by number."""
     accuracies: dict[int, float] = field(default_factory=dict, init=False)
     """Accuracies of finished trials, in the order of their ends."""
@@ -243,15 +252,15 @@ class History:
     """Smallest measured ceiling, in images per accelerator."""
     batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
     """Reduced batch sizes of trials that ran out of memory."""
-    places: Places = field(init=False)
+    places: NodeFeatures = field(init=False)
     """Stages of the starting graph."""
-    _in_flight: dict[int, Proposed] = field(default_factory=dict, init=False)
+    _in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
     _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
     _dropped: set[int] = field(default_factory=set, init=False)
-    _pruned: deque[tuple[int, Point]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    _pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
     _open: set[int] = field(default_factory=set, init=False)
     _holders: dict[str, int] = field(default_factory=dict, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
@@ -259,11 +268,11 @@ class History:
         default_factory=OrderedDict, init=False, repr=False
     )
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
-    _rows: Rows = field(init=False, repr=False)
+    _rows: TrialRows = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.places = Places.of(self.space.start)
-        self._rows = Rows(len(self.places.untouched.growth))
+        self.places = NodeFeatures.of(self.space.start)
+        self._rows = TrialRows(len(self.places.untouched.growth))
 
     # --- updates
 
@@ -276,18 +285,18 @@ class History:
             match one:
                 case Requested(number):
                     self._open.add(number)
-                case Unproposed(number):
+                case RequestWithoutTrial(number):
                     self._open.discard(number)
-                case Proposed():
+                case TrialInFlight():
                     self._propose(one)
-                case Began(number, round_):
+                case SpareBegan(number, round_):
                     begun = replace(self.trial(number), round=round_)
                     self.trials[number] = begun
                     if number in self._in_flight:
                         self._in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
-                case Failed(number, cause):
+                case FailedTrial(number, cause):
                     trial = self.trial(number)
                     if self._in_flight.pop(number, None) is not None:
                         self._failed.append(number)
@@ -295,12 +304,12 @@ class History:
                             self._unfit.append(number)
                         if trial.fingerprint == self.space.start.fingerprint:
                             self._release(trial)  # a run repeats the starting graph, since all networks grow from it
-                case Withdrawn(number):
+                case WithdrawnTrial(number):
                     trial = self.trial(number)
                     if self._in_flight.pop(number, None) is not None:
                         self._release(trial)
-                case Shrunk(number, from_batch_size, to_batch_size):
-                    point = Point(from_batch_size, self.own_kernel(number), "out of memory")
+                case ReducedBatch(number, from_batch_size, to_batch_size):
+                    point = OutOfMemoryPoint(from_batch_size, self.own_kernel(number), "out of memory")
                     self._pruned.append((number, point))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
@@ -314,7 +323,7 @@ class History:
                 case _:
                     assert_never(one)
 
-    def _propose(self, trial: Proposed) -> None:
+    def _propose(self, trial: TrialInFlight) -> None:
         if trial.number in self.trials:
             raise ValueError(f"trial {trial.number} was proposed before; every proposal has its own number")
         if trial.parent is not None:
@@ -324,7 +333,7 @@ class History:
         self._holders.setdefault(trial.fingerprint, trial.number)
         self._pruned.extend((trial.number, point) for point in trial.pruned)
 
-    def _release(self, trial: Proposed) -> None:
+    def _release(self, trial: TrialInFlight) -> None:
         if self._holders.get(trial.fingerprint) == trial.number:
             del self._holders[trial.fingerprint]
             self._known_children.clear()  # one of them may be new again
@@ -346,7 +355,7 @@ class History:
 
     # --- views
 
-    def trial(self, number: int) -> Proposed:
+    def trial(self, number: int) -> TrialInFlight:
         """Return a trial. Raises UnknownTrial."""
         try:
             return self.trials[number]
@@ -355,7 +364,7 @@ class History:
                 f"trial {number!r} was never proposed; observations follow the journal's order, {len(self.trials)} are known"
             ) from None
 
-    def in_flight(self) -> Mapping[int, Proposed]:
+    def in_flight(self) -> Mapping[int, TrialInFlight]:
         """Return the trials that have neither finished nor failed."""
         return MappingProxyType(self._in_flight)
 
@@ -396,7 +405,7 @@ class History:
         """Return the IN_FLIGHT_SEEN newest trials in flight, oldest first."""
         return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
 
-    def pruned_newest(self) -> tuple[tuple[int, Point], ...]:
+    def pruned_newest(self) -> tuple[tuple[int, OutOfMemoryPoint], ...]:
         """Return the PRUNED_SEEN newest points out of memory, oldest first, each with the number of its trial."""
         return tuple(self._pruned)
 
@@ -487,7 +496,7 @@ class History:
         """Cache that a parent with this morph gives a taken architecture. After thousands of proposals, most draws do."""
         _remember(self._known_children, (parent, morph), None, _CHILDREN_REMEMBERED)
 
-    def choices(self, number: int | None) -> Choices:
+    def choices(self, number: int | None) -> LegalMorphs:
         """Return the legal morphs of a trial's graph within the budget."""
         return choices(self.graph(number), self.space.budget)
 

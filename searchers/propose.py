@@ -15,7 +15,7 @@ docs/searchers.md lists the versions. A journal records its version, and only th
 """
 
 
-class Tuned(Protocol):
+class TuningResult(Protocol):
     """Result of tuning."""
 
     @property
@@ -31,7 +31,7 @@ class Tuned(Protocol):
 class Tuner(Protocol):
     """Tuner of hyperparameters. `searchers.tpe` implements it and imports Optuna."""
 
-    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
+    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
         """Return hyperparameters for `graph`, which grew from `parent`."""
         ...
 

@@ -16,7 +16,17 @@ from ray.tune.search import Searcher as TuneSearcher
 
 from morphism import Morph, choices, decode_morph, encode, encode_morph
 from searchers.growth import NothingToPropose
-from searchers.history import Failed, Finished, History, Observation, Point, Proposed, Request, Searcher, Space
+from searchers.history import (
+    FailedTrial,
+    Finished,
+    History,
+    Observation,
+    OutOfMemoryPoint,
+    Request,
+    Searcher,
+    Space,
+    TrialInFlight,
+)
 from searchers.kernel_size import own_size
 from searchers.propose import Tuner, propose
 
@@ -80,7 +90,7 @@ class MorphismSearch(TuneSearcher):
         graph = self._history.grown(proposal.parent, proposal.morphs)
         self._numbers[trial_id], self._ids[number] = number, trial_id
         self._tell(
-            Proposed(
+            TrialInFlight(
                 number,
                 request.round,
                 proposal.parent,
@@ -112,7 +122,7 @@ class MorphismSearch(TuneSearcher):
             return  # a trial of another searcher: Tune notifies all searchers
         value = None if error or not result else result.get(str(self._metric))
         if value is None or not isfinite(value):
-            self._tell(Failed(number))
+            self._tell(FailedTrial(number))
         else:
             self._tell(Finished(number, float(value) if self._mode == "max" else 1.0 - float(value)))
 
@@ -157,7 +167,7 @@ class MorphismSearch(TuneSearcher):
 
 def _encoded(observation: Observation) -> dict[str, Any]:
     fields = asdict(observation)
-    if isinstance(observation, Proposed):
+    if isinstance(observation, TrialInFlight):
         fields["morphs"] = [encode_morph(morph) for morph in observation.morphs]
     return {"kind": type(observation).__name__, **fields}
 
@@ -165,13 +175,13 @@ def _encoded(observation: Observation) -> dict[str, Any]:
 def _decoded(encoded: dict[str, Any]) -> Observation:
     fields = {name: value for name, value in encoded.items() if name != "kind"}
     match encoded["kind"]:
-        case "Proposed":
+        case "TrialInFlight":
             morphs: tuple[Morph, ...] = tuple([decode_morph(morph) for morph in fields["morphs"]])
-            pruned = tuple([Point(**point) for point in fields["pruned"]])
-            return Proposed(**{**fields, "morphs": morphs, "pruned": pruned})
+            pruned = tuple([OutOfMemoryPoint(**point) for point in fields["pruned"]])
+            return TrialInFlight(**{**fields, "morphs": morphs, "pruned": pruned})
         case "Finished":
             return Finished(**fields)
-        case "Failed":
-            return Failed(**fields)
+        case "FailedTrial":
+            return FailedTrial(**fields)
         case kind:
             raise ValueError(f"news of an unknown kind {kind!r}")

@@ -13,7 +13,7 @@ ROWS_REMEMBERED: Final = 4096
 """Several times the trials of one proposal (searchers.history). A row of a ResNet-50 has 160 bytes."""
 
 
-class Rows:
+class TrialRows:
     """Rows of at most ROWS_REMEMBERED trials, or of one request if it has more."""
 
     def __init__(self, width: int) -> None:

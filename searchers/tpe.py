@@ -41,7 +41,7 @@ its best speed (figures: docs/searchers.md)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tuned:
+class TpeResult:
     """Result of tuning."""
 
     morphs: tuple[Morph, ...]
@@ -61,7 +61,7 @@ class Tpe:
     candidates: int
     """Points that TPE draws and compares."""
 
-    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> Tuned:
+    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TpeResult:
         """Return batch size and kernel size, at least the parent's, for a graph that grew from `parent`."""
         batches = batch_range(history)
         sizes = _possible(history, parent, graph)
@@ -74,11 +74,11 @@ class Tpe:
         tuned_by: TunedBy = "startup" if len(known) < self.startup_trials else "tpe"
         batch_size = int(trial.params["batch_size"])
         if not sizes:
-            return Tuned((), batch_size, None, tuned_by)
+            return TpeResult((), batch_size, None, tuned_by)
         drawn = int(trial.params["kernel_size"])
         # a drawn size may be impossible: take the nearest possible one, the smaller of two
         kernel_size = min(sizes, key=lambda size: (abs(size - drawn), size))
-        return Tuned(enlarging(graph, kernel_size), batch_size, kernel_size, tuned_by)
+        return TpeResult(enlarging(graph, kernel_size), batch_size, kernel_size, tuned_by)
 
     def _study(self, trials: list[FrozenTrial], request: Request, space: Mapping[str, BaseDistribution]) -> Study:
         # no message "a new study was created" for each proposal

@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.option_limits import WIDEST, Limits, limits_of
+from aiperf.option_limits import WIDEST, FieldLimits, limits_of
 
 
-def values(limits: Limits) -> st.SearchStrategy[Any]:
+def values(limits: FieldLimits) -> st.SearchStrategy[Any]:
     """Everything that a field takes."""
     told = limits.told
     kinds: list[st.SearchStrategy[Any]] = []

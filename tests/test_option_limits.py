@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.config import RunConf, configure, name_of_choice, records_of, schemas_of_parts
 from aiperf.errors import BadConfiguration
-from aiperf.option_limits import WIDEST, Limits, hold, limits_of
+from aiperf.option_limits import WIDEST, FieldLimits, hold, limits_of
 from aiperf.option_words import PATHS
 from aiperf.system.description.form import FIELDS as FORM
 from aiperf.system.description.form import SystemForm
@@ -48,7 +48,7 @@ FREE_TEXT = {
 """Fields that take whatever text is given, each with the reason."""
 
 
-def wrong(limits: Limits) -> list[Any]:
+def wrong(limits: FieldLimits) -> list[Any]:
     """Values that a field does not take: out of range on either side, no number, of another type, null, an empty list."""
     told = limits.told
     found: list[Any] = []
@@ -74,7 +74,7 @@ def wrong(limits: Limits) -> list[Any]:
     return [*found, [], {}, *([] if limits.or_none else [None])]
 
 
-def right(limits: Limits) -> list[Any]:
+def right(limits: FieldLimits) -> list[Any]:
     """Values at a field's limits."""
     told = limits.told
     found: list[Any] = []
@@ -118,7 +118,7 @@ def test_every_text_field_has_limits_or_a_stated_reason() -> None:
     assert unsaid - PATHS == FREE_TEXT.keys()
 
 
-def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits: Limits, value: Any) -> None:
+def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits: FieldLimits, value: Any) -> None:
     """A value that a field does not take, as a word of a command line; some are values again once they are typed."""
     option = f"{part}.{name}" if part else name
     chosen = name_of_choice(schema)
@@ -157,7 +157,7 @@ def test_a_value_out_of_range_gives_rule_value_and_fix(data: st.DataObject) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("field", TYPED, ids=lambda field: f"{field[1].__name__}.{field[2]}")
 def test_on_the_command_line_each_field_refuses_every_value_outside(
-    field: tuple[str, type[Any], str, Limits],
+    field: tuple[str, type[Any], str, FieldLimits],
 ) -> None:
     for value in wrong(field[3]):
         if value != {}:

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from aiperf.comparison.compare import Comparison
-from aiperf.comparison.followed import Followed
+from aiperf.comparison.followed import FollowedComparison
 from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
@@ -30,7 +30,7 @@ HEAD = "# VERSION Part.field: type. Written by `python -m tools.report_schema`, 
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of report.json."""
-    types = (Report, Comparison, Followed)
+    types = (Report, Comparison, FollowedComparison)
     _, parts = msgspec.json.schema_components(types, ref_template=REF)
     for name, owner in _dataclasses(types).items():
         _describe(parts[name], owner)
@@ -41,7 +41,7 @@ def schema() -> dict[str, Any]:
             "Comparison",
             "Result of `report RUN --against RUN2`: RUN2 is the first side, this run the second.",
         ),
-        ("followed", "Followed", "Comparison of a following run with the run that it follows."),
+        ("followed", "FollowedComparison", "Comparison of a following run with the run that it follows."),
     ):
         report["properties"][name] = {"$ref": REF.format(name=part), "description": why}
     report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}

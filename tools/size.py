@@ -26,7 +26,7 @@ _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, toke
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class LineCounts:
     """Lines of one file or of several, by kind."""
 
     files: int = 0
@@ -40,8 +40,8 @@ class Lines:
         """All lines."""
         return self.code + self.docstrings + self.comments + self.blank
 
-    def __add__(self, other: Lines) -> Lines:
-        return Lines(
+    def __add__(self, other: LineCounts) -> LineCounts:
+        return LineCounts(
             self.files + other.files,
             self.code + other.code,
             self.docstrings + other.docstrings,
@@ -50,7 +50,7 @@ class Lines:
         )
 
 
-def lines_of(source: str) -> Lines:
+def lines_of(source: str) -> LineCounts:
     """Count the lines of one Python file. A blank line within a docstring counts as docstring."""
     docstrings = set(_docstring_lines(ast.parse(source)))
     code: set[int] = set()
@@ -63,7 +63,7 @@ def lines_of(source: str) -> Lines:
     code -= docstrings
     comments -= code | docstrings
     total = len(source.splitlines())
-    return Lines(1, len(code), len(docstrings), len(comments), total - len(code) - len(docstrings) - len(comments))
+    return LineCounts(1, len(code), len(docstrings), len(comments), total - len(code) - len(docstrings) - len(comments))
 
 
 def function_lengths(source: str) -> Iterator[int]:
@@ -97,7 +97,7 @@ def _package(file: Path) -> str:
     return ".".join(file.parts[:2]) if file.parts[0] == "aiperf" and len(file.parts) > 2 else file.parts[0]
 
 
-def _row(name: str, lines: Lines) -> str:
+def _row(name: str, lines: LineCounts) -> str:
     numbers = (lines.files, lines.code, lines.docstrings, lines.comments, lines.blank, lines.total)
     return f"{name:<28}" + "".join(f"{number:>12,}" for number in numbers)
 
@@ -107,12 +107,12 @@ def main() -> None:
     files = tracked()
     sources = {file: (PROJECT / file).read_text() for file in files}
     counts = {file: lines_of(source) for file, source in sources.items()}
-    packages: dict[str, Lines] = {}
+    packages: dict[str, LineCounts] = {}
     for file, lines in counts.items():
-        packages[_package(file)] = packages.get(_package(file), Lines()) + lines
+        packages[_package(file)] = packages.get(_package(file), LineCounts()) + lines
 
-    def total(roots: tuple[str, ...]) -> Lines:
-        return sum((lines for file, lines in counts.items() if file.parts[0] in roots), Lines())
+    def total(roots: tuple[str, ...]) -> LineCounts:
+        return sum((lines for file, lines in counts.items() if file.parts[0] in roots), LineCounts())
 
     print(
         f"{'package':<28}"

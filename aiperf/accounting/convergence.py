@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from aiperf.accounting.confidence import Work, rates, trials_in_a_row
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.presence import WorkerPresence
 from aiperf.accounting.windows import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 
@@ -49,7 +49,7 @@ class StopRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class ConvergenceResult:
     """Result of the rule at a look. Shares are of the score."""
 
     window: Window
@@ -73,14 +73,16 @@ class Rest:
         )
 
 
-def rest_at(work_log: WorkLog, rule: StopRule, look: float) -> Rest:
+def rest_at(work_log: WorkLog, rule: StopRule, look: float) -> ConvergenceResult:
     """Apply the rule to a run's window up to a look, from the lines read so far."""
     rows = work_log.intervals
     work = Work(rows.worker, rows.trial, rows.start, rows.end, rows.flops)
     return rest_of(work, work_log.presences, rule, look, work_log.down_seconds)
 
 
-def rest_of(work: Work, presences: Sequence[Presence], rule: StopRule, look: float, down_seconds: float) -> Rest:
+def rest_of(
+    work: Work, presences: Sequence[WorkerPresence], rule: StopRule, look: float, down_seconds: float
+) -> ConvergenceResult:
     """Apply the rule to given work."""
     inside = Window(rule.warmup_seconds, look)
     middle = (inside.start + inside.end) / 2
@@ -91,11 +93,11 @@ def rest_of(work: Work, presences: Sequence[Presence], rule: StopRule, look: flo
     there = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
     in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in there)
     if not score > 0:
-        return Rest(inside, 0.0, None, 0.0, rule.precision, in_short_rounds)
+        return ConvergenceResult(inside, 0.0, None, 0.0, rule.precision, in_short_rounds)
     half_width = None if down_seconds > 0 else batch_means_half_width(work, inside)
     if half_width is not None:
         half_width /= score
-    return Rest(inside, score, half_width, (second - first) / score, rule.precision, in_short_rounds)
+    return ConvergenceResult(inside, score, half_width, (second - first) / score, rule.precision, in_short_rounds)
 
 
 def batch_means_half_width(work: Work, inside: Window) -> float | None:

@@ -43,7 +43,7 @@ Real = npt.NDArray[np.float64]
 
 
 @dataclass(slots=True)
-class Intervals:
+class IntervalTable:
     """Table with one interval per row. Each property is a copy of one column, with shape (rows,)."""
 
     _rows: bytearray = field(default_factory=bytearray)

@@ -21,7 +21,7 @@ from aiperf.accounting.work_log import WorkLog
 
 
 @dataclass(frozen=True, slots=True)
-class Top:
+class AcceleratorPeak:
     """Peak rate of an accelerator, if known."""
 
     flops: float | None
@@ -138,7 +138,7 @@ def waterfall(
     spent: TimeBreakdown,
     planned: int,
     flops_per_second: float | None,
-    top: Top,
+    top: AcceleratorPeak,
 ) -> Waterfall | None:
     """Return the waterfall of a run's valid window. None without a window, an accelerator, or a peak or timed training step.
 
@@ -263,7 +263,7 @@ def _overlap(start: float, end: float | None, inside: Window) -> Fraction:
 
 
 def _drawn(
-    rates: dict[str, Fraction], price: Fraction, planned: int, length: Fraction, score: float, top: Top
+    rates: dict[str, Fraction], price: Fraction, planned: int, length: Fraction, score: float, top: AcceleratorPeak
 ) -> Waterfall:
     """Return the waterfall with each figure rounded once. The edges of the bars are exact sums."""
     whole = price * planned

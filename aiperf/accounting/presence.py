@@ -12,7 +12,7 @@ LAST_SHORT_ROUND = 3
 
 
 @dataclass(slots=True)
-class Presence:
+class WorkerPresence:
     """Time and number of accelerators of a present worker."""
 
     worker: int
@@ -63,7 +63,7 @@ class IdleSpan:
     end: float
 
 
-def seconds_there(presences: Iterable[Presence], inside: Window) -> dict[int, float]:
+def seconds_there(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
     """Return the seconds of presence in a window for each worker that was present."""
     found: dict[int, float] = {}
     for one in presences:

@@ -146,7 +146,7 @@ def busy_share(work_log: WorkLog, inside: Window) -> float | None:
     return _busy_share(_rows(work_log), work_log, inside)
 
 
-def _busy_share(rows: Rows, work_log: WorkLog, inside: Window) -> float | None:
+def _busy_share(rows: WorkColumns, work_log: WorkLog, inside: Window) -> float | None:
     whole = capacity(work_log) * inside.seconds
     return work(rows.busy * rows.ranks, rows, inside) / whole if whole > 0 else None
 
@@ -196,7 +196,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class WorkColumns:
     """Columns of the work log that a score needs."""
 
     start: Array
@@ -207,17 +207,17 @@ class Rows:
     ranks: npt.NDArray[np.int64]
 
 
-def _rows(work_log: WorkLog) -> Rows:
+def _rows(work_log: WorkLog) -> WorkColumns:
     columns = work_log.intervals
-    return Rows(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
+    return WorkColumns(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
 
 
-def work(amount: Array, rows: Rows, inside: Window) -> float:
+def work(amount: Array, rows: WorkColumns, inside: Window) -> float:
     """Return the sum of an amount over intervals, each weighted by its share inside a window."""
     return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
 
 
-def _accumulated(rows: Rows, moments: Array) -> Array:
+def _accumulated(rows: WorkColumns, moments: Array) -> Array:
     """Counted operations up to each moment."""
     if not len(rows.start):
         return np.zeros(len(moments))

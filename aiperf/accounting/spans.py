@@ -27,7 +27,7 @@ PARTS: dict[Activity, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class WorkerSpan:
     """Span of one worker."""
 
     start: float
@@ -36,22 +36,22 @@ class Span:
     activity: Activity
 
 
-def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[Span, ...]]:
+def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
     """Return the ordered, disjoint spans of each worker. In an overlap, caused by a late message, the earlier span has
     priority."""
-    found: dict[int, list[Span]] = {}
+    found: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
-        found.setdefault(worker, []).append(Span(start, end, "done again" if is_again else "epochs"))
+        found.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))
     for preparation in work_log.preparations:
-        found.setdefault(preparation.worker, []).append(Span(preparation.started, preparation.at, "start-up"))
+        found.setdefault(preparation.worker, []).append(WorkerSpan(preparation.started, preparation.at, "start-up"))
     for idle in work_log.idle_spans:
         activity: Activity = "search" if idle.kind == "gap" else "lost attempts"
-        found.setdefault(idle.worker, []).append(Span(idle.start, idle.end, activity))
+        found.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
     for presence in work_log.presences:
         if presence.left is None:
             for idle in work_log.open_idle_spans(presence, inside.end):
                 activity = "search" if idle.kind == "gap" else "end of the run"
-                found.setdefault(idle.worker, []).append(Span(idle.start, idle.end, activity))
+                found.setdefault(idle.worker, []).append(WorkerSpan(idle.start, idle.end, activity))
     return {worker: _disjoint(listed) for worker, listed in found.items()}
 
 
@@ -68,12 +68,12 @@ def _stretches(work_log: WorkLog) -> tuple[list[int], list[float], list[float], 
     return worker[firsts].tolist(), start[firsts].tolist(), ends.tolist(), again[firsts].tolist()
 
 
-def _disjoint(listed: list[Span]) -> tuple[Span, ...]:
-    kept: list[Span] = []
+def _disjoint(listed: list[WorkerSpan]) -> tuple[WorkerSpan, ...]:
+    kept: list[WorkerSpan] = []
     until = 0.0
     for span in sorted(listed, key=lambda one: (one.start, one.end)):
         start = max(span.start, until)
         if span.end > start:
-            kept.append(Span(start, span.end, span.activity))
+            kept.append(WorkerSpan(start, span.end, span.activity))
             until = span.end
     return tuple(kept)

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from aiperf.accounting.intervals import Intervals
-from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, Presence
+from aiperf.accounting.intervals import IntervalTable
+from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, WorkerPresence
 from aiperf.accounting.trial_record import Operations, Preparation, TrialRecord
 from aiperf.journal.events import (
     AnyEvent,
@@ -77,8 +77,8 @@ class WorkLog:
     at: float = 0.0
     """Time of the last line."""
     ended: RunEnded | None = None
-    intervals: Intervals = field(default_factory=Intervals)
-    presences: list[Presence] = field(default_factory=list)
+    intervals: IntervalTable = field(default_factory=IntervalTable)
+    presences: list[WorkerPresence] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
     idle_spans: list[IdleSpan] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
@@ -111,7 +111,7 @@ class WorkLog:
     """(at, lines) of every rollback of the journal."""
     trials: dict[int, TrialRecord] = field(default_factory=dict)
     """All proposed trials."""
-    _present: dict[int, Presence] = field(default_factory=dict)
+    _present: dict[int, WorkerPresence] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _asked: dict[int, int] = field(default_factory=dict)
     """Round of each open request."""
@@ -192,7 +192,7 @@ class WorkLog:
             self.rollbacks.append((event.at, event.rolled_back_lines))
 
     def _join(self, event: WorkerJoined) -> None:
-        presence = Presence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
+        presence = WorkerPresence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
         self._present[event.worker] = presence
         self.presences.append(presence)
 
@@ -208,7 +208,7 @@ class WorkLog:
         is_of_start = event.parent is None and not event.morphs
         self.trials[event.number] = TrialRecord(operations, round_, round_, is_of_start)
 
-    def _start(self, event: TrialStarted, presence: Presence) -> None:
+    def _start(self, event: TrialStarted, presence: WorkerPresence) -> None:
         if presence.free_since is not None:
             self.idle_spans.append(IdleSpan("gap", presence.worker, presence.ranks, presence.free_since, event.at))
         presence.free_since, presence.trial = None, event.trial
@@ -299,7 +299,7 @@ class WorkLog:
         opened.worked = None
         presence.free_since, presence.trial = since, None
 
-    def _leave(self, presence: Presence, at: float, reason: str) -> None:
+    def _leave(self, presence: WorkerPresence, at: float, reason: str) -> None:
         presence.left, presence.left_reason = at, reason
         self.idle_spans += self.open_idle_spans(presence, at)
         if presence.trial is not None:
@@ -307,7 +307,7 @@ class WorkLog:
             opened.worked = None
             _lose(opened.record, at, reason)
 
-    def open_idle_spans(self, presence: Presence, at: float) -> list[IdleSpan]:
+    def open_idle_spans(self, presence: WorkerPresence, at: float) -> list[IdleSpan]:
         """Return the idle spans of a worker if its current one ended now."""
         since = presence.free_since
         kind = "gap"

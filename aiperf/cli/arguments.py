@@ -15,7 +15,7 @@ from typing import NoReturn, Protocol, cast
 from aiperf.cli.output import as_called, program
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest, nearest_option
-from aiperf.option_limits import Limits
+from aiperf.option_limits import FieldLimits
 
 VERB_GROUPS = {
     "runs": {
@@ -146,7 +146,7 @@ def add_number(
         bounds: least, above, most, below.
         default_in_words: text of a default that is not a number.
     """
-    limits = Limits((kind,), False, False, bounds)
+    limits = FieldLimits((kind,), False, False, bounds)
     shown = f"{default:g}" if default_in_words is None and default is not None else default_in_words
     parser.add_argument(
         option,
@@ -157,7 +157,7 @@ def add_number(
     )
 
 
-def _reader(option: str, limits: Limits, kind: type[int] | type[float]) -> Callable[[str], float]:
+def _reader(option: str, limits: FieldLimits, kind: type[int] | type[float]) -> Callable[[str], float]:
     def read(word: str) -> float:
         try:
             value = kind(word)

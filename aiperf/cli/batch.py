@@ -17,7 +17,7 @@ from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import candidates, check_cluster, check_options, folder_of, make_folder
-from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, NoReport, Submission
+from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, JobSubmission, NoReport
 
 LOOK_SECONDS = 2.0
 """Interval between queries of the job's state."""
@@ -57,7 +57,7 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
         )
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
-        submission = Submission(
+        submission = JobSubmission(
             name=f"aiperf-{folder.name}",
             folder=folder,
             words=words,
@@ -106,7 +106,7 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
 
 
 def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]) -> BatchJob:
-    submission = Submission(
+    submission = JobSubmission(
         name=f"aiperf-{folder.name}",
         folder=folder,
         words=words,

@@ -13,7 +13,7 @@ from aiperf.planning.disk import DiskNeeds, disk_needs
 from aiperf.planning.disk import in_words as needs_in_words
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
-from aiperf.rules.followed import Followed
+from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
@@ -145,7 +145,7 @@ def _search(conf: RunConf) -> Iterator[Line]:
         yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
 
 
-def _followed(work: Followed, recorded: FollowedRun) -> Iterator[Line]:
+def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
     cut_off = sum(trial.follows.was_cut_off for trial in work.trials)
     epochs = sum(trial.follows.epochs for trial in work.trials)
     yield (

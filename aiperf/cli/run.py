@@ -31,12 +31,12 @@ from aiperf.planning.resume_options import require_same
 from aiperf.planning.this_machine import this_machine
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
-from cluster.place import ClusterConf, Head, Simulated, place_of
+from cluster.place import ClusterConf, HeadPlace, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
     from aiperf.drive.machines import MachinesExecutor
-    from aiperf.drive.preflight import Checked
+    from aiperf.drive.preflight import PreflightResult
 
 WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 """Options that are valid together with resume. All others are read from the journal."""
@@ -196,7 +196,7 @@ def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) 
         phases.begin("asking for workers")
         interrupts.note()
         now, place = found, place_of(cluster, os.environ)
-        if given is not None and isinstance(place, Head):
+        if given is not None and isinstance(place, HeadPlace):
             require_free(found.folder, place.patience_seconds)
             if (found.folder / NAME).stat().st_size != found.reading.end:  # the earlier driver has added lines
                 now = resumable(conf)
@@ -230,7 +230,7 @@ def _begun(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path |
     return _driven(conf, begin, folder)
 
 
-def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> Checked:
+def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> PreflightResult:
     from aiperf.drive.machines import check
     from aiperf.drive.preflight import lines
 

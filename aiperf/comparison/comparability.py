@@ -23,7 +23,7 @@ Kind = Literal["benchmark", "configuration", "system", "versions"]
 
 
 @dataclass(frozen=True, slots=True)
-class Differing:
+class RunDifference:
     """One difference between two runs."""
 
     kind: Kind
@@ -32,10 +32,10 @@ class Differing:
     second: str
 
 
-def differing(first: Report, second: Report) -> tuple[Differing, ...]:
+def differing(first: Report, second: Report) -> tuple[RunDifference, ...]:
     """Return all differences of two runs, with those of the benchmark first."""
     return tuple(
-        Differing(kind, name, before, after)
+        RunDifference(kind, name, before, after)
         for (kind, one), (_, other) in zip(_described(first), _described(second), strict=True)
         for name, before, after in _unlike(one, other)
     )
@@ -86,7 +86,7 @@ def _unlike(first: Mapping[str, str], second: Mapping[str, str]) -> Iterator[tup
             yield name, before, after
 
 
-def unequal(runs: Sequence[Report]) -> tuple[Differing, ...]:
+def unequal(runs: Sequence[Report]) -> tuple[RunDifference, ...]:
     """Return the differences of each run of a side from its first run, without the seed. Repeats have none."""
     return tuple(
         each

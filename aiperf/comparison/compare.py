@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from aiperf import units
-from aiperf.comparison.comparability import Differing, differing, unequal
+from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
-from aiperf.comparison.figures import FIGURES, Compared, OfSide, compared, of_side
+from aiperf.comparison.figures import FIGURES, Compared, SideFigure, compared, of_side
 from aiperf.comparison.work import work_of
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report
@@ -55,7 +55,7 @@ class Comparison:
     first: tuple[str, ...]
     """Names of the runs."""
     second: tuple[str, ...]
-    differing: tuple[Differing, ...]
+    differing: tuple[RunDifference, ...]
     """Differences between the first runs of both sides."""
     warnings: tuple[RunWarning, ...]
     figures: tuple[Compared, ...]
@@ -84,7 +84,7 @@ class Repeats:
 
     runs: tuple[str, ...]
     warnings: tuple[RunWarning, ...]
-    figures: tuple[tuple[str, OfSide], ...]
+    figures: tuple[tuple[str, SideFigure], ...]
     precisions: tuple[PrecisionTarget, ...]
     """Precisions of the score."""
     made_of: SharesOfSpread | None

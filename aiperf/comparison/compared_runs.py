@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.comparison.comparability import Differing, differing, unequal
+from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.errors import CannotCompare
-from aiperf.journal.ends import Ends, ends
+from aiperf.journal.ends import JournalHashes, ends
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
 from aiperf.report.facts import Report
@@ -23,7 +23,7 @@ class RunJournal:
     """Identity of a run's journal."""
 
     folder: Path
-    ends: Ends
+    ends: JournalHashes
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def require_one_benchmark(first: Side, second: Side) -> None:
         )
 
 
-def in_words(apart: Sequence[Differing]) -> str:
+def in_words(apart: Sequence[RunDifference]) -> str:
     """Return the first few differences as text."""
     named = [f"{each.name} ({each.first}; {each.second})" for each in apart[:MOST_NAMED]]
     return ", ".join(named) + (f" and {len(apart) - MOST_NAMED} more" if len(apart) > MOST_NAMED else "")

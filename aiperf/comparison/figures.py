@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from aiperf import units
 from aiperf.report.facts import Report
 from aiperf.statistics.between_runs import ScoredRun, over_runs
-from aiperf.statistics.difference import Change, change
+from aiperf.statistics.difference import RelativeChange, change
 from aiperf.statistics.estimate import Estimate, mean, of_repeats
 from aiperf.statistics.spread import Spread, spread
 
@@ -75,7 +75,7 @@ OF_SCORE = FIGURES[0]
 
 
 @dataclass(frozen=True, slots=True)
-class OfSide:
+class SideFigure:
     """Figure of one side."""
 
     value: float | None
@@ -92,21 +92,21 @@ class Compared:
 
     name: str
     more_is_better: bool | None
-    first: OfSide
-    second: OfSide
-    change: Change | None
+    first: SideFigure
+    second: SideFigure
+    change: RelativeChange | None
     """None if a side has no value."""
 
 
-def of_side(figure: Figure, runs: Sequence[Report]) -> OfSide:
+def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
     """Return the mean of a side with its uncertainty over runs. For one run, only the score has an uncertainty."""
     found = [figure.value(run) for run in runs]
     values = [value for value in found if value is not None]
     if len(values) < len(found):
-        return OfSide(None, None, None)
+        return SideFigure(None, None, None)
     if figure is OF_SCORE:
-        return OfSide(mean(values), over_runs(list(map(_scored, runs))), spread(values))
-    return OfSide(mean(values), of_repeats(values), spread(values))
+        return SideFigure(mean(values), over_runs(list(map(_scored, runs))), spread(values))
+    return SideFigure(mean(values), of_repeats(values), spread(values))
 
 
 def _scored(run: Report) -> ScoredRun:

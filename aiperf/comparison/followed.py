@@ -24,13 +24,13 @@ class TrialPair:
     rate_there: float | None
     """As `rate_here`."""
     is_equal_work: bool
-    """True if the operations inside both windows differ by at most 1 %. Only such pairs are in `Followed.pairs`."""
+    """True if the operations inside both windows differ by at most 1 %. Only such pairs are in `FollowedComparison.pairs`."""
     accuracy_here: float | None
     accuracy_there: float | None
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedComparison:
     """Comparison of a following run with the followed run."""
 
     run: str
@@ -45,7 +45,7 @@ class Followed:
     """Trials with equal work. The first side is the followed run. None if there are none."""
 
 
-def followed(report: Report, folder: Path) -> Followed | None:
+def followed(report: Report, folder: Path) -> FollowedComparison | None:
     """Compare a following run with the followed run. None if the run follows none.
 
     The followed run is searched at its recorded path, and next to the run's own folder.
@@ -65,7 +65,7 @@ def followed(report: Report, folder: Path) -> Followed | None:
         other = report_of(place)
     except (AiperfError, OSError) as error:
         return _without(follows.run, f"its journal at '{place}' cannot be read ({error})")
-    return Followed(
+    return FollowedComparison(
         run=other.run.name,
         why_not=None,
         flops_per_second=other.score.flops_per_second,
@@ -74,8 +74,8 @@ def followed(report: Report, folder: Path) -> Followed | None:
     )
 
 
-def _without(run: str, why: str) -> Followed:
-    return Followed(run, why, None, (), None)
+def _without(run: str, why: str) -> FollowedComparison:
+    return FollowedComparison(run, why, None, (), None)
 
 
 def _hash_at(folder: Path, lines: int) -> str | None:

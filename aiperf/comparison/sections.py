@@ -8,7 +8,7 @@ from aiperf import units
 from aiperf.comparison.compare import Comparison, compare
 from aiperf.comparison.compared_runs import in_words, side, side_of
 from aiperf.comparison.figures import FIGURES, Compared
-from aiperf.comparison.followed import Followed, TrialPair, followed
+from aiperf.comparison.followed import FollowedComparison, TrialPair, followed
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.section import Paragraph, Part, Section
@@ -135,7 +135,7 @@ def _speed(found: Pairs, this: str, other: str) -> str:
     return f"Pair by pair, over {trials}: speed of {this} against {other} {units.change(found.relative)}{between}{left_out}."
 
 
-def _followed(found: Followed, report: Report) -> tuple[Part, ...]:
+def _followed(found: FollowedComparison, report: Report) -> tuple[Part, ...]:
     if found.why_not is not None:
         return (Paragraph(f"No pairs of trials with “{found.run}”: {found.why_not}.", "empty"),)
     if found.pairs is None:
@@ -145,7 +145,7 @@ def _followed(found: Followed, report: Report) -> tuple[Part, ...]:
     return Paragraph(speed), _pairs(found, report)
 
 
-def _pairs(found: Followed, report: Report) -> Table:
+def _pairs(found: FollowedComparison, report: Report) -> Table:
     columns = (
         Column("trial", True),
         Column("follows", True, "trial of the followed run"),

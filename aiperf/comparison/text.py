@@ -6,13 +6,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 
 from aiperf import units
-from aiperf.comparison.comparability import Differing
+from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
-from aiperf.comparison.figures import FIGURES, Compared, Figure, OfSide
+from aiperf.comparison.figures import FIGURES, Compared, Figure, SideFigure
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
-from aiperf.statistics.difference import Change
+from aiperf.statistics.difference import RelativeChange
 from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
 
@@ -91,7 +91,7 @@ def _names(side: str, names: Sequence[str]) -> Iterator[str]:
     yield from _wrapped(f"{side}  ", ", ".join(names))
 
 
-def _differing(differing: Sequence[Differing]) -> Iterator[str]:
+def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
     if not differing:
         yield "configuration, system and versions: equal"
         yield ""
@@ -118,7 +118,7 @@ def _change(each: Compared) -> str:
     return f"{units.change(each.change.relative)} {_range(each.change)}"
 
 
-def _range(found: Change) -> str:
+def _range(found: RelativeChange) -> str:
     if found.interval is None:
         return "(not tested)"
     low, high = found.interval
@@ -176,7 +176,7 @@ def _shares(found: SharesOfSpread) -> Iterator[str]:
     yield from _how(found)
 
 
-def _of_repeats(figure: Figure, found: OfSide, runs: int) -> str:
+def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:
     if found.value is None:
         return _columns((figure.name, 16), ("none", -14))
     between = ""

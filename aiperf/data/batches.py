@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.visiting_order import Step, shuffled, steps, training_steps
+from aiperf.data.visiting_order import OrderStep, shuffled, steps, training_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class DataPass:
     """One pass of one rank over a split. Equal passes give equal batches."""
 
     batch: int
@@ -55,7 +55,7 @@ class Pass:
         """Return the epoch's order of all images (images,), the same for every rank."""
         return shuffled(images, self.seed, self.epoch) if self.is_training else np.arange(images)
 
-    def steps(self, images: int) -> tuple[Step, ...]:
+    def steps(self, images: int) -> tuple[OrderStep, ...]:
         """Return the steps of the pass, the same for every rank."""
         cut = training_steps if self.is_training else steps
         return cut(images, self.batch, self.ranks)
@@ -78,11 +78,11 @@ class Split(Protocol):
 
     @property
     def images(self) -> int: ...
-    def walk(self, walk: Pass) -> Batches:
+    def walk(self, walk: DataPass) -> Batches:
         """Return the batches of a pass. Batches prepared by `prime` are used."""
         ...
 
-    def prime(self, walk: Pass) -> None:
+    def prime(self, walk: DataPass) -> None:
         """Begin to prepare a pass in the background, so that its first step need not wait."""
         ...
 

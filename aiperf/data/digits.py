@@ -15,7 +15,7 @@ from aiperf.data.description import DIGITS
 from aiperf.data.errors import MissingData
 from aiperf.data.images.pixel_noise import PixelNoise
 from aiperf.data.images.pixels import Normaliser
-from aiperf.data.inmemory import InMemory, Stored
+from aiperf.data.inmemory import InMemory, PixelsInMemory
 from aiperf.data.visiting_order import draws
 
 # Constants: the split, and the noise of the validation images, are part of the set's definition.
@@ -69,7 +69,12 @@ def open_splits(conf: DigitsConf) -> tuple[InMemory, InMemory]:
         to_validate = noise.added(to_validate, validation, _NOISE_SEED, 0)
     return (
         InMemory(
-            Stored(pixels[torch.from_numpy(training)]), labels[training], normalise, conf.shift, noise, flips=False
+            PixelsInMemory(pixels[torch.from_numpy(training)]),
+            labels[training],
+            normalise,
+            conf.shift,
+            noise,
+            flips=False,
         ),
-        InMemory(Stored(to_validate), labels[validation], normalise),
+        InMemory(PixelsInMemory(to_validate), labels[validation], normalise),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Pass
+from aiperf.data.batches import DataPass
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import HostCache, MarkedCorrupt
 from aiperf.data.images.corrupt import CorruptImages
@@ -30,7 +30,7 @@ class Encoded:
     plain_cache: HostCache | None = None
     """Cache of the pixels under the plain crop."""
 
-    def crop(self, walk: Pass) -> Crop:
+    def crop(self, walk: DataPass) -> Crop:
         """Return the crop of a pass."""
         return self.training_crop if walk.augment else self.plain_crop
 

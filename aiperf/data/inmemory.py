@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, Pass
+from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.images.crops import shifts
 from aiperf.data.images.pixel_noise import PixelNoise
 from aiperf.data.images.pixels import Normaliser, shifted
 from aiperf.data.images.transfer import to_device
-from aiperf.data.visiting_order import Step
+from aiperf.data.visiting_order import OrderStep
 
 # Share of an accelerator's memory that a set may take; larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
@@ -30,7 +30,7 @@ _SHARE_OF_ACCELERATOR = 1 / 32
 _SMALL = 4 * 2**20
 
 
-class Pixels(Protocol):
+class PixelStore(Protocol):
     """Images as bytes, by their index."""
 
     @property
@@ -40,7 +40,7 @@ class Pixels(Protocol):
         ...
 
 
-class Stored:
+class PixelsInMemory:
     """Pixels in memory: one tensor on the host, and a copy on each accelerator with enough free memory."""
 
     def __init__(self, images: torch.Tensor, rows: NDArray[np.int64] | None = None) -> None:
@@ -81,7 +81,7 @@ class InMemory:
 
     def __init__(
         self,
-        pixels: Pixels,
+        pixels: PixelStore,
         labels: NDArray[np.int64],
         normalise: Normaliser,
         padding: int = 0,
@@ -105,13 +105,13 @@ class InMemory:
     def images(self) -> int:
         return len(self._labels)
 
-    def walk(self, walk: Pass) -> Batches:
+    def walk(self, walk: DataPass) -> Batches:
         primed, self._primed = self._primed, None
         if primed is not None and primed.walk == walk:
             return primed
         return _InlineBatches(self, walk)
 
-    def prime(self, walk: Pass) -> None:
+    def prime(self, walk: DataPass) -> None:
         """Prepare the pass's order and its first batch."""
         self._primed = _InlineBatches(self, walk)
         self._primed.make_first()
@@ -119,7 +119,7 @@ class InMemory:
     def close(self) -> None:
         """Do nothing, because only memory is held."""
 
-    def batch(self, walk: Pass, order: NDArray[np.int64], step: Step) -> Batch:
+    def batch(self, walk: DataPass, order: NDArray[np.int64], step: OrderStep) -> Batch:
         """Return one rank's batch of a step. `order`: (images,)."""
         mine = order[step.share(walk.rank, walk.ranks)]
         numbers = torch.from_numpy(mine.copy())  # the order is shared, and read-only
@@ -134,7 +134,7 @@ class InMemory:
         images = self._normalise(pixels, walk.dtype, walk.channels_last)
         return Batch(images, labels, len(mine), step.images)
 
-    def laid_out(self, walk: Pass, order: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor] | None:
+    def laid_out(self, walk: DataPass, order: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return all normalised images (images, channels, height, width) and labels (images,) in the order of a pass.
 
         None for a set that is augmented or not small.
@@ -160,7 +160,7 @@ class InMemory:
 
 
 class _InlineBatches:
-    def __init__(self, split: InMemory, walk: Pass) -> None:
+    def __init__(self, split: InMemory, walk: DataPass) -> None:
         self.walk = walk
         self._split = split
         self._order = walk.order(split.images)
@@ -186,7 +186,7 @@ class _InlineBatches:
         self._next += 1
         return batch
 
-    def _batch(self, step: Step) -> Batch:
+    def _batch(self, step: OrderStep) -> Batch:
         if self._laid_out is None:
             return self._split.batch(self.walk, self._order, step)
         mine = step.share(self.walk.rank, self.walk.ranks)

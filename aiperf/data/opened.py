@@ -8,10 +8,10 @@ from types import TracebackType
 
 import torch
 
-from aiperf.data.batches import Batches, Pass, Split
+from aiperf.data.batches import Batches, DataPass, Split
 from aiperf.data.description import DataSet
 from aiperf.data.images.corrupt import CorruptImages
-from aiperf.data.visiting_order import Step, training_steps
+from aiperf.data.visiting_order import OrderStep, training_steps
 
 
 class OpenData:
@@ -41,7 +41,7 @@ class OpenData:
         self._augment = augment
         self._corrupt = corrupt
         self._close = close
-        self._last_validation: Pass | None = None
+        self._last_validation: DataPass | None = None
 
     def training(
         self,
@@ -84,7 +84,7 @@ class OpenData:
         """Begin to decode the first batches of a later call of `training` with the same arguments."""
         self._training.prime(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
 
-    def training_steps(self, batch: int, ranks: int) -> tuple[Step, ...]:
+    def training_steps(self, batch: int, ranks: int) -> tuple[OrderStep, ...]:
         """Return the steps of one training epoch."""
         return training_steps(self.training_images, batch, ranks)
 
@@ -103,7 +103,7 @@ class OpenData:
         """Return (image, reason) of each corrupt image that this process has found so far."""
         return () if self._corrupt is None else self._corrupt.names()
 
-    def begin_what_follows(self, walk: Pass) -> None:
+    def begin_what_follows(self, walk: DataPass) -> None:
         """Begin the passes that follow a training pass. Called when its last image was submitted to the decoders."""
         if self._last_validation is not None and self._last_validation.device == walk.device:
             self._validation.prime(self._last_validation)
@@ -133,10 +133,10 @@ class OpenData:
         device: torch.device,
         channels_last: bool,
         dtype: torch.dtype,
-    ) -> Pass:
-        return Pass(batch, rank, ranks, device, channels_last, dtype, True, self._augment, epoch, seed)
+    ) -> DataPass:
+        return DataPass(batch, rank, ranks, device, channels_last, dtype, True, self._augment, epoch, seed)
 
     def _validation_pass(
         self, batch: int, rank: int, ranks: int, device: torch.device, channels_last: bool, dtype: torch.dtype
-    ) -> Pass:
-        return Pass(batch, rank, ranks, device, channels_last, dtype, False, False)
+    ) -> DataPass:
+        return DataPass(batch, rank, ranks, device, channels_last, dtype, False, False)

@@ -25,7 +25,7 @@ from aiperf.data.hostcache import HostCache, is_held
 from aiperf.data.images.corrupt import CorruptImages
 from aiperf.data.images.crops import CentreCrop, ResizedCrop
 from aiperf.data.images.pixels import Normaliser
-from aiperf.data.inmemory import InMemory, Stored
+from aiperf.data.inmemory import InMemory, PixelsInMemory
 from aiperf.data.opened import OpenData
 from aiperf.data.set_module import module_of
 from aiperf.data.streamed import Streamed
@@ -71,8 +71,8 @@ def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
     cut = description.training_images
     return OpenData(
         description,
-        InMemory(Stored(stored[:cut]), labels[:cut], normalise, padding=4),
-        InMemory(Stored(stored[cut:]), labels[cut:], normalise),
+        InMemory(PixelsInMemory(stored[:cut]), labels[:cut], normalise, padding=4),
+        InMemory(PixelsInMemory(stored[cut:]), labels[cut:], normalise),
         augment=conf.augment,
         how="pixels in memory" + (", one copy a host" if cache is not None else ""),
         close=cache.close if cache is not None else lambda: None,
@@ -154,7 +154,7 @@ class _Kept:
         rows = np.nonzero(is_whole)[0]
         if not len(rows):
             raise DamagedData(f"all {len(is_whole)} images of a split are corrupt, first {encoded.samples.name(0)!r}")
-        self.stored = Stored(torch.from_numpy(pixels), None if is_whole.all() else rows)
+        self.stored = PixelsInMemory(torch.from_numpy(pixels), None if is_whole.all() else rows)
         self.labels = encoded.samples.labels[rows]
         self.is_shared = cache is not None
         self.close: Callable[[], None] = cache.close if cache is not None else lambda: None

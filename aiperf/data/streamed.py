@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aiperf.data.batches import Batch, Batches, Pass
+from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.encoded import Encoded
 from aiperf.data.errors import DamagedData
 from aiperf.data.images.crops import shifts
 from aiperf.data.images.pixels import Normaliser, shifted
-from aiperf.data.visiting_order import Step
+from aiperf.data.visiting_order import OrderStep
 
 # Prepared passes that are kept: the next epoch's, and a new trial's.
 _PRIMED = 2
@@ -30,7 +30,7 @@ _PRIMED = 2
 class _Ahead:
     """A batch that is being decoded."""
 
-    step: Step
+    step: OrderStep
     mine: NDArray[np.int64]
     pixels: torch.Tensor
     is_whole: NDArray[np.bool_]
@@ -77,19 +77,19 @@ class Streamed:
         self.images_of_a_task = 4 if encoded.image >= 64 else 16
         self.images_ahead = 2 * workers * self.images_of_a_task
         self.labels = torch.from_numpy(encoded.samples.labels)
-        self.when_submitted: Callable[[Pass], None] = lambda _: None
+        self.when_submitted: Callable[[DataPass], None] = lambda _: None
         """Called when a pass has submitted its last image to the threads. The next pass can begin then."""
-        self._primed: dict[Pass, _StreamedBatches] = {}
+        self._primed: dict[DataPass, _StreamedBatches] = {}
         self._upload_streams: dict[torch.device, torch.cuda.Stream] = {}
 
     @property
     def images(self) -> int:
         return len(self.encoded.samples)
 
-    def walk(self, walk: Pass) -> Batches:
+    def walk(self, walk: DataPass) -> Batches:
         return self._primed.pop(walk, None) or _StreamedBatches(self, walk)
 
-    def prime(self, walk: Pass) -> None:
+    def prime(self, walk: DataPass) -> None:
         """Begin the pass if it has not begun. Cancel the oldest pass that was begun and never used."""
         if walk in self._primed:
             return
@@ -112,7 +112,7 @@ class Streamed:
 
 
 class _StreamedBatches:
-    def __init__(self, split: Streamed, walk: Pass) -> None:
+    def __init__(self, split: Streamed, walk: DataPass) -> None:
         self._split = split
         self._walk = walk
         self._order = walk.order(split.images)
@@ -172,7 +172,7 @@ class _StreamedBatches:
         self._ahead.clear()
         self._uploaded = None
 
-    def _submit(self, step: Step) -> _Ahead:
+    def _submit(self, step: OrderStep) -> _Ahead:
         walk, encoded = self._walk, self._split.encoded
         mine = self._order[step.share(walk.rank, walk.ranks)]
         shape = (len(mine), encoded.image, encoded.image, encoded.channels)

@@ -23,7 +23,7 @@ from aiperf.shell_command import command, option
 
 
 @dataclass(frozen=True)
-class Listing:
+class ImageFileList:
     """Files of a set of encoded images."""
 
     root: Path
@@ -170,7 +170,7 @@ def index_path(conf: FilesConf) -> Path:
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
-def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -> Listing:
+def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -> ImageFileList:
     """Return the files of both splits, from the set's index if there is one. `anew`: list the folders in any case.
 
     `asker`: see `Index.check`. Raises MissingData, DataError, StaleIndex if the index is outdated, and OtherData if the
@@ -178,13 +178,13 @@ def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -
     """
     root = root_of(conf)
     if conf.format == "webdataset":
-        found = Listing(root, list_shards(root, "train"), list_shards(root, "val"))
+        found = ImageFileList(root, list_shards(root, "train"), list_shards(root, "val"))
     elif not anew and (known := _indexed(conf, root, asker)) is not None:
-        found = Listing(root, known.training, known.validation, known)
+        found = ImageFileList(root, known.training, known.validation, known)
     else:
         # CIFAR-10's second part is commonly called test/.
         names = ("val", "test") if conf.name == "cifar10" else ("val",)
-        found = Listing(root, list_folder(root, "train"), list_folder(root, "val", names))
+        found = ImageFileList(root, list_folder(root, "train"), list_folder(root, "val", names))
     agree(found.training, found.validation, root)
     if conf.fingerprint is not None and not anew:
         require_meant(conf, found.fingerprint)

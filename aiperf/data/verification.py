@@ -18,14 +18,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.files import cifar10, index
-from aiperf.data.files.checksums import FILE, Checked, Checksums, set_checksum
-from aiperf.data.files.index import Pixels
+from aiperf.data.files.checksums import FILE, Checksums, FileCheck, set_checksum
+from aiperf.data.files.index import ImageSizes
 from aiperf.data.files.pack import pack as pack_shards
 from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.set_module import module_of
-from aiperf.data.survey import Listing, index_path, listing, root_of
+from aiperf.data.survey import ImageFileList, index_path, listing, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -97,14 +97,14 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     )
 
 
-def _write_index(conf: ImagesConf, found: Listing, lines: list[Checked]) -> Path:
+def _write_index(conf: ImagesConf, found: ImageFileList, lines: list[FileCheck]) -> Path:
     pixels, start = [], 0
     for samples in (found.training, found.validation):
         of_split = lines[start : start + len(samples)]
         start += len(samples)
         known = [(line.height, line.width) if max(line.height, line.width) < 2**16 else (0, 0) for line in of_split]
         sizes = np.array(known, np.uint16).reshape(-1, 2)
-        pixels.append(Pixels(sizes[:, 0], sizes[:, 1]))
+        pixels.append(ImageSizes(sizes[:, 0], sizes[:, 1]))
     path = index_path(conf)
     index.write(path, found.root, found.training, found.validation, pixels=pixels, contents=set_checksum(lines))
     return path
@@ -127,7 +127,7 @@ def prepare_cifar10(
                 cifar10.labels(folder / name)  # raises for a damaged file
                 stat = (folder / name).stat()
                 digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-                lines.append(Checked(name, stat.st_size, stat.st_mtime_ns, digest, split))
+                lines.append(FileCheck(name, stat.st_size, stat.st_mtime_ns, digest, split))
                 if held.known.get(name) != lines[-1]:
                     held.add(lines[-1])
                 progress.advance(task)
@@ -150,24 +150,24 @@ def _is_known(held: Checksums, file: _File) -> bool:
     return line is not None and line.sha256 != "" and (line.bytes, line.changed) == (file.bytes, file.changed)
 
 
-def _check(file: _File) -> Checked:
+def _check(file: _File) -> FileCheck:
     try:
         encoded = file.samples.read(file.index)
     except OSError as error:
-        return Checked(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
+        return FileCheck(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
     digest = hashlib.sha256(encoded).hexdigest()
     try:
         height, width = check(encoded)
     except Corrupt as error:
-        return Checked(file.name, file.bytes, file.changed, digest, file.split, str(error))
-    return Checked(file.name, file.bytes, file.changed, digest, file.split, height=height, width=width)
+        return FileCheck(file.name, file.bytes, file.changed, digest, file.split, str(error))
+    return FileCheck(file.name, file.bytes, file.changed, digest, file.split, height=height, width=width)
 
 
-def _check_all(files: list[_File], workers: int) -> Iterator[Checked]:
+def _check_all(files: list[_File], workers: int) -> Iterator[FileCheck]:
     """Yield results in the order of completion. Reading, hashing and decoding release the interpreter lock."""
     rest = iter(files)
     with ThreadPoolExecutor(workers, "aiperf-check") as pool:
-        running: set[Future[Checked]] = {pool.submit(_check, file) for file in islice(rest, _AHEAD)}
+        running: set[Future[FileCheck]] = {pool.submit(_check, file) for file in islice(rest, _AHEAD)}
         try:
             while running:
                 done, running = wait(running, return_when=FIRST_COMPLETED)

@@ -64,7 +64,7 @@ def shuffled(images: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OrderStep:
     """One step of all ranks together: images [start, stop) of the epoch's order."""
 
     start: int
@@ -82,7 +82,7 @@ class Step:
 
 
 @lru_cache(maxsize=16)
-def training_steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
+def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Cut a training epoch into steps of `batch` images on each of `ranks` ranks. The remainder is not visited.
 
     A smaller last step would change the running statistics of batch normalisation as much as any other step, by a
@@ -96,11 +96,11 @@ def training_steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
     whole = batch * ranks
     if images < whole:
         return steps(images, batch, ranks)
-    return tuple(Step(number * whole, (number + 1) * whole) for number in range(images // whole))
+    return tuple(OrderStep(number * whole, (number + 1) * whole) for number in range(images // whole))
 
 
 @lru_cache(maxsize=16)
-def steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
+def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Cut a pass over all images into steps of `batch` images on each of `ranks` ranks.
 
     Every image is in exactly one step. Every rank has at least one image in every step, so that all ranks exchange
@@ -127,4 +127,4 @@ def steps(images: int, batch: int, ranks: int) -> tuple[Step, ...]:
         last = sizes.pop() + rest
         sizes += [last - least, least] if last - least >= least else [last]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    return tuple(Step(int(a), int(b)) for a, b in pairwise(starts))
+    return tuple(OrderStep(int(a), int(b)) for a, b in pairwise(starts))

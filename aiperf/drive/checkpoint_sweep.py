@@ -20,7 +20,7 @@ NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class UnneededFiles:
     """Contents of a checkpoint folder that the run does not need."""
 
     dropped: tuple[int, ...]
@@ -29,7 +29,7 @@ class Leftover:
     """Names of files that belong to no trial of the run."""
 
 
-def leftover(run: Run, names: Iterable[str]) -> Leftover:
+def leftover(run: Run, names: Iterable[str]) -> UnneededFiles:
     """Return the files among `names` that the run does not need."""
     dropped: set[int] = set()
     unknown: list[str] = []
@@ -41,7 +41,7 @@ def leftover(run: Run, names: Iterable[str]) -> Leftover:
             unknown.append(name)
         elif trial.state in _OVER and not trial.saved_epoch:
             dropped.add(trial.number)
-    return Leftover(tuple(sorted(dropped)), tuple(unknown))
+    return UnneededFiles(tuple(sorted(dropped)), tuple(unknown))
 
 
 def sweep(run: Run, folder: Path) -> str | None:

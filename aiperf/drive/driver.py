@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
-from aiperf.drive.executor import Executor, MeasuresAgain
+from aiperf.drive.executor import Executor, MeasuresPeaks
 from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal.events import (
@@ -25,18 +25,18 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import Journal
-from aiperf.journal.messages import Drop, Order, Propose, Proposed, Release, Sum, Train, Unproposed, Word
+from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Propose, Release, Sum, Train, Word
 from aiperf.rng import derive
 from aiperf.rules.decide import (
     Command,
+    DeclareLost,
     DropCheckpoint,
     End,
     Finish,
     GiveUp,
-    Reject,
-    Request,
-    Start,
-    WriteOff,
+    RejectRequest,
+    RequestProposal,
+    StartTrial,
     decide,
 )
 from aiperf.rules.evolve import evolve
@@ -46,7 +46,7 @@ from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 from aiperf.shell_command import resuming
 from searchers.history import History, Observation
@@ -79,7 +79,7 @@ class Driver:
     """Called with the events of a turn once they are in the journal."""
     first_worker_seconds: float = 300.0
     """Maximum time until the first worker of a session is up."""
-    agenda: Agenda | None = None
+    agenda: ReplayQueue | None = None
     """Replay queue of the run that this one follows. None if the run searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
@@ -151,10 +151,10 @@ class Driver:
     def _interpret(self, word: Word) -> list[AnyEvent]:
         now = self.clock.now()
         match word:
-            case Proposed():
+            case ProposalReturned():
                 request = self.run.requests.get(word.number)
                 return [] if request is None else [check(self.history, request, word, now)]
-            case Unproposed():
+            case ProposalFailed():
                 if word.number not in self.run.requests:
                     return []
                 by: RejectedBy = "searcher" if word.was_made else "generator"
@@ -188,7 +188,7 @@ class Driver:
         now = self.clock.now()
         run = self.run
         match command:
-            case Start():
+            case StartTrial():
                 trial = run.trials[command.trial]
                 self._take(
                     TrialStarted(
@@ -202,7 +202,7 @@ class Driver:
                     )
                 )
                 self._outbox.append(train_order(run, command, now))
-            case Request():
+            case RequestProposal():
                 self._take(
                     ProposalRequested(
                         at=now,
@@ -229,14 +229,14 @@ class Driver:
                         starting_network=command.starting_network,
                     )
                 )
-            case Reject():
+            case RejectRequest():
                 self._take(TrialRejected(at=now, number=command.number, by="silence", reason=command.reason))
             case Finish():
                 for event in end(run, run.trials[command.trial], command.reason, now):
                     self._take(event)
             case GiveUp():
                 self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason, cause="machine"))
-            case WriteOff():
+            case DeclareLost():
                 self._take(WorkerLost(at=now, worker=command.worker, cause="silence", reason=command.reason))
                 self._outbox.append(Release(worker=command.worker, reason=command.reason))
             case DropCheckpoint():
@@ -278,7 +278,7 @@ class Driver:
         """Measure the processors of workers without accelerators again, after the window, when nothing trains. Return
         FLOPS by worker."""
         executor = self.executor
-        if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresAgain):
+        if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresPeaks):
             return {}
         try:
             found = executor.peaks_again(PEAKS_SECONDS, lambda: not self.interrupted)
@@ -287,7 +287,7 @@ class Driver:
         return {str(worker): flops for worker, flops in sorted(found.items())}
 
 
-def train_order(run: Run, start: Start, now: float) -> Train:
+def train_order(run: Run, start: StartTrial, now: float) -> Train:
     """All that a worker needs to know of an attempt that has just been started."""
     trial, schedule = run.trials[start.trial], run.schedule
     edges = [edge - now for edge in (run.started.warmup_seconds, run.duration) if edge > now]

@@ -38,7 +38,7 @@ class Executor(Protocol):
 
 
 @runtime_checkable
-class MeasuresAgain(Protocol):
+class MeasuresPeaks(Protocol):
     """Executor that can measure its workers' processors again after the run."""
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:

@@ -107,7 +107,7 @@ def flowed(parts: Sequence[str], width: int) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class WorkerColumn:
     """One column of the table of workers."""
 
     name: str
@@ -120,13 +120,15 @@ class Column:
 
 
 COLUMNS = (
-    Column("worker", lambda one: str(one.worker), 0, is_right=True),
-    Column("host", lambda one: sanitize(one.host), 5, is_name=True),
-    Column("doing", lambda one: sanitize(one.doing), 1),
-    Column("trial", lambda one: "" if one.trial is None else str(one.trial), 2, is_right=True),
-    Column("round", lambda one: "" if one.round is None else str(one.round), 6, is_right=True),
-    Column("epoch", lambda one: "" if one.epoch is None else f"{one.epoch}/{one.epochs}", 3),
-    Column("accuracy", lambda one: _or_unknown(one.accuracy, lambda value: units.share(value, 2)), 4, is_right=True),
+    WorkerColumn("worker", lambda one: str(one.worker), 0, is_right=True),
+    WorkerColumn("host", lambda one: sanitize(one.host), 5, is_name=True),
+    WorkerColumn("doing", lambda one: sanitize(one.doing), 1),
+    WorkerColumn("trial", lambda one: "" if one.trial is None else str(one.trial), 2, is_right=True),
+    WorkerColumn("round", lambda one: "" if one.round is None else str(one.round), 6, is_right=True),
+    WorkerColumn("epoch", lambda one: "" if one.epoch is None else f"{one.epoch}/{one.epochs}", 3),
+    WorkerColumn(
+        "accuracy", lambda one: _or_unknown(one.accuracy, lambda value: units.share(value, 2)), 4, is_right=True
+    ),
 )
 
 

@@ -12,23 +12,23 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.drive.preflight import Checked, check_here, depth, judged, nobody_left
-from aiperf.drive.session import Standing
+from aiperf.drive.preflight import PreflightResult, check_here, depth, judged, nobody_left
+from aiperf.drive.session import SessionState
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
 from aiperf.planning.worker_shape import terms_of
 from aiperf.rules.proposals import proposer_of
 from aiperf.system.load.own_processes import identity
-from cluster.place import Existing, Head, Here, Invited, Simulated, place_of
+from cluster.place import Existing, HeadPlace, InvitedPlace, LocalPlace, Simulated, place_of
 from morphism import encode
 
-UNCHECKED = Checked()
+UNCHECKED = PreflightResult()
 
 
 class MachinesExecutor(Protocol):
     """Function that starts the executor on running machines. See `session.ExecutorOf`."""
 
-    def __call__(self, conf: RunConf, folder: Path, standing: Standing, checked: Checked = ...) -> Executor:
+    def __call__(self, conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = ...) -> Executor:
         """`checked`: what preflight found of them."""
         ...
 
@@ -46,16 +46,16 @@ def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExec
 
 def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
     match place_of(conf.cluster, os.environ):
-        case Here():
+        case LocalPlace():
             from aiperf.drive.ray.cluster.local_cluster import local_ray
 
             return local_ray(conf.metrics_port)
-        case Head() as head:
+        case HeadPlace() as head:
             from aiperf.drive.ray.cluster.head import head_ray
 
             assert folder is not None, "other hosts join through the run's folder"
             return head_ray(folder, head, conf.metrics_port)
-        case Invited() as invited:
+        case InvitedPlace() as invited:
             from aiperf.drive.ray.cluster.invited_hosts import invited_ray
 
             assert folder is not None, "other hosts join through the run's folder"
@@ -80,7 +80,7 @@ def publisher(conf: RunConf) -> Callable[[Driver], None]:
     return metrics.publisher()
 
 
-def check(conf: RunConf, folder: Path | None) -> Checked:
+def check(conf: RunConf, folder: Path | None) -> PreflightResult:
     """Check the running machines (preflight). `folder`: folder of an existing run.
 
     Raises:
@@ -95,13 +95,13 @@ def check(conf: RunConf, folder: Path | None) -> Checked:
         excluded = [here.node] if events[0].excluded else []
         if (error := nobody_left({here.node: here.address}, excluded, events)) is not None:
             raise error
-        return Checked(events)
+        return PreflightResult(events)
     from aiperf.drive.ray.node_admission import check_nodes
 
     return check_nodes(conf, parent, is_full=deep == "full")
 
 
-def worker_shape(conf: RunConf, checked: Checked = UNCHECKED) -> WorkerShape:
+def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerShape:
     """Return the shape of the workers on the machines that preflight did not exclude. The run's plan is based on it."""
     if conf.executor == "inline":
         return this_machine(conf)
@@ -110,7 +110,7 @@ def worker_shape(conf: RunConf, checked: Checked = UNCHECKED) -> WorkerShape:
     return learn(conf, excluded=checked.excluded)
 
 
-def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
+def _inline(conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
     from aiperf.train.checkpoint_files import CheckpointFolder
@@ -128,14 +128,14 @@ def _inline(conf: RunConf, folder: Path, standing: Standing, checked: Checked = 
     )
 
 
-def _meant(conf: RunConf, standing: Standing) -> DataSetConf:
+def _meant(conf: RunConf, standing: SessionState) -> DataSetConf:
     """Return the data set configuration, with the fingerprint of the run's first event."""
     from aiperf.data.survey import held_to
 
     return held_to(conf.dataset, standing.run.started.dataset.get("fingerprint"))
 
 
-def on_ray(conf: RunConf, folder: Path, standing: Standing, checked: Checked = UNCHECKED) -> Executor:
+def on_ray(conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     """Return an executor on the Ray cluster that this process is connected to."""
     from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor

@@ -22,18 +22,18 @@ from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
 from aiperf.journal.messages import Inspected
 from aiperf.preflight import clock
-from aiperf.preflight.node_faults import Verdict, judge
+from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.prober import Prober
 from aiperf.preflight.probes.all_probes import full, quick
-from aiperf.preflight.reading import Measured, Setting
+from aiperf.preflight.reading import NodeReadings, Setting
 from aiperf.preflight.shared_folder import meeting
-from aiperf.system.describe import System, describe_usable
+from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.system.description.differences import in_words
 from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_description
 
 
-class Gate(Protocol):
+class NodeAdmission(Protocol):
     """Choice of the nodes that may hold a worker. Implemented in `drive.ray.node_admission`, which defines the types of
     `nodes` and `there`."""
 
@@ -52,14 +52,14 @@ class Gate(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class PreflightResult:
     """Result of preflight."""
 
     events: tuple[NodeChecked, ...] = ()
     """One event per node, with `at` = 0."""
     excluded: frozenset[str] = frozenset()
     """Ray's identifiers of nodes that must hold no worker."""
-    gate: Gate | None = None
+    gate: NodeAdmission | None = None
     """Checks nodes that join later. None if no node is checked."""
 
 
@@ -70,7 +70,7 @@ def depth(conf: RunConf) -> str:
     return "quick" if conf.cluster is None else "full"
 
 
-def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> Measured:
+def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
     """Measure this machine."""
     system = describe_usable()
     count = len(system.accelerators)
@@ -84,14 +84,14 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> Measured:
             probes = full() if is_full else quick()
             readings = {probe.name: prober.measure(probe, conf.preflight.seconds) for probe in probes}
     host = socket.gethostname()
-    return Measured(node="", address=host, host=host, kind=_kind(system), is_head=True, readings=readings)
+    return NodeReadings(node="", address=host, host=host, kind=_kind(system), is_head=True, readings=readings)
 
 
-def _kind(system: System) -> str:
+def _kind(system: HostDescription) -> str:
     return f"{system.usable_processors} × {system.cpu_model or 'processor'}"
 
 
-def judged(new: Sequence[Measured], known: Sequence[Measured], conf: PreflightConf) -> tuple[NodeChecked, ...]:
+def judged(new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf) -> tuple[NodeChecked, ...]:
     """The lines of nodes that were measured, compared with all that are known.
 
     Raises:
@@ -106,13 +106,13 @@ def judged(new: Sequence[Measured], known: Sequence[Measured], conf: PreflightCo
     return tuple(_event(one, verdicts[one.node], conf, described) for one in new)
 
 
-def _hash(one: Measured) -> str | None:
+def _hash(one: NodeReadings) -> str | None:
     """Return the hash of the node's description. An earlier event may contain the description itself."""
     reading = one.readings.get(PROBE)
     return None if reading is None else reading.facts.get(HASH)
 
 
-def _event(one: Measured, verdict: Verdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
+def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
     """Return the event of one node. `described`: hashes of descriptions that the journal already contains. The hash of
     this node is added."""
     told = one.readings.get(clock.NAME)

@@ -21,14 +21,14 @@ from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted
-from aiperf.journal.journal import NAME, Cut, Journal, Reading, folding, locked, read
+from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
 from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
@@ -49,20 +49,20 @@ LOCK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
-class Standing:
+class SessionState:
     """All folds of a journal that a driver needs, and the first observations for its executor."""
 
     run: Run
     work_log: WorkLog
     history: History
     observed: list[Observation] = field(default_factory=list)
-    agenda: Agenda | None = None
+    agenda: ReplayQueue | None = None
     """Replay queue of the run that this one follows. None if the run searches."""
 
     @classmethod
-    def at(cls, first: RunStarted, follows: Following | None = None) -> Standing:
+    def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
         """State after the first event. `follows`: the run that the event names as followed."""
-        agenda = None if follows is None else Agenda(follows.work.trials)
+        agenda = None if follows is None else ReplayQueue(follows.work.trials)
         standing = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
         standing.work_log.take(first)
         return standing
@@ -78,7 +78,7 @@ class Standing:
         self.observed += observed
 
 
-ExecutorOf = Callable[[RunConf, Path, Standing], Executor]
+ExecutorOf = Callable[[RunConf, Path, SessionState], Executor]
 """Function that starts the machines of a configuration for a run in this state."""
 
 
@@ -103,7 +103,7 @@ def run_session(
         boot_seconds=began.boot_seconds,
     )
     with open_journal(folder, plan.conf.storage.local_journal()) as journal:
-        standing = Standing.at(first, plan.follows)
+        standing = SessionState.at(first, plan.follows)
         for event in checks:
             standing.take(event)
         journal.append([first, *checks])
@@ -126,8 +126,8 @@ class Resumable:
 
     folder: Path
     conf: RunConf
-    standing: Standing
-    reading: Reading
+    standing: SessionState
+    reading: JournalReading
     session: RunStarted | RunResumed
     """First event of the last driver."""
 
@@ -155,7 +155,7 @@ def resumable(conf: RunConf) -> Resumable:
     check_rules(first)
     with folding(reader):
         follows = None if first.follows is None else _followed_again(first.follows, conf)
-        conf, standing = from_plain(first.config), Standing.at(first, follows)
+        conf, standing = from_plain(first.config), SessionState.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:
             standing.take(event)
@@ -267,7 +267,7 @@ def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: C
 def _drive(
     conf: RunConf,
     folder: Path,
-    standing: Standing,
+    standing: SessionState,
     journal: Journal,
     executor_of: ExecutorOf,
     already: float,

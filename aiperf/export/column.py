@@ -16,7 +16,7 @@ _LINES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[Row]):
+class ExportColumn(Generic[Row]):
     """One column of a table. None is an empty cell: not measured or not defined."""
 
     name: str
@@ -32,14 +32,14 @@ class Column(Generic[Row]):
 
 
 @dataclass(frozen=True, slots=True)
-class Table(Generic[Row]):
+class ExportTable(Generic[Row]):
     """A table of a run."""
 
     name: str
     """Name of the file without .csv."""
     row: str
     """The thing that each row describes."""
-    columns: Sequence[Column[Row]]
+    columns: Sequence[ExportColumn[Row]]
     rows: Callable[[], Iterable[Row]]
     """Returns the rows once, in file order."""
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from aiperf.export.column import Column, Table
+from aiperf.export.column import ExportColumn, ExportTable
 from aiperf.export.figures import Value, results_of_run
 from aiperf.export.files import File
-from aiperf.export.record import Evaluation, RunRecord, Trial
+from aiperf.export.record import Evaluation, RunRecord, TrialDetails
 from aiperf.journal.events import EpochFinished, Progress, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.report.changes import morphs
@@ -56,7 +56,7 @@ def files(record: RunRecord) -> Iterator[File]:
         yield f"{table.name}.csv", table.csv()
 
 
-def _readme(record: RunRecord, tables: tuple[Table[Any], ...]) -> str:
+def _readme(record: RunRecord, tables: tuple[ExportTable[Any], ...]) -> str:
     notes = [
         f"# Tables of the run {sanitize(record.title)}",
         "",
@@ -79,116 +79,122 @@ def _readme(record: RunRecord, tables: tuple[Table[Any], ...]) -> str:
     return "\n\n".join(["\n".join(notes[:3]), *notes[3:], *(table.described() for table in tables)])
 
 
-def _run(record: RunRecord) -> Table[RunRecord]:
+def _run(record: RunRecord) -> ExportTable[RunRecord]:
     run, found = record.report.run, results_of_run(record)
-    columns: list[Column[RunRecord]] = [
-        Column("run", "", "name of the run", lambda _: run.name),
-        Column("simulated", "", "true if times and learning curves are simulated", lambda _: run.is_simulated),
-        Column("started", "s since 1970, UTC", "wall clock of the driver's host", lambda _: run.started_unix),
-        Column("end", "s", "end of the run, or of its journal so far", lambda _: run.end),
-        Column("end_reason", "", "reason for the end; empty: the journal has no end", lambda _: run.end_reason),
-        Column("resumes", "", "number of resumes by another driver", lambda _: run.resumes),
-        Column("valid", "", "true if the run has a score", lambda each: each.report.score.valid),
-        Column("seed", "", "of the run", lambda _: run.seed),
-        Column("dataset", "", "its name", lambda _: str(run.dataset.get("name", ""))),
-        Column("config_hash", "", "SHA-256 of the configuration", lambda _: run.config_hash),
-        Column("duration", "s", "declared length", lambda _: run.duration_seconds),
-        Column("warmup", "s", "start of the valid window", lambda _: run.warmup_seconds),
+    columns: list[ExportColumn[RunRecord]] = [
+        ExportColumn("run", "", "name of the run", lambda _: run.name),
+        ExportColumn("simulated", "", "true if times and learning curves are simulated", lambda _: run.is_simulated),
+        ExportColumn("started", "s since 1970, UTC", "wall clock of the driver's host", lambda _: run.started_unix),
+        ExportColumn("end", "s", "end of the run, or of its journal so far", lambda _: run.end),
+        ExportColumn("end_reason", "", "reason for the end; empty: the journal has no end", lambda _: run.end_reason),
+        ExportColumn("resumes", "", "number of resumes by another driver", lambda _: run.resumes),
+        ExportColumn("valid", "", "true if the run has a score", lambda each: each.report.score.valid),
+        ExportColumn("seed", "", "of the run", lambda _: run.seed),
+        ExportColumn("dataset", "", "its name", lambda _: str(run.dataset.get("name", ""))),
+        ExportColumn("config_hash", "", "SHA-256 of the configuration", lambda _: run.config_hash),
+        ExportColumn("duration", "s", "declared length", lambda _: run.duration_seconds),
+        ExportColumn("warmup", "s", "start of the valid window", lambda _: run.warmup_seconds),
     ]
     columns += [_result(name, unit, meaning, found) for name, (unit, meaning) in _OF_RUN.items()]
-    return Table("run", "the run", columns, lambda: [record])
+    return ExportTable("run", "the run", columns, lambda: [record])
 
 
-def _result(name: str, unit: str, meaning: str, found: Mapping[str, Value]) -> Column[RunRecord]:
-    return Column(name, unit, meaning, lambda _: found.get(name))
+def _result(name: str, unit: str, meaning: str, found: Mapping[str, Value]) -> ExportColumn[RunRecord]:
+    return ExportColumn(name, unit, meaning, lambda _: found.get(name))
 
 
-def _trials(record: RunRecord) -> Table[Trial]:
-    columns: list[Column[Trial]] = [
-        Column("trial", "", "its number", lambda each: each.facts.number),
-        Column(
+def _trials(record: RunRecord) -> ExportTable[TrialDetails]:
+    columns: list[ExportColumn[TrialDetails]] = [
+        ExportColumn("trial", "", "its number", lambda each: each.facts.number),
+        ExportColumn(
             "state", "", "finished, failed, in training, cut off, waiting or never started", lambda each: each.state
         ),
-        Column("outcome", "", "as in the report", lambda each: each.facts.outcome),
-        Column("reason", "", "reason of its failure or last loss", lambda each: each.facts.reason),
-        Column("cause", "", "component that caused its failure", lambda each: each.cause or None),
-        Column("round", "", "of its worker", lambda each: each.facts.round),
-        Column("worker", "", "of its last attempt", lambda each: each.facts.worker),
-        Column("attempts", "", "number of training attempts", lambda each: each.facts.attempts),
-        Column("proposed", "s", "time of its proposal", lambda each: each.proposal.at),
-        Column("started", "s", "its first attempt", lambda each: each.facts.started),
-        Column("ended", "s", "its last attempt", lambda each: each.facts.ended),
-        Column("searcher", "", "that proposed it", lambda each: each.facts.searcher),
-        Column(
+        ExportColumn("outcome", "", "as in the report", lambda each: each.facts.outcome),
+        ExportColumn("reason", "", "reason of its failure or last loss", lambda each: each.facts.reason),
+        ExportColumn("cause", "", "component that caused its failure", lambda each: each.cause or None),
+        ExportColumn("round", "", "of its worker", lambda each: each.facts.round),
+        ExportColumn("worker", "", "of its last attempt", lambda each: each.facts.worker),
+        ExportColumn("attempts", "", "number of training attempts", lambda each: each.facts.attempts),
+        ExportColumn("proposed", "s", "time of its proposal", lambda each: each.proposal.at),
+        ExportColumn("started", "s", "its first attempt", lambda each: each.facts.started),
+        ExportColumn("ended", "s", "its last attempt", lambda each: each.facts.ended),
+        ExportColumn("searcher", "", "that proposed it", lambda each: each.facts.searcher),
+        ExportColumn(
             "parent", "", "trial whose weights it inherits; empty: the starting graph", lambda each: each.facts.parent
         ),
-        Column(
+        ExportColumn(
             "generation", "", "number of proposals from the starting graph to it", lambda each: each.facts.generation
         ),
-        Column("morphs", "", "from the parent's graph to its own", lambda each: morphs(each.facts.morphs)),
-        Column("morphs_json", "", "the same, as in the journal", lambda each: json.dumps(each.facts.morphs)),
-        Column("fingerprint", "", "of its architecture", lambda each: each.facts.fingerprint),
-        Column("batch_size", "images", "per accelerator and step, the last it had", lambda each: each.facts.batch_size),
-        Column("kernel_size", "pixels", "of its tunable convolutions", lambda each: each.own_kernel),
-        Column(
+        ExportColumn("morphs", "", "from the parent's graph to its own", lambda each: morphs(each.facts.morphs)),
+        ExportColumn("morphs_json", "", "the same, as in the journal", lambda each: json.dumps(each.facts.morphs)),
+        ExportColumn("fingerprint", "", "of its architecture", lambda each: each.facts.fingerprint),
+        ExportColumn(
+            "batch_size", "images", "per accelerator and step, the last it had", lambda each: each.facts.batch_size
+        ),
+        ExportColumn("kernel_size", "pixels", "of its tunable convolutions", lambda each: each.own_kernel),
+        ExportColumn(
             "tuned_by", "", "default, startup or tpe; empty: not recorded", lambda each: each.proposal.tuned_by or None
         ),
-        Column("precision", "", "of its training", lambda each: each.facts.precision),
-        Column("parameters", "", "of its network", lambda each: each.facts.parameters),
-        Column("forward_flops", "FLOP", "of one training image", lambda each: each.facts.forward_flops),
-        Column("backward_flops", "FLOP", "of one training image", lambda each: each.facts.backward_flops),
-        Column("validation_flops", "FLOP", "of one validation image", lambda each: each.proposal.validation_flops),
-        Column("epochs", "", "finished", lambda each: each.facts.epochs),
-        Column("accuracy", "1", "best measured value that counts", lambda each: each.facts.accuracy),
-        Column("reported_accuracy", "1", "value reported to the search", lambda each: each.facts.reported_accuracy),
-        Column("validation_loss", "nat", "of its last epoch", lambda each: each.facts.validation_loss),
-        Column(
+        ExportColumn("precision", "", "of its training", lambda each: each.facts.precision),
+        ExportColumn("parameters", "", "of its network", lambda each: each.facts.parameters),
+        ExportColumn("forward_flops", "FLOP", "of one training image", lambda each: each.facts.forward_flops),
+        ExportColumn("backward_flops", "FLOP", "of one training image", lambda each: each.facts.backward_flops),
+        ExportColumn(
+            "validation_flops", "FLOP", "of one validation image", lambda each: each.proposal.validation_flops
+        ),
+        ExportColumn("epochs", "", "finished", lambda each: each.facts.epochs),
+        ExportColumn("accuracy", "1", "best measured value that counts", lambda each: each.facts.accuracy),
+        ExportColumn(
+            "reported_accuracy", "1", "value reported to the search", lambda each: each.facts.reported_accuracy
+        ),
+        ExportColumn("validation_loss", "nat", "of its last epoch", lambda each: each.facts.validation_loss),
+        ExportColumn(
             "training_images", "images", "processed, including lost attempts", lambda each: each.facts.training_images
         ),
-        Column("seconds", "s", "with reported progress", lambda each: each.facts.seconds),
+        ExportColumn("seconds", "s", "with reported progress", lambda each: each.facts.seconds),
     ]
-    return Table("trials", "a proposed trial", columns, lambda: record.trials)
+    return ExportTable("trials", "a proposed trial", columns, lambda: record.trials)
 
 
-def _epochs(record: RunRecord) -> Table[Evaluation]:
-    columns: list[Column[Evaluation]] = [
-        Column("trial", "", "its number", lambda each: each.trial),
-        Column("attempt", "", "from 1", lambda each: each.attempt),
-        Column("worker", "", "its number", lambda each: each.worker),
-        Column("epoch", "", "from 1; a repeated epoch has one row for each time", lambda each: each.epoch),
-        Column("at", "s", "end of the epoch", lambda each: each.at),
-        Column("accuracy", "1", "top-1 on the validation images", lambda each: each.accuracy),
-        Column("validation_loss", "nat", "cross-entropy", lambda each: each.validation_loss),
-        Column("training_loss", "nat", "mean over the epoch", lambda each: each.training_loss),
-        Column("learning_rate", "1", "at its end", lambda each: each.learning_rate),
-        Column("counts", "", "true if it ended before the declared end", lambda each: each.counts),
+def _epochs(record: RunRecord) -> ExportTable[Evaluation]:
+    columns: list[ExportColumn[Evaluation]] = [
+        ExportColumn("trial", "", "its number", lambda each: each.trial),
+        ExportColumn("attempt", "", "from 1", lambda each: each.attempt),
+        ExportColumn("worker", "", "its number", lambda each: each.worker),
+        ExportColumn("epoch", "", "from 1; a repeated epoch has one row for each time", lambda each: each.epoch),
+        ExportColumn("at", "s", "end of the epoch", lambda each: each.at),
+        ExportColumn("accuracy", "1", "top-1 on the validation images", lambda each: each.accuracy),
+        ExportColumn("validation_loss", "nat", "cross-entropy", lambda each: each.validation_loss),
+        ExportColumn("training_loss", "nat", "mean over the epoch", lambda each: each.training_loss),
+        ExportColumn("learning_rate", "1", "at its end", lambda each: each.learning_rate),
+        ExportColumn("counts", "", "true if it ended before the declared end", lambda each: each.counts),
     ]
-    return Table("epochs", "a finished epoch", columns, lambda: _evaluations(record))
+    return ExportTable("epochs", "a finished epoch", columns, lambda: _evaluations(record))
 
 
 def _evaluations(record: RunRecord) -> list[Evaluation]:
     return sorted((each for trial in record.trials for each in trial.evaluations), key=lambda each: each.at)
 
 
-def _intervals(record: RunRecord) -> Table[_Step]:
-    columns: list[Column[_Step]] = [
-        Column("worker", "", "its number", lambda each: each.work.worker),
-        Column("trial", "", "its number", lambda each: each.event.trial),
-        Column("attempt", "", "from 1", lambda each: each.event.attempt),
-        Column("epoch", "", "from 1", lambda each: each.event.epoch),
-        Column("start", "s", "its beginning", lambda each: each.work.start),
-        Column("end", "s", "its end", lambda each: each.work.end),
-        Column("training_images", "images", "over all ranks", lambda each: each.work.training_images),
-        Column("validation_images", "images", "over all ranks", lambda each: each.work.validation_images),
-        Column("busy", "s", "of one rank in steps", lambda each: each.work.busy_seconds),
-        Column(
+def _intervals(record: RunRecord) -> ExportTable[_Step]:
+    columns: list[ExportColumn[_Step]] = [
+        ExportColumn("worker", "", "its number", lambda each: each.work.worker),
+        ExportColumn("trial", "", "its number", lambda each: each.event.trial),
+        ExportColumn("attempt", "", "from 1", lambda each: each.event.attempt),
+        ExportColumn("epoch", "", "from 1", lambda each: each.event.epoch),
+        ExportColumn("start", "s", "its beginning", lambda each: each.work.start),
+        ExportColumn("end", "s", "its end", lambda each: each.work.end),
+        ExportColumn("training_images", "images", "over all ranks", lambda each: each.work.training_images),
+        ExportColumn("validation_images", "images", "over all ranks", lambda each: each.work.validation_images),
+        ExportColumn("busy", "s", "of one rank in steps", lambda each: each.work.busy_seconds),
+        ExportColumn(
             "communication", "s", "of the busy time: exchange not hidden", lambda each: each.work.communication_seconds
         ),
-        Column("validation", "s", "of the busy time: validation", lambda each: each.work.validation_seconds),
-        Column("input", "s", "waiting for images", lambda each: each.work.input_seconds),
-        Column("checkpoint", "s", "stopped for a checkpoint", lambda each: each.work.checkpoint_seconds),
+        ExportColumn("validation", "s", "of the busy time: validation", lambda each: each.work.validation_seconds),
+        ExportColumn("input", "s", "waiting for images", lambda each: each.work.input_seconds),
+        ExportColumn("checkpoint", "s", "stopped for a checkpoint", lambda each: each.work.checkpoint_seconds),
     ]
-    return Table("intervals", "work between two messages of an attempt", columns, lambda: _steps(record))
+    return ExportTable("intervals", "work between two messages of an attempt", columns, lambda: _steps(record))
 
 
 def _steps(record: RunRecord) -> Iterator[_Step]:
@@ -198,45 +204,47 @@ def _steps(record: RunRecord) -> Iterator[_Step]:
             yield _Step(event, event.interval)
 
 
-def _workers(record: RunRecord) -> Table[WorkerFacts]:
-    columns: list[Column[WorkerFacts]] = [
-        Column("worker", "", "its number", lambda each: each.number),
-        Column("host", "", "its leading host", lambda each: each.host),
-        Column("ranks", "", "data-parallel processes", lambda each: each.ranks),
-        Column("device", "", "model of the accelerator, or of the processor", lambda each: each.device),
-        Column("device_memory", "B", "of one accelerator", lambda each: each.device_memory_bytes),
-        Column("collective", "", "library that exchanges gradients", lambda each: each.collective),
-        Column("joined", "s", "time when it was ready", lambda each: each.joined),
-        Column("lost", "s", "time of its loss; empty: it stayed", lambda each: each.lost),
-        Column("lost_reason", "", "reason of its loss", lambda each: each.lost_reason),
-        Column("trials", "", "trials and attempts assigned to it", lambda each: each.trials),
+def _workers(record: RunRecord) -> ExportTable[WorkerFacts]:
+    columns: list[ExportColumn[WorkerFacts]] = [
+        ExportColumn("worker", "", "its number", lambda each: each.number),
+        ExportColumn("host", "", "its leading host", lambda each: each.host),
+        ExportColumn("ranks", "", "data-parallel processes", lambda each: each.ranks),
+        ExportColumn("device", "", "model of the accelerator, or of the processor", lambda each: each.device),
+        ExportColumn("device_memory", "B", "of one accelerator", lambda each: each.device_memory_bytes),
+        ExportColumn("collective", "", "library that exchanges gradients", lambda each: each.collective),
+        ExportColumn("joined", "s", "time when it was ready", lambda each: each.joined),
+        ExportColumn("lost", "s", "time of its loss; empty: it stayed", lambda each: each.lost),
+        ExportColumn("lost_reason", "", "reason of its loss", lambda each: each.lost_reason),
+        ExportColumn("trials", "", "trials and attempts assigned to it", lambda each: each.trials),
     ]
-    return Table("workers", "a worker", columns, lambda: record.report.workers)
+    return ExportTable("workers", "a worker", columns, lambda: record.report.workers)
 
 
-def _telemetry(record: RunRecord) -> Table[telemetry.Sample]:
-    columns: list[Column[telemetry.Sample]] = [
-        Column("at", "s", "on the driver's clock, if preflight measured the host's", lambda each: each.look.at),
-        Column("worker", "", "its number", lambda each: each.session.worker),
-        Column("host", "", "its name", lambda each: each.session.host),
-        Column("device", "", "the accelerator's id, or host", lambda each: each.device.id),
-        Column("kind", "", "accelerator or host", lambda each: each.device.kind),
-        Column("model", "", "in its vendor's spelling", lambda each: each.device.model),
-        Column("utilisation", "1", "as its vendor counts it", lambda each: each.look.utilisation),
-        Column("memory_used", "B", "of the device", lambda each: each.look.memory_used_bytes),
-        Column("power", "W", "at that moment", lambda each: each.look.power_watts),
-        Column("energy", "J", "a counter: use differences", lambda each: each.look.energy_joules),
-        Column("clock", "MHz", "of its cores", lambda each: each.look.clock_mhz),
-        Column("memory_clock", "MHz", "of its memory", lambda each: each.look.memory_clock_mhz),
-        Column("temperature", "°C", "of the device", lambda each: each.look.temperature_celsius),
-        Column(
+def _telemetry(record: RunRecord) -> ExportTable[telemetry.Sample]:
+    columns: list[ExportColumn[telemetry.Sample]] = [
+        ExportColumn("at", "s", "on the driver's clock, if preflight measured the host's", lambda each: each.look.at),
+        ExportColumn("worker", "", "its number", lambda each: each.session.worker),
+        ExportColumn("host", "", "its name", lambda each: each.session.host),
+        ExportColumn("device", "", "the accelerator's id, or host", lambda each: each.device.id),
+        ExportColumn("kind", "", "accelerator or host", lambda each: each.device.kind),
+        ExportColumn("model", "", "in its vendor's spelling", lambda each: each.device.model),
+        ExportColumn("utilisation", "1", "as its vendor counts it", lambda each: each.look.utilisation),
+        ExportColumn("memory_used", "B", "of the device", lambda each: each.look.memory_used_bytes),
+        ExportColumn("power", "W", "at that moment", lambda each: each.look.power_watts),
+        ExportColumn("energy", "J", "a counter: use differences", lambda each: each.look.energy_joules),
+        ExportColumn("clock", "MHz", "of its cores", lambda each: each.look.clock_mhz),
+        ExportColumn("memory_clock", "MHz", "of its memory", lambda each: each.look.memory_clock_mhz),
+        ExportColumn("temperature", "°C", "of the device", lambda each: each.look.temperature_celsius),
+        ExportColumn(
             "throttle", "", "reasons of a reduced clock; empty: not reduced or not measured", lambda each: _held(each)
         ),
-        Column("ecc_corrected", "", "a counter", lambda each: each.look.ecc_corrected),
-        Column("ecc_uncorrected", "", "a counter", lambda each: each.look.ecc_uncorrected),
-        Column("gone", "", "reason why it no longer answers", lambda each: each.look.gone),
+        ExportColumn("ecc_corrected", "", "a counter", lambda each: each.look.ecc_corrected),
+        ExportColumn("ecc_uncorrected", "", "a counter", lambda each: each.look.ecc_uncorrected),
+        ExportColumn("gone", "", "reason why it no longer answers", lambda each: each.look.gone),
     ]
-    return Table("telemetry", "one sample of one device; damaged lines are left out", columns, lambda: _samples(record))
+    return ExportTable(
+        "telemetry", "one sample of one device; damaged lines are left out", columns, lambda: _samples(record)
+    )
 
 
 def _held(sample: telemetry.Sample) -> str | None:

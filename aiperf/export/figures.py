@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from aiperf.export.record import RunRecord, Trial
+from aiperf.export.record import RunRecord, TrialDetails
 
 Value = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ExportPoint:
     """One value at one time."""
 
     at: float
@@ -22,11 +22,11 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class ExportSeries:
     """One value over time."""
 
     name: str
-    points: tuple[Point, ...]
+    points: tuple[ExportPoint, ...]
 
 
 _OF_SCORE = (
@@ -38,7 +38,7 @@ _OF_SCORE = (
 _OF_TRIAL = ("accuracy", "validation_loss", "training_loss", "learning_rate")
 
 
-def courses_of_run(record: RunRecord) -> list[Course]:
+def courses_of_run(record: RunRecord) -> list[ExportSeries]:
     """Return the curves of score and error as in the report, and the devices' means. Missing values have no point."""
     report = record.report
     found = [_course(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve)) for name in _OF_SCORE]
@@ -53,14 +53,16 @@ def courses_of_run(record: RunRecord) -> list[Course]:
     return [course for course in found if course.points]
 
 
-def _course(name: str, points: Iterable[tuple[float, float | None]]) -> Course:
-    return Course(name, tuple(Point(at, round(at), value) for at, value in points if value is not None))
+def _course(name: str, points: Iterable[tuple[float, float | None]]) -> ExportSeries:
+    return ExportSeries(name, tuple(ExportPoint(at, round(at), value) for at, value in points if value is not None))
 
 
-def courses_of_trial(trial: Trial) -> list[Course]:
+def courses_of_trial(trial: TrialDetails) -> list[ExportSeries]:
     """Return one time series for each value of an evaluation. Empty for a trial without evaluations."""
     return [
-        Course(name, tuple(Point(each.at, each.epoch, float(getattr(each, name))) for each in trial.standing))
+        ExportSeries(
+            name, tuple(ExportPoint(each.at, each.epoch, float(getattr(each, name))) for each in trial.standing)
+        )
         for name in (_OF_TRIAL if trial.evaluations else ())
     ]
 
@@ -89,7 +91,7 @@ def results_of_run(record: RunRecord) -> dict[str, Value]:
     }
 
 
-def parameters_of_trial(trial: Trial) -> dict[str, Value]:
+def parameters_of_trial(trial: TrialDetails) -> dict[str, Value]:
     """Return the parameters that were decided before training. Missing values are left out."""
     facts, proposal = trial.facts, trial.proposal
     named = {
@@ -110,7 +112,7 @@ def parameters_of_trial(trial: Trial) -> dict[str, Value]:
     return {name: value for name, value in named.items() if value is not None}
 
 
-def results_of_trial(trial: Trial) -> dict[str, Value]:
+def results_of_trial(trial: TrialDetails) -> dict[str, Value]:
     """Return the results of a trial. Missing values are left out."""
     facts = trial.facts
     named = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiperf.errors import BadConfiguration
 from aiperf.export.figures import (
-    Course,
+    ExportSeries,
     Value,
     courses_of_run,
     courses_of_trial,
@@ -117,7 +117,7 @@ class _Store:
         span: tuple[float, float],
         parameters: Mapping[str, Value],
         tags: Mapping[str, str],
-        courses: list[Course],
+        courses: list[ExportSeries],
         results: Mapping[str, Value],
         last_step: int = 0,
     ) -> str:

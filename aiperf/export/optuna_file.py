@@ -21,7 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from aiperf.export.files import File
-from aiperf.export.record import RunRecord, Trial
+from aiperf.export.record import RunRecord, TrialDetails
 from searchers.history import OF_HYPERPARAMETERS
 
 NAME = "optuna-journal.log"
@@ -101,7 +101,7 @@ def _architectures(record: RunRecord) -> Iterator[FrozenTrial]:
         yield _frozen(record, space, trial, place, state, trial.facts.batch_size, value)
 
 
-def _tuning(record: RunRecord, tuned: Sequence[Trial]) -> Iterator[FrozenTrial]:
+def _tuning(record: RunRecord, tuned: Sequence[TrialDetails]) -> Iterator[FrozenTrial]:
     """Yield the trials as TPE observes them. Failures by hyperparameters, and each batch that was too large, are pruned."""
     numbers = {trial.facts.number: trial for trial in tuned}
     shrunk = [each for each in record.reductions if each.trial in numbers]
@@ -140,7 +140,7 @@ def _range(seen: Sequence[int]) -> IntDistribution:
 def _frozen(
     record: RunRecord,
     space: _Space,
-    trial: Trial,
+    trial: TrialDetails,
     place: int,
     state: TrialState,
     batch_size: int,
@@ -169,7 +169,7 @@ def _frozen(
     )
 
 
-def _attributes(trial: Trial, reason: str | None) -> dict[str, Any]:
+def _attributes(trial: TrialDetails, reason: str | None) -> dict[str, Any]:
     facts, proposal = trial.facts, trial.proposal
     return {
         "trial": facts.number,

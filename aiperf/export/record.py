@@ -54,7 +54,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialDetails:
     """One trial, with values that the report does not show."""
 
     facts: TrialFacts
@@ -84,7 +84,7 @@ class RunRecord:
     folder: Path
     report: Report
     started: RunStarted
-    trials: tuple[Trial, ...]
+    trials: tuple[TrialDetails, ...]
     """Sorted by number."""
     reductions: tuple[BatchReduced, ...]
 
@@ -101,7 +101,7 @@ class RunRecord:
         """Return the same in whole milliseconds."""
         return round(1000 * self.unix(at))
 
-    def span(self, trial: Trial) -> tuple[float, float]:
+    def span(self, trial: TrialDetails) -> tuple[float, float]:
         """Return start and end of a trial in seconds since the start of the run. A trial that never started begins with its
         proposal. A trial that is not settled ends with the journal."""
         began, ended = trial.facts.started, trial.facts.ended
@@ -187,7 +187,7 @@ def _trial(
     evaluations: list[Evaluation],
     settled: TrialFinished | TrialFailed | None,
     is_over: bool,
-) -> Trial:
+) -> TrialDetails:
     state: State
     match settled:
         case TrialFinished():
@@ -199,4 +199,4 @@ def _trial(
         case None:
             state = "cut off" if is_over else "in training"
     cause: Cause = settled.cause if isinstance(settled, TrialFailed) else ""
-    return Trial(facts, proposal, state, cause, tuple(evaluations))
+    return TrialDetails(facts, proposal, state, cause, tuple(evaluations))

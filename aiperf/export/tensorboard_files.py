@@ -24,7 +24,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 from aiperf.export.figures import (
     PARAMETERS_OF_TRIAL,
     RESULTS_OF_TRIAL,
-    Course,
+    ExportSeries,
     Value,
     courses_of_run,
     courses_of_trial,
@@ -34,7 +34,7 @@ from aiperf.export.figures import (
     results_of_trial,
 )
 from aiperf.export.files import File
-from aiperf.export.record import RunRecord, Trial
+from aiperf.export.record import RunRecord, TrialDetails
 from aiperf.report.changes import morphs
 from aiperf.sanitize import sanitize
 
@@ -77,7 +77,7 @@ def _of_run(record: RunRecord) -> Iterator[Event]:
     yield from _courses(record, courses_of_run(record))
 
 
-def _of_trial(record: RunRecord, trial: Trial) -> Iterator[Event]:
+def _of_trial(record: RunRecord, trial: TrialDetails) -> Iterator[Event]:
     facts = trial.facts
     began, ended = record.span(trial)
     start = SessionStartInfo(
@@ -100,7 +100,7 @@ def _of_trial(record: RunRecord, trial: Trial) -> Iterator[Event]:
     yield _event(record, ended, 0, _hparams(metadata.SESSION_END_INFO_TAG, HParamsPluginData(session_end_info=finish)))
 
 
-def _courses(record: RunRecord, courses: list[Course]) -> Iterator[Event]:
+def _courses(record: RunRecord, courses: list[ExportSeries]) -> Iterator[Event]:
     for course in courses:
         for point in course.points:
             yield _event(record, point.at, point.step, _scalar(course.name, point.value))

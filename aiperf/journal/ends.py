@@ -11,7 +11,7 @@ _TAIL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class JournalHashes:
     """Hashes that identify a journal."""
 
     first: str
@@ -21,7 +21,7 @@ class Ends:
     """
 
 
-def ends(journal: Path) -> Ends:
+def ends(journal: Path) -> JournalHashes:
     """Return the identity of a journal whose hash chain was already checked."""
     with journal.open("rb") as file:
         first = file.readline()
@@ -34,4 +34,4 @@ def ends(journal: Path) -> Ends:
             whole = tail[: tail.rfind(b"\n") + 1]
             before = whole.rfind(b"\n", 0, -1)
             last = whole[before + 1 :] if whole and (before >= 0 or start == 0) else b""
-    return Ends(hashlib.sha256(first).hexdigest(), hashlib.sha256(last).hexdigest())
+    return JournalHashes(hashlib.sha256(first).hexdigest(), hashlib.sha256(last).hexdigest())

@@ -86,7 +86,7 @@ class FollowedRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Ranks of its workers."""
 
 
-class Follows(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+class FollowedValues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Values that a trial takes from the followed trial, in addition to architecture, parent, batch size and kernel size."""
 
     trial: int
@@ -306,7 +306,7 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     parameters: int
     seconds: float
     """Processor time that the proposal took."""
-    follows: Follows | None = None
+    follows: FollowedValues | None = None
     """Values taken from a trial of the followed run. `searcher` is then 'follow'. None if a searcher made the proposal."""
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from aiperf.journal.descriptions import Configuration, DataSetFacts, MachineFacts, check_shape
 from aiperf.journal.events import RunStarted
-from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, YEAR_10000, Unlawful, must, whole
+from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, YEAR_10000, ImpossibleLine, must, whole
 
 _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
@@ -20,7 +20,7 @@ def config_hash(plain: dict[str, Any]) -> str:
 
 
 def check_first_line(event: RunStarted) -> None:
-    """Raise Unlawful if a first line breaks a rule."""
+    """Raise ImpossibleLine if a first line breaks a rule."""
     must(event.at == 0, "a run begins at 0 s", f"{event.at!r} s")
     must(
         0 <= event.started_unix < YEAR_10000,
@@ -46,7 +46,7 @@ def check_first_line(event: RunStarted) -> None:
         copies += [(f"schedule.{name}", schedule.get(name), getattr(event, name)) for name in _OF_THE_SCHEDULE]
     for name, configured, recorded in copies:
         if configured is not None and configured != recorded:
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"the first line says what its configuration says; {name} is {configured!r} and {recorded!r}"
             )
     must(
@@ -75,7 +75,7 @@ def _shape(event: RunStarted) -> None:
         share, spaced = budget.get("memory_share"), space.get("budget")
         # Other types must not be multiplied: a text would be repeated.
         if not isinstance(share, int | float) or isinstance(share, bool) or not 0 <= share <= 1:
-            raise Unlawful(f"budget.memory_share is a number from 0 to 1; found {repr(share)[:80]}")
+            raise ImpossibleLine(f"budget.memory_share is a number from 0 to 1; found {repr(share)[:80]}")
         found = spaced.get("memory_bytes") if isinstance(spaced, dict) else None
         made = int(share * shape.memory_bytes)
         must(found == made, f"the budget's memory is made of the workers' shape, {made!r} bytes", repr(found))

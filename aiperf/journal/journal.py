@@ -49,7 +49,7 @@ _decode = _decoder.decode
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JournalReading:
     """Result of reading a journal."""
 
     lines: int
@@ -105,7 +105,7 @@ class Reader:
                 raise NotAJournal(f"a run's journal is a file; {shown(path)} is {wrong}: put the journal there")
         self.path = path
         self._until = until
-        self._reading = Reading(0, 0, ORIGIN, b"")
+        self._reading = JournalReading(0, 0, ORIGIN, b"")
         self._log: SealedLines[AnyEvent] | None = None
 
     @property
@@ -113,7 +113,7 @@ class Reader:
         return 0 if self._log is None else self._log.lines
 
     @property
-    def reading(self) -> Reading:
+    def reading(self) -> JournalReading:
         """Result of the reading. Before its end: the beginning of the journal."""
         return self._reading
 
@@ -139,7 +139,7 @@ class Reader:
                 f"a journal is read whole; {shown(self.path)} cannot be after line {self._given} ({error.strerror}). "
                 "Let this user read it, or take it from a copy"
             ) from error
-        self._reading = Reading(log.lines, log.end, log.chain, log.torn)
+        self._reading = JournalReading(log.lines, log.end, log.chain, log.torn)
         if not log.lines and self._until is None:
             raise NoSuchRun(
                 f"a run begins with the first whole line of its journal; '{self.path}' holds none: its first line is torn, "
@@ -198,7 +198,7 @@ def _decoded(body: bytes) -> AnyEvent:
 
 
 def _check_members(body: bytes) -> None:
-    """Raise Unlawful if an object of a line names a member twice. The line is not in the driver's form."""
+    """Raise ImpossibleLine if an object of a line names a member twice. The line is not in the driver's form."""
 
     def members(pairs: list[tuple[str, object]]) -> None:
         names = [name for name, _ in pairs]
@@ -267,7 +267,7 @@ class Journal:
     def __init__(
         self,
         path: Path,
-        reading: Reading | None = None,
+        reading: JournalReading | None = None,
         *,
         durable: bool = True,
         run: Path | None = None,
@@ -295,7 +295,7 @@ class Journal:
             if reading is None:
                 path.unlink()  # the file is empty and was created here
             raise
-        after = reading or Reading(0, 0, ORIGIN, b"")
+        after = reading or JournalReading(0, 0, ORIGIN, b"")
         self.lines = after.lines
         self._end = after.end
         self._chain = after.chain

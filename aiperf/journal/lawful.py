@@ -10,20 +10,20 @@ LARGEST_SECONDS = 1e12
 YEAR_10000 = 253_402_300_800
 
 
-class Unlawful(Exception):
+class ImpossibleLine(Exception):
     """A line that no run can write. The text is the rule and the offending value."""
 
 
 def must(holds: bool, law: str, offence: str) -> None:
     if not holds:
-        raise Unlawful(f"{law}; found {offence}")
+        raise ImpossibleLine(f"{law}; found {offence}")
 
 
 def whole(name: str, value: object, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise Unlawful(f"{name} is a whole number from {least} to {most}; found {value!r}")
+        raise ImpossibleLine(f"{name} is a whole number from {least} to {most}; found {value!r}")
 
 
 def seconds(name: str, value: float) -> None:
     if not 0 <= value <= LARGEST_SECONDS:
-        raise Unlawful(f"{name} is at least 0 s; found {value!r}")
+        raise ImpossibleLine(f"{name} is at least 0 s; found {value!r}")

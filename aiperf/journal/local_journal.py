@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from aiperf.errors import CannotResume, JournalNotWritten
-from aiperf.journal.journal import NAME, Journal, Reading, locked
+from aiperf.journal.journal import NAME, Journal, JournalReading, locked
 
 COPY_SECONDS = 2.0
 FIRST_COPY_SECONDS = 0.05
@@ -25,7 +25,7 @@ BLOCK = 1 << 20
 
 
 @contextmanager
-def open_journal(folder: Path, local: Path | None, reading: Reading | None = None) -> Iterator[Journal]:
+def open_journal(folder: Path, local: Path | None, reading: JournalReading | None = None) -> Iterator[Journal]:
     """Open the journal of the run in `folder` for its driver, in that folder or under `local`. `reading`: see `Journal`.
 
     Raises:

@@ -147,7 +147,7 @@ class Ceiling(_Message, frozen=True, kw_only=True):
     batch_size: int
 
 
-class Proposed(_Message, frozen=True, kw_only=True):
+class ProposalReturned(_Message, frozen=True, kw_only=True):
     """Answer to Propose. The driver rebuilds and checks it."""
 
     number: int
@@ -161,7 +161,7 @@ class Proposed(_Message, frozen=True, kw_only=True):
     tuned_by: TunedBy = ""
 
 
-class Unproposed(_Message, frozen=True, kw_only=True):
+class ProposalFailed(_Message, frozen=True, kw_only=True):
     """Failure to make a proposal."""
 
     number: int
@@ -222,7 +222,7 @@ class EpochDone(_Message, frozen=True, kw_only=True):
     checkpoint: bool
 
 
-class Saved(_Message, frozen=True, kw_only=True):
+class CheckpointSaved(_Message, frozen=True, kw_only=True):
     """Completion of the checkpoint of an epoch that was reported before."""
 
     trial: int
@@ -230,7 +230,7 @@ class Saved(_Message, frozen=True, kw_only=True):
     epoch: int
 
 
-class Unsaved(_Message, frozen=True, kw_only=True):
+class CheckpointFailed(_Message, frozen=True, kw_only=True):
     """Failed write of the checkpoint of an epoch that was reported before. Training continues."""
 
     trial: int
@@ -239,7 +239,7 @@ class Unsaved(_Message, frozen=True, kw_only=True):
     reason: str
 
 
-class Skipped(_Message, frozen=True, kw_only=True):
+class CorruptImagesFound(_Message, frozen=True, kw_only=True):
     """All corrupt images that one rank of the worker has found since its start."""
 
     worker: int
@@ -256,7 +256,7 @@ class OutOfMemory(_Message, frozen=True, kw_only=True):
     to_batch_size: int
 
 
-class Done(_Message, frozen=True, kw_only=True):
+class TrialDone(_Message, frozen=True, kw_only=True):
     """End of a trial. All its epochs were reported before."""
 
     trial: int
@@ -294,17 +294,17 @@ Word = (
     | Inspected
     | HelperDown
     | Ceiling
-    | Proposed
-    | Unproposed
+    | ProposalReturned
+    | ProposalFailed
     | Prepared
     | Heartbeat
     | Advanced
     | EpochDone
-    | Saved
-    | Unsaved
-    | Skipped
+    | CheckpointSaved
+    | CheckpointFailed
+    | CorruptImagesFound
     | OutOfMemory
-    | Done
+    | TrialDone
     | Crashed
     | CheckpointGone
 )

@@ -43,7 +43,7 @@ from aiperf.journal.events import (
     WorkerNotStarted,
 )
 from aiperf.journal.first_line import check_first_line
-from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, Unlawful, must, seconds, whole
+from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, ImpossibleLine, must, seconds, whole
 
 
 @dataclass(slots=True)
@@ -111,13 +111,13 @@ class Validator:
         """Check the next line.
 
         Raises:
-            Unlawful: the line breaks a rule.
+            ImpossibleLine: the line breaks a rule.
         """
         at = event.at
         if not self._at <= at <= LARGEST_SECONDS:
-            raise Unlawful(f"time never runs back; after {self._at!r} s follows {at!r} s")
+            raise ImpossibleLine(f"time never runs back; after {self._at!r} s follows {at!r} s")
         if self._is_over and type(event) is not RunResumed:
-            raise Unlawful(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
+            raise ImpossibleLine(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
         if type(event) is Progress:  # nearly all lines are of these two types
             self._work(event, event)
         elif type(event) is EpochFinished:
@@ -183,7 +183,9 @@ class Validator:
                 self._running(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self._seen_workers:
-                    raise Unlawful(f"images are skipped by a worker that joined; worker {event.worker!r} never did")
+                    raise ImpossibleLine(
+                        f"images are skipped by a worker that joined; worker {event.worker!r} never did"
+                    )
                 self._skipped(event)
             case Progress() | EpochFinished():
                 raise AssertionError("it was taken before")
@@ -230,7 +232,7 @@ class Validator:
 
     def _ends(self, event: RunEnded) -> None:
         if event.reason == "duration" and event.at < self._duration:
-            raise Unlawful(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
+            raise ImpossibleLine(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
         for name, flops in event.measured_matmul_flops.items():
             is_known = name.isdecimal() and int(name) in self._seen_workers
             must(is_known, "what is measured after the end is a worker's that joined", repr(name))
@@ -248,14 +250,14 @@ class Validator:
         )
         check_shape("machine", event.machine, MachineFacts)
         if event.worker in self._seen_workers:
-            raise Unlawful(f"a worker's number is its own for ever; {event.worker!r} joins once more")
+            raise ImpossibleLine(f"a worker's number is its own for ever; {event.worker!r} joins once more")
         self._seen_workers.add(event.worker)
         self._workers[event.worker] = _Worker(event.ranks)
 
     def _there(self, worker: int) -> _Worker:
         found = self._workers.get(worker)
         if found is None:
-            raise Unlawful(f"this happens to a worker that is present; worker {worker!r} is not")
+            raise ImpossibleLine(f"this happens to a worker that is present; worker {worker!r} is not")
         return found
 
     def _gone(self, worker: int) -> None:
@@ -290,20 +292,20 @@ class Validator:
     def _answered(self, number: int) -> ProposalRequested:
         request = self._requests.pop(number, None)
         if request is None:
-            raise Unlawful(f"a proposal answers a request that is open; there is none of number {number!r}")
+            raise ImpossibleLine(f"a proposal answers a request that is open; there is none of number {number!r}")
         self._workers[request.worker].requested.discard(number)
         return request
 
     def _propose(self, event: TrialProposed) -> None:
         request = self._answered(event.number)
         if (event.position, event.seed) != (request.position, request.seed):
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"a proposal has its request's position and seed, {request.position} and {request.seed}; "
                 f"found {event.position!r} and {event.seed!r}"
             )
         parent = event.parent
         if parent is not None and not (parent < event.number and parent in self._proposed):
-            raise Unlawful(f"a parent was proposed before its child; trial {event.number} names {parent!r}")
+            raise ImpossibleLine(f"a parent was proposed before its child; trial {event.number} names {parent!r}")
         whole("batch_size", event.batch_size, 1, LARGEST)
         if event.kernel_size is not None:
             whole("kernel_size", event.kernel_size, 1, LARGEST)
@@ -369,14 +371,16 @@ class Validator:
     def _open(self, number: int) -> _Trial:
         trial = self._trials.get(number)
         if trial is None:
-            raise Unlawful(f"this happens to a trial that was proposed and is not settled; trial {number!r} is none")
+            raise ImpossibleLine(
+                f"this happens to a trial that was proposed and is not settled; trial {number!r} is none"
+            )
         return trial
 
     def _running(self, number: int, attempt: int) -> _Trial:
         trial = self._open(number)
         if trial.worker is None or trial.attempt != attempt:
             running = "none" if trial.worker is None else f"attempt {trial.attempt}"
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"an attempt does this while it is running; of trial {number} {running} is, found {attempt!r}"
             )
         return trial
@@ -396,12 +400,12 @@ class Validator:
             self._running(event.trial, event.attempt)
             raise AssertionError("refused")
         if trial.worker != work.worker:
-            raise Unlawful(f"an attempt works on its worker, {trial.worker}; found {work.worker!r}")
+            raise ImpossibleLine(f"an attempt works on its worker, {trial.worker}; found {work.worker!r}")
         if event.epoch != trial.epoch:
-            raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
+            raise ImpossibleLine(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
         start, end = work.start, work.end
         if not trial.worked <= start <= end <= event.at:
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"an interval begins where the one before it ended or later, at {trial.worked!r} s, and ends by its line; "
                 f"found {start!r} to {end!r} s in a line of {event.at!r} s"
             )
@@ -410,7 +414,7 @@ class Validator:
         trained = trial.training_images = trial.training_images + training
         validated = trial.validation_images = trial.validation_images + validation
         if training < 0 or validation < 0 or trained > self._training_images or validated > self._validation_images:
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"an epoch is at most {self._training_images} training and {self._validation_images} validation images; "
                 f"found {training!r} and {validation!r}, {trained} and {validated} in all"
             )
@@ -423,7 +427,7 @@ class Validator:
             and 0 <= work.checkpoint_seconds <= length
         ):
             spent = {name: getattr(work, name) for name in _CLOCKS}
-            raise Unlawful(
+            raise ImpossibleLine(
                 f"nothing in an interval took longer than its {length!r} s, or less than none; found {spent}"
             )
         return trial
@@ -434,11 +438,13 @@ class Validator:
         else:
             trial = self._running(event.trial, event.attempt)
             if event.epoch != trial.epoch:
-                raise Unlawful(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
+                raise ImpossibleLine(f"epochs follow one another, in progress is {trial.epoch}; found {event.epoch!r}")
         if not 0 <= event.accuracy <= 1:
-            raise Unlawful(f"an accuracy lies between 0 and 1; found {event.accuracy!r}")
+            raise ImpossibleLine(f"an accuracy lies between 0 and 1; found {event.accuracy!r}")
         if trial.epochs is not None and event.epoch > trial.epochs:
-            raise Unlawful(f"a trial has the {trial.epochs} epochs of the one that it follows; found {event.epoch!r}")
+            raise ImpossibleLine(
+                f"a trial has the {trial.epochs} epochs of the one that it follows; found {event.epoch!r}"
+            )
         if event.accuracy > trial.best:
             trial.best = event.accuracy
         if event.checkpoint:
@@ -482,7 +488,7 @@ class Validator:
 
     def _dropped(self, event: CheckpointDropped) -> None:
         if event.trial not in self._proposed:
-            raise Unlawful(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
+            raise ImpossibleLine(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
         if event.trial in self._trials:
             self._trials[event.trial].saved = 0
 

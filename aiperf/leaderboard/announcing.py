@@ -12,15 +12,15 @@ from pathlib import Path
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
 from aiperf.leaderboard.benchmark import purpose_of
-from aiperf.leaderboard.entry import Entry, OfAnnounced
+from aiperf.leaderboard.entry import AnnouncedCounts, Entry
 from aiperf.submission.announced_run import breaks_of
 from aiperf.submission.announcement_file import log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, Signed
+from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
 from aiperf.submission.published import Announced, announced
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SiteAnnouncements:
     """Comparison of one log of announcements with the runs of the list."""
 
     log: str
@@ -47,11 +47,11 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
-) -> tuple[list[Entry], tuple[Site, ...]]:
+) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
     """Return the entries with their announcements from the logs, and each log with its missing runs."""
-    sites = tuple(Site(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
+    sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {
-        each.id: (log, each, OfAnnounced(site.announced.published, site.announced.announced))
+        each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced))
         for site, log in zip(sites, logs.values(), strict=True)
         for each in log.entries
     }
@@ -70,7 +70,7 @@ def _purposes(log: Announcements) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield each.id, purpose_of(each.entry.config)
 
 
-def _fault(log: Announcements | None, signed: Signed | None, first: RunStarted) -> str:
+def _fault(log: Announcements | None, signed: SignedEntry | None, first: RunStarted) -> str:
     """Return the fault of a run's announcement, or '' without a fault."""
     if log is None or signed is None or not isinstance(signed.entry, RunAnnounced):
         return "its announcement is in none of the given logs"

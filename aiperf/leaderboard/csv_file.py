@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Iterator
 
-from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import models
 from aiperf.sanitize import cell
@@ -39,7 +39,7 @@ def _fields_of_any(found: Leaderboard) -> dict[str, Value]:
     return _fields(listing, listing.rows[0])
 
 
-def _fields(listing: Listing, row: ListedRow) -> dict[str, Value]:
+def _fields(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
     entry, power = row.entry, row.entry.power
     low, high = entry.flops_per_second_interval or (None, None)
     best, worst = row.tied or (None, None)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from aiperf.journal.ends import Ends
+from aiperf.journal.ends import JournalHashes
 from aiperf.journal.journal import torn_warning
 from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, purpose_of
 from aiperf.leaderboard.valid_flops import valid_flops
-from aiperf.ranking.breaches import Breach
+from aiperf.ranking.breaches import RuleViolation
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.run_warning import RunWarning
@@ -37,7 +37,7 @@ class Power:
 
 
 @dataclass(frozen=True, slots=True)
-class OfAnnounced:
+class AnnouncedCounts:
     """Counts of a site's announced runs and of the published ones among them."""
 
     published: int
@@ -61,7 +61,7 @@ class Entry:
     """AIPerf release of the run's last driver."""
     proposal_rules: int
     events: int
-    journal: Ends
+    journal: JournalHashes
     benchmark: Benchmark
     is_simulated: bool
     lacks: str
@@ -84,7 +84,7 @@ class Entry:
     """Length of the run."""
     window_seconds: float
     availability: float | None
-    breaches: tuple[Breach, ...]
+    breaches: tuple[RuleViolation, ...]
     """Broken rules of the ranking."""
     rules_heading: str
     """Heading of `rules_not_met` for a simulated run, else ''."""
@@ -95,7 +95,7 @@ class Entry:
     """Warning about a torn last line of the journal, which was dropped. It is also in `warnings`."""
     announcement: str | None
     """Id of the announcement named in the journal. None if the run was not announced."""
-    announced: OfAnnounced | None
+    announced: AnnouncedCounts | None
     """Counts from the site's log. None if no given log holds the announcement."""
     announcement_fault: str
     """Difference of the run from its announcement in the given logs. '' without a fault or without logs."""
@@ -113,7 +113,7 @@ class Entry:
         return sum(each.count for each in self.accelerators)
 
 
-def entry_of(report: Report, folder: str, journal: Ends) -> Entry:
+def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
     """Return the entry of a report that was computed from the journal in `folder`."""
     run, score = report.run, report.score
     heading, rules = phrases.broken_rules(report)

@@ -9,10 +9,10 @@ from pathlib import Path
 from aiperf.errors import NoSuchRun
 from aiperf.files import what_is_wrong_with
 from aiperf.journal.journal import NAME
-from aiperf.leaderboard.leaderboard import Unread
+from aiperf.leaderboard.leaderboard import UnreadableJournal
 
 
-def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[Unread]]:
+def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], list[UnreadableJournal]]:
     """Return folders with a journal, in order of name, and each word or folder without one, with the reason.
 
     A word is a run's folder, its name under `runs`, or a folder with runs at any depth below it. Links are followed. A folder
@@ -25,9 +25,9 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
     for word in words:
         top = next((folder for folder in (Path(word), Path(runs) / word) if folder.is_dir()), None)
         if top is None:
-            search.fruitless.append(Unread(word, f"there is no such folder, nor '{Path(runs) / word}'"))
+            search.fruitless.append(UnreadableJournal(word, f"there is no such folder, nor '{Path(runs) / word}'"))
         elif not search.below(top):
-            search.fruitless.append(Unread(word, f"no {NAME} in this folder or below it"))
+            search.fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
     if not search.found:
         raise NoSuchRun(
             f"rank takes folders with a {NAME} in them or below them; found none: "
@@ -41,7 +41,7 @@ class _Search:
 
     def __init__(self) -> None:
         self.found: list[Path] = []
-        self.fruitless: list[Unread] = []
+        self.fruitless: list[UnreadableJournal] = []
         self._folders: set[tuple[int, int]] = set()
         self._journals: set[tuple[int, int]] = set()
 
@@ -63,7 +63,7 @@ class _Search:
                     continue  # no run's folder contains another run
                 waiting += [folder / name for name in reversed(names) if (folder / name).is_dir()]
             except OSError as error:
-                self.fruitless.append(Unread(str(folder), f"could not be read: {error.strerror}"))
+                self.fruitless.append(UnreadableJournal(str(folder), f"could not be read: {error.strerror}"))
                 is_any = True
         return is_any
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing, OrderChange
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 
@@ -35,7 +35,7 @@ def _document(found: Leaderboard) -> dict[str, Any]:
     }
 
 
-def _listing(listing: Listing) -> dict[str, Any]:
+def _listing(listing: BenchmarkRuns) -> dict[str, Any]:
     return {
         "title": listing.title,
         "benchmark": listing.benchmark,

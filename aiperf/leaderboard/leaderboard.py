@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aiperf.leaderboard.announcing import Site
+from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.metric import METRICS, Metric, metric
@@ -25,7 +25,7 @@ Purpose = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadableJournal:
     """Journal without an entry."""
 
     folder: str
@@ -73,7 +73,7 @@ class OrderChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class BenchmarkRuns:
     """The runs of one benchmark."""
 
     title: str
@@ -91,10 +91,10 @@ class Leaderboard:
     """The whole list."""
 
     by: Metric
-    listings: tuple[Listing, ...]
+    listings: tuple[BenchmarkRuns, ...]
     """Divisions first, simulated runs last."""
-    unread: tuple[Unread, ...]
-    sites: tuple[Site, ...] = ()
+    unread: tuple[UnreadableJournal, ...]
+    sites: tuple[SiteAnnouncements, ...] = ()
     """Given logs of announcements."""
 
     @property
@@ -104,7 +104,7 @@ class Leaderboard:
 
 
 def leaderboard(
-    entries: Iterable[Entry], unread: Sequence[Unread], by: Metric, sites: tuple[Site, ...] = ()
+    entries: Iterable[Entry], unread: Sequence[UnreadableJournal], by: Metric, sites: tuple[SiteAnnouncements, ...] = ()
 ) -> Leaderboard:
     """Return the list of runs, ordered by a metric."""
     kept, copies, why_not = _each_once(sorted(entries, key=lambda entry: (entry.folder, entry.run)))
@@ -115,11 +115,11 @@ def leaderboard(
     ordered = sorted(groups, key=lambda one: (_before(one), -len(groups[one]), title(one), one.options))
     differs = differing(ordered)
     missing = _missing(kept, why_not, sites)
-    listings: list[Listing] = []
+    listings: list[BenchmarkRuns] = []
     number = 1
     for benchmark in ordered:
         rows = _rows(groups[benchmark], by, number, copies, why_not, missing)
-        listings.append(Listing(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
+        listings.append(BenchmarkRuns(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
         number += len(rows)
     return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)), sites)
 
@@ -173,7 +173,9 @@ def _why_not_counted(entry: Entry, why_not: dict[str, str]) -> str:
     return why_not.get(entry.folder) or entry.lacks or entry.announcement_fault
 
 
-def _missing(entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[Site]) -> dict[Purpose, int]:
+def _missing(
+    entries: Sequence[Entry], why_not: dict[str, str], sites: Sequence[SiteAnnouncements]
+) -> dict[Purpose, int]:
     """Count the announced runs of each purpose without a valid result in the ranking, from the logs and the journals."""
     announced = {(entry.purpose, entry.announcement) for entry in entries if entry.announcement is not None}
     announced |= {(purpose, id) for site in sites for id, purpose in site.purposes}

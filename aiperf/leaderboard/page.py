@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from aiperf.leaderboard import tables
-from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.phrases import about, differences, remarks
 from aiperf.report.document import document, listed, note, section, table, text, with_code
 
@@ -49,7 +49,7 @@ def _link(name: str, title: str) -> str:
     return f'<li><a href="#{name}">{text(title)}</a></li>'
 
 
-def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
+def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> str:
     places = table(tables.every_place(listing, index))
     others = [
         table(tables.changes(listing, found.by, index)),
@@ -71,7 +71,7 @@ def _listing(found: Leaderboard, listing: Listing, index: int) -> str:
     )
 
 
-def _differs(listing: Listing) -> Iterator[str]:
+def _differs(listing: BenchmarkRuns) -> Iterator[str]:
     if listing.benchmark.is_simulated:
         remark = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
         yield note("simulated", "Simulated runs", f"<p>{remark}</p>", "")

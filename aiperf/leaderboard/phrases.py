@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiperf.leaderboard.leaderboard import Leaderboard, Listing
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard
 from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 from aiperf.units import count
 
@@ -45,7 +45,7 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
     )
 
 
-def differences(listing: Listing) -> str:
+def differences(listing: BenchmarkRuns) -> str:
     """Return the options that distinguish a benchmark from others with the same title."""
     options = ", ".join(f"{name}={value}" for name, value in listing.differs)
     return f"Differs from other benchmarks of this title in {options}."

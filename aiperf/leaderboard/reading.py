@@ -15,7 +15,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.ends import ends
 from aiperf.journal.journal import NAME
 from aiperf.leaderboard.entry import Entry, entry_of
-from aiperf.leaderboard.leaderboard import Unread
+from aiperf.leaderboard.leaderboard import UnreadableJournal
 from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.report.write import report_of
 from aiperf.system.control_groups import usable_processors
@@ -28,17 +28,17 @@ WORTH_A_PROCESS = 8_000_000
 """Bytes of journals from which another process saves time."""
 
 
-def read_entry(folder: Path) -> Entry | Unread:
+def read_entry(folder: Path) -> Entry | UnreadableJournal:
     """Return the entry of a run's folder, or the reason for a missing entry."""
     try:
         return entry_of(report_of(folder), str(folder), ends(folder / NAME))
     except AiperfError as error:
-        return Unread(str(folder), str(error))
+        return UnreadableJournal(str(folder), str(error))
     except OSError as error:
-        return Unread(str(folder), f"could not be read: {error.strerror or error}")
+        return UnreadableJournal(str(folder), f"could not be read: {error.strerror or error}")
 
 
-def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple[list[Entry], list[Unread]]:
+def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple[list[Entry], list[UnreadableJournal]]:
     """Read all folders and return entries and failures, in order of the folders.
 
     Args:
@@ -50,8 +50,10 @@ def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple
     for folder in [folder for folder, result in results.items() if result is None]:
         results |= _in_pool([folder], 1)  # after a killed process, read its folders one by one to find the cause
     dead = "the process that read it was killed, probably because memory ran out"
-    read = [results[folder] or Unread(str(folder), dead) for folder in folders]
-    return [each for each in read if isinstance(each, Entry)], [each for each in read if isinstance(each, Unread)]
+    read = [results[folder] or UnreadableJournal(str(folder), dead) for folder in folders]
+    return [each for each in read if isinstance(each, Entry)], [
+        each for each in read if isinstance(each, UnreadableJournal)
+    ]
 
 
 def _size(folder: Path) -> int:
@@ -67,7 +69,7 @@ def _at_once(sizes: Sequence[int]) -> int:
     return max(1, min(usable_processors(), len(sizes), worth, available_bytes() // each))
 
 
-def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, Entry | Unread | None]]:
+def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, Entry | UnreadableJournal | None]]:
     """Yield each folder with its result. None if the reading process was killed."""
     with side_processes(processes) as pool:
         with interrupts_held():
@@ -80,4 +82,4 @@ def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, En
                     yield folder, None
                 case error:
                     fault = f"it could not be read because of a bug in AIPerf ({type(error).__name__}: {error})"
-                    yield folder, Unread(str(folder), fault)
+                    yield folder, UnreadableJournal(str(folder), fault)

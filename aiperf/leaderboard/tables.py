@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from aiperf import units
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.leaderboard import Leaderboard, ListedRow, Listing, OrderChange
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.statistics.between_runs import ENOUGH, prior_of
@@ -28,7 +28,7 @@ def name(entry: Entry) -> str:
     return entry.system or entry.run
 
 
-def order(listing: Listing, by: Metric, index: int) -> Table:
+def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
     """Return the table of an order. The footnote lists the columns that are left out because they are empty."""
     columns = (
         Column("place", True, "below it: the places that the data allow", is_less_first=True, sorted="ascending"),
@@ -174,7 +174,7 @@ def warnings(entry: Entry) -> str:
     return f"{total}, {criticals} critical" if criticals else total
 
 
-def _footnote(listing: Listing, by: Metric, left_out: Sequence[str]) -> str:
+def _footnote(listing: BenchmarkRuns, by: Metric, left_out: Sequence[str]) -> str:
     without = sum(row.place is None for row in listing.rows)
     parts = ["A dash: not measured, not known, or a figure that does not apply."]
     if left_out:
@@ -185,7 +185,7 @@ def _footnote(listing: Listing, by: Metric, left_out: Sequence[str]) -> str:
     return " ".join(filter(None, parts))
 
 
-def basis(listing: Listing, by: Metric) -> str:
+def basis(listing: BenchmarkRuns, by: Metric) -> str:
     """Return the basis of the ranges of places. '' for one place, or if all entries have enough repeats."""
     placed = [row for row in listing.rows if row.place is not None]
     if len(placed) < 2:
@@ -196,7 +196,7 @@ def basis(listing: Listing, by: Metric) -> str:
     return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
 
 
-def changes(listing: Listing, by: Metric, index: int) -> Table:
+def changes(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
     """Return the table of changes by other metrics."""
     columns = (
         Column("ranked by"),
@@ -249,7 +249,7 @@ def _called(row: ListedRow) -> str:
     return shown if len(shown) <= 40 else f"{shown[:39]}…"
 
 
-def every_place(listing: Listing, index: int) -> Table:
+def every_place(listing: BenchmarkRuns, index: int) -> Table:
     """Return the table with the place of each entry by each metric."""
     columns = (
         Column("run"),

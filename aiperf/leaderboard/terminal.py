@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from aiperf.leaderboard import tables
-from aiperf.leaderboard.leaderboard import Leaderboard, Listing
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard
 from aiperf.leaderboard.phrases import about, differences, torn
 from aiperf.report.tables import Cell
 from aiperf.sanitize import sanitize
@@ -34,7 +34,7 @@ def lines(found: Leaderboard) -> Iterator[str]:
         yield from (sanitize(f"  {each.folder}: {each.reason}") for each in found.unread)
 
 
-def _listing(found: Leaderboard, listing: Listing, index: int) -> Iterator[str]:
+def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> Iterator[str]:
     shown = tables.order(listing, found.by, index)
     yield sanitize(f"{listing.title}: {shown.caption}")
     if listing.differs:

@@ -63,7 +63,7 @@ class DiskNeeds:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class FreeSpace:
     """Free space of a file system for this user."""
 
     at: Path
@@ -103,7 +103,7 @@ def disk_needs(
     )
 
 
-def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Room:
+def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> FreeSpace:
     """Test that the folder of all runs can be created and written, with a temporary file. Return the free space there.
 
     Args:
@@ -130,7 +130,7 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
     finally:
         if tried is not None:
             shutil.rmtree(tried, ignore_errors=True)
-    return Room(at, free.f_bavail * free.f_frsize, free.f_favail if free.f_files else None)
+    return FreeSpace(at, free.f_bavail * free.f_frsize, free.f_favail if free.f_files else None)
 
 
 def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
@@ -146,7 +146,7 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
     raise AssertionError("the root of all folders is there")
 
 
-def require_room(needs: DiskNeeds, room: Room) -> None:
+def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
     """Raise BadConfiguration if a run does not fit, even if its networks never grow."""
     if needs.least > room.bytes:
         raise BadConfiguration(

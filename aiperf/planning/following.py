@@ -15,7 +15,7 @@ from aiperf.errors import BadConfiguration, CannotFollow
 from aiperf.journal.events import FollowedRun, RunStarted
 from aiperf.journal.journal import folding, read
 from aiperf.ranking.law import written
-from aiperf.rules.followed import Followed, followed
+from aiperf.rules.followed import FollowedHistory, followed
 
 WORK = (
     "dataset.augment",
@@ -36,7 +36,7 @@ speed may differ, including precision, since speed is compared."""
 class Following:
     """A followed run, and its entry in the first line of the journal."""
 
-    work: Followed
+    work: FollowedHistory
     recorded: FollowedRun
 
 
@@ -79,7 +79,7 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
     return found
 
 
-def require_same_work(conf: RunConf, mine: RunStarted, work: Followed, ranks: int, *, simulated: bool) -> None:
+def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ranks: int, *, simulated: bool) -> None:
     """Check that this run does the same work. `mine`: first line of this run's journal. `ranks`: ranks per worker.
 
     Raises:

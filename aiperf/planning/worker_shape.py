@@ -15,7 +15,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.messages import WorkerUp
 from aiperf.rules.search_space import STEPS
-from aiperf.system.describe import System
+from aiperf.system.describe import HostDescription
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 
@@ -25,7 +25,12 @@ def accelerators_declared(declared: int | str | None) -> int | None:
 
 
 def shape_of(
-    system: System, accelerators: int, cores: int, trainer: TrainerConf, declared_bytes: int | None, source: str
+    system: HostDescription,
+    accelerators: int,
+    cores: int,
+    trainer: TrainerConf,
+    declared_bytes: int | None,
+    source: str,
 ) -> WorkerShape:
     """Return the shape of a worker with these accelerators and cores on a host.
 
@@ -92,7 +97,7 @@ def common(shapes: Sequence[WorkerShape], source: str) -> WorkerShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WorkerRequirements:
     """Requirements of a run's plan for each worker."""
 
     memory_bytes: int | None
@@ -102,7 +107,7 @@ class Terms:
     batch, or the journal does not record the plan's ranks."""
 
 
-def terms_of(started: RunStarted) -> Terms:
+def terms_of(started: RunStarted) -> WorkerRequirements:
     """Return the requirements of a run, from its first line."""
     space: dict[str, Any] = started.config["space"]
     config, most = started.config, None
@@ -111,10 +116,10 @@ def terms_of(started: RunStarted) -> Terms:
             started.shape.ranks, started.dataset["training_images"] // (STEPS * int(space["largest_batch_size"]))
         )
     memory = space["budget"]["memory_bytes"] if config["budget"]["memory_bytes"] is None else None
-    return Terms(memory, most)
+    return WorkerRequirements(memory, most)
 
 
-def breach(terms: Terms, up: WorkerUp, accelerators: int) -> str | None:
+def breach(terms: WorkerRequirements, up: WorkerUp, accelerators: int) -> str | None:
     """Return the reason why a ready worker may not train in this run. None if it may."""
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aiperf.preflight.reading import Reading
+from aiperf.preflight.reading import ProbeReading
 
 NAME, UNIT = "clock", "seconds"
 ROUND_TRIPS = 8
@@ -41,13 +41,13 @@ class Offset(msgspec.Struct, frozen=True):
     error: float
 
 
-def reading(trips: Sequence[RoundTrip]) -> Reading:
+def reading(trips: Sequence[RoundTrip]) -> ProbeReading:
     """Return all round trips as raw values."""
     series = {"offset": [trip.offset for trip in trips], "error": [trip.error for trip in trips]}
-    return Reading(probe=NAME, unit=UNIT, series=series)
+    return ProbeReading(probe=NAME, unit=UNIT, series=series)
 
 
-def offset(measured: Reading) -> Offset:
+def offset(measured: ProbeReading) -> Offset:
     """Return the offset of the shortest round trip, which has the smallest error.
 
     >>> offset(reading([RoundTrip(0.0, 5.5, 5.5, 1.0), RoundTrip(2.0, 7.05, 7.05, 2.1)]))

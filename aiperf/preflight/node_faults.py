@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from aiperf import units
 from aiperf.preflight import clock
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 T = TypeVar("T", bound=Hashable)
 FEWEST = 3
@@ -28,7 +28,7 @@ _SPEEDS = ("matrix product", "memory")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NodeVerdict:
     """Result for one node."""
 
     """Of one node."""
@@ -41,13 +41,15 @@ class Verdict:
     """Measurements that were not judged, with the reason."""
 
 
-def judge(nodes: Sequence[Measured], conf: PreflightConf) -> dict[str, Verdict]:
+def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
     """Return the result of each node by its identifier. Nodes are compared with the head and with each other."""
     head = next((node for node in nodes if node.is_head), None)
     return {node.node: _verdict(node, head, nodes, conf) for node in nodes}
 
 
-def _verdict(node: Measured, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf) -> Verdict:
+def _verdict(
+    node: NodeReadings, head: NodeReadings | None, nodes: Sequence[NodeReadings], conf: PreflightConf
+) -> NodeVerdict:
     faults = [
         f"{name}: {reading.failed}"
         for name, reading in node.readings.items()
@@ -73,16 +75,20 @@ def _verdict(node: Measured, head: Measured | None, nodes: Sequence[Measured], c
             faults.append(text)
         elif text:
             notes.append(text)
-    return Verdict(tuple(faults), tuple(slow), tuple(notes))
+    return NodeVerdict(tuple(faults), tuple(slow), tuple(notes))
 
 
-def _good(node: Measured, name: str) -> Reading | None:
+def _good(node: NodeReadings, name: str) -> ProbeReading | None:
     reading = node.readings.get(name)
     return None if reading is None or reading.failed is not None else reading
 
 
 def _versions(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     here = _flat(reading.facts)
     norm, whose = _norm(head, nodes, "versions", _flat)
@@ -107,7 +113,11 @@ def _shortened(version: str | None) -> str:
 
 
 def _data(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     norm, whose = _norm(head, nodes, "data", lambda facts: facts["fingerprint"])
     if reading.facts["fingerprint"] != norm:
@@ -115,7 +125,7 @@ def _data(
 
 
 def _norm(
-    head: Measured | None, nodes: Sequence[Measured], probe: str, value: Callable[[Mapping[str, Any]], Any]
+    head: NodeReadings | None, nodes: Sequence[NodeReadings], probe: str, value: Callable[[Mapping[str, Any]], Any]
 ) -> tuple[Any, str]:
     """Return the expected value and its owner: the head's value, or if it is missing, that of most nodes."""
     if head is not None and (reading := _good(head, probe)) is not None:
@@ -131,7 +141,11 @@ def _most_common(values: Sequence[T]) -> T:
 
 
 def _space(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     for name, free in reading.series.items():
         if free[-1] < conf.free_bytes:
@@ -142,7 +156,11 @@ def _space(
 
 
 def _disk(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     best = max(reading.series["run"])
     if best < conf.disk_bytes_per_second:
@@ -151,7 +169,11 @@ def _disk(
 
 
 def _clock(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     off = clock.offset(reading)
     if abs(off.seconds) - off.error > conf.clock_seconds:
@@ -163,7 +185,11 @@ def _clock(
 
 
 def _accelerators(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     expected, devices = reading.facts["expected"], reading.facts["devices"]
     if expected and not devices and not reading.series["usable"][-1] and _is_blind(reading):
@@ -183,7 +209,7 @@ def _accelerators(
             yield f"{name}: its clock is held down by {', '.join(held)}"
 
 
-def _traces(reading: Reading) -> Iterator[str]:
+def _traces(reading: ProbeReading) -> Iterator[str]:
     """Yield signs of other use: processes of others, and errors since boot that a reset may have repaired."""
     for device in reading.facts["devices"]:
         name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
@@ -201,19 +227,26 @@ HARMFUL = frozenset(
 """Throttle reasons that an idle, healthy accelerator does not have."""
 
 
-def _is_blind(reading: Reading) -> bool:
+def _is_blind(reading: ProbeReading) -> bool:
     """Return true if no vendor library is available."""
     return {"nvml", "amdsmi"} <= set(reading.facts["not_seen_by"])
 
 
 def _pairs(
-    node: Measured, reading: Reading, head: Measured | None, nodes: Sequence[Measured], conf: PreflightConf
+    node: NodeReadings,
+    reading: ProbeReading,
+    head: NodeReadings | None,
+    nodes: Sequence[NodeReadings],
+    conf: PreflightConf,
 ) -> Iterator[str]:
     for partner, why in reading.facts.get(FAILED_WITH, {}).items():
         yield f"the all-reduce with {partner} failed: {why}"
 
 
-_JUDGED: dict[str, Callable[[Measured, Reading, Measured | None, Sequence[Measured], PreflightConf], Iterator[str]]] = {
+_JUDGED: dict[
+    str,
+    Callable[[NodeReadings, ProbeReading, NodeReadings | None, Sequence[NodeReadings], PreflightConf], Iterator[str]],
+] = {
     "versions": _versions,
     "data": _data,
     "space": _space,
@@ -224,7 +257,7 @@ _JUDGED: dict[str, Callable[[Measured, Reading, Measured | None, Sequence[Measur
 }
 
 
-def _speed(node: Measured, name: str, nodes: Sequence[Measured], share: float) -> tuple[str, bool]:
+def _speed(node: NodeReadings, name: str, nodes: Sequence[NodeReadings], share: float) -> tuple[str, bool]:
     """Return a text about a speed, '' if there is none, and true if it is a fault."""
     reading = _good(node, name)
     own = None if reading is None else _speed_of(name, reading)
@@ -256,7 +289,7 @@ def _speed(node: Measured, name: str, nodes: Sequence[Measured], share: float) -
     return f"{name}: {found}; at least {units.share(share, 0)}", True
 
 
-def _speed_of(name: str, reading: Reading) -> float | None:
+def _speed_of(name: str, reading: ProbeReading) -> float | None:
     """Return the speed of a node. Network: its best partner, since a slow node is slow with all. Others: the weakest part."""
     if name != PAIRS:
         return reading.best()

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from aiperf.preflight.reading import Probe, Reading, Setting, failed
+from aiperf.preflight.reading import Probe, ProbeReading, Setting, failed
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,7 +35,7 @@ def main() -> None:
         pipe.send(_measured(probe, setting))
 
 
-def _measured(probe: Probe, setting: Setting) -> Reading:
+def _measured(probe: Probe, setting: Setting) -> ProbeReading:
     began = time.monotonic()
     try:
         reading = probe.measure(setting)

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
 
-from aiperf.preflight.reading import Probe, Reading, Setting, failed
+from aiperf.preflight.reading import Probe, ProbeReading, Setting, failed
 from aiperf.reader_processes import interrupts_held
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +36,7 @@ class Prober:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def measure(self, probe: Probe, seconds: float) -> Reading:
+    def measure(self, probe: Probe, seconds: float) -> ProbeReading:
         """Return the probe's reading. Return a failed reading if there is none after `seconds`, including process start."""
         began = time.monotonic()
         pipe = self._pipe or self._begin()
@@ -45,7 +45,7 @@ class Prober:
             if not pipe.poll(seconds):
                 self._kill()
                 return failed(probe, f"no answer in {seconds:g} s: it hung, and was killed", time.monotonic() - began)
-            reading: Reading = pipe.recv()
+            reading: ProbeReading = pipe.recv()
         except (EOFError, ConnectionError):
             return failed(probe, f"its process {self._end_in_words()}", time.monotonic() - began)
         return reading

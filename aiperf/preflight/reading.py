@@ -37,7 +37,7 @@ class Setting:
 MARK = "mark"
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ProbeReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Result of one probe on one node."""
 
     probe: str
@@ -63,12 +63,12 @@ class Probe(Protocol):
     name: ClassVar[str]
     unit: ClassVar[str]
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """Measure in a separate process. Any exception becomes a failed reading."""
         ...
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
     """All readings of one node."""
 
     node: str
@@ -78,12 +78,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     """Nodes of one kind have equal hardware, as reported by Ray and the kernel, and are compared with each other."""
     is_head: bool
-    readings: dict[str, Reading]
+    readings: dict[str, ProbeReading]
     """Readings by probe."""
     boot_id: str | None = None
     """Boot identifier of its kernel. Nodes with one identifier are on one host. None if unknown."""
 
 
-def failed(probe: Probe, why: str, seconds: float = 0.0) -> Reading:
+def failed(probe: Probe, why: str, seconds: float = 0.0) -> ProbeReading:
     """Return a failed reading."""
-    return Reading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)
+    return ProbeReading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)

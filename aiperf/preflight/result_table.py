@@ -8,7 +8,7 @@ from typing import Any
 from aiperf import units
 from aiperf.journal.events import NodeChecked
 from aiperf.preflight.node_faults import ALL, PAIRS
-from aiperf.preflight.reading import Reading
+from aiperf.preflight.reading import ProbeReading
 from aiperf.system.description.differences import in_words
 from aiperf.system.description.of_run import system_description
 
@@ -48,7 +48,7 @@ def _best(check: NodeChecked, name: str) -> str:
     stored: dict[str, Any] | None = check.readings.get(name)
     if stored is None:
         return "—"
-    reading = Reading(**stored)
+    reading = ProbeReading(**stored)
     values = {part: each for part, each in reading.series.items() if part != "temporary"}
     if reading.failed is not None or not values:
         return "failed"

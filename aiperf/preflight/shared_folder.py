@@ -14,7 +14,7 @@ from aiperf.preflight.reading import MARK
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class SharedFolderMark:
     """A folder, and the content of its file MARK."""
 
     folder: Path
@@ -22,13 +22,13 @@ class Meeting:
 
 
 @contextmanager
-def meeting(parent: Path) -> Iterator[Meeting]:
+def meeting(parent: Path) -> Iterator[SharedFolderMark]:
     """Create a shared folder in `parent`, which is created if missing. The folder is removed with the context."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
     try:
         mark = secrets.token_hex(16)
         (folder / MARK).write_text(mark)
-        yield Meeting(folder, mark)
+        yield SharedFolderMark(folder, mark)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

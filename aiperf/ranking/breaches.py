@@ -22,7 +22,7 @@ Outcome = Literal["kept", "broken", "unknown", "not looked at"]
 
 
 @dataclass(frozen=True, slots=True)
-class Breach:
+class RuleViolation:
     """A broken rule, the offending value and the fix."""
 
     rule: str
@@ -41,15 +41,15 @@ class Breach:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RuleOutcome:
     """Outcome of a rule."""
 
     rule: Rule
     outcome: Outcome
-    breach: Breach | None = None
+    breach: RuleViolation | None = None
 
 
-def breaches(run: Candidate, held_to: Division | None = None) -> tuple[Breach, ...]:
+def breaches(run: Candidate, held_to: Division | None = None) -> tuple[RuleViolation, ...]:
     """Return each broken rule and each rule with an unknown outcome. Empty: the run keeps all rules.
 
     Args:
@@ -60,7 +60,7 @@ def breaches(run: Candidate, held_to: Division | None = None) -> tuple[Breach, .
     return tuple(each.breach for each in judged if each.breach is not None)
 
 
-def judgements(run: Candidate, held_to: Division) -> tuple[Judgement, ...]:
+def judgements(run: Candidate, held_to: Division) -> tuple[RuleOutcome, ...]:
     """Return the outcome of each rule, in the division's order.
 
     A simulated run is checked as a real run of the same configuration and declared length. Its results are invented, so rules
@@ -74,27 +74,27 @@ def judgements(run: Candidate, held_to: Division) -> tuple[Judgement, ...]:
     return tuple(_judged(rule, run, values, others) for rule in held_to.rules)
 
 
-def _judged(rule: Rule, run: Candidate, values: Mapping[str, Any], others: set[str]) -> Judgement:
+def _judged(rule: Rule, run: Candidate, values: Mapping[str, Any], others: set[str]) -> RuleOutcome:
     if rule.option is not None:
         if rule.option.partition(".")[0] in others:
-            return Judgement(rule, "not looked at")
+            return RuleOutcome(rule, "not looked at")
         return _of_option(rule, values)
     assert rule.fact is not None, "a rule is about a fact or an option"
     if run.is_simulated and FACTS[rule.fact].of_result:
-        return Judgement(rule, "not looked at")
+        return RuleOutcome(rule, "not looked at")
     return _of_fact(rule, rule.fact, run, values)
 
 
-def _of_option(rule: Rule, values: Mapping[str, Any]) -> Judgement:
+def _of_option(rule: Rule, values: Mapping[str, Any]) -> RuleOutcome:
     assert rule.option is not None
     if rule.option not in values:
         return _outcome(rule, "unknown", "not in this journal", line=1, remedy="start a run of this release")
     if rule.law.holds(values[rule.option], values):
-        return Judgement(rule, "kept")
+        return RuleOutcome(rule, "kept")
     return _outcome(rule, "broken", f"{rule.option}={written(values[rule.option])}", line=1)
 
 
-def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -> Judgement:
+def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -> RuleOutcome:
     value = value_of(run, name)
     line = _line(rule.law, run, name, value)
     if value is None:
@@ -104,7 +104,7 @@ def _of_fact(rule: Rule, name: str, run: Candidate, values: Mapping[str, Any]) -
     if isinstance(rule.law, Has):
         return _of_table(rule, rule.law, value, FACTS[name].found(run), line)
     if rule.law.holds(value, values):
-        return Judgement(rule, "kept")
+        return RuleOutcome(rule, "kept")
     return _outcome(rule, "broken", FACTS[name].found(run), line)
 
 
@@ -118,21 +118,21 @@ def _line(law: Law, run: Candidate, name: str, value: Any) -> int | None:
     return min(wrong, default=run.lines.get((name, "")))
 
 
-def _of_table(rule: Rule, law: Has, value: Mapping[str, Any], named: str, line: int | None) -> Judgement:
+def _of_table(rule: Rule, law: Has, value: Mapping[str, Any], named: str, line: int | None) -> RuleOutcome:
     missing = [entry for entry, _ in law.values if entry not in value]
     if missing:
         return _outcome(rule, "unknown", f"not in the journal: {', '.join(missing)}", line)
     if law.holds(value, {}):
-        return Judgement(rule, "kept")
+        return RuleOutcome(rule, "kept")
     differing = [f"{entry} {written(value[entry])}" for entry, right in law.values if value[entry] != right]
     return _outcome(rule, "broken", f"{named} ({', '.join(differing)})", line)
 
 
 def _outcome(
     rule: Rule, outcome: Literal["broken", "unknown"], found: str, line: int | None, remedy: str | None = None
-) -> Judgement:
+) -> RuleOutcome:
     is_unknown = outcome == "unknown"
-    breach = Breach(
+    breach = RuleViolation(
         rule=rule.text,
         found=f"unknown: {found}" if is_unknown else found,
         remedy=remedy or rule.remedy,
@@ -142,7 +142,7 @@ def _outcome(
         source=rule.source,
         line=line,
     )
-    return Judgement(rule, outcome, breach)
+    return RuleOutcome(rule, outcome, breach)
 
 
 def options(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

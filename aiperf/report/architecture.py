@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from aiperf.report.facts import Architecture, Tree, TreeNode
+from aiperf.report.facts import Architecture, ArchitectureTree, TreeNode
 from aiperf.report.fold import Collected, TrialResults
 from morphism import Graph, IllegalGraph, IllegalMorph, Lineage, decode_morph, rebuild
 from morphism.codec import DamagedGraphFile, decode, encode
@@ -68,7 +68,7 @@ BEST_TRIALS = 60
 """Number of best trials in a pruned tree. Their ancestors come in addition."""
 
 
-def tree(trials: Mapping[int, TrialResults], best: int | None) -> Tree:
+def tree(trials: Mapping[int, TrialResults], best: int | None) -> ArchitectureTree:
     """Lay out the tree: one row for each leaf, parents in the middle of their children, no two nodes at one position."""
     kept = _shown(trials)
     children: dict[int | None, list[int]] = {}
@@ -108,7 +108,7 @@ def tree(trials: Mapping[int, TrialResults], best: int | None) -> Tree:
                 is_best=node is not None and node == best,
             )
         )
-    return Tree(nodes=tuple(nodes), trials=len(trials), shown=len(kept))
+    return ArchitectureTree(nodes=tuple(nodes), trials=len(trials), shown=len(kept))
 
 
 def _shown(trials: Mapping[int, TrialResults]) -> list[int]:

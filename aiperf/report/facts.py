@@ -16,7 +16,7 @@ from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
-from aiperf.ranking.breaches import Breach
+from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
@@ -281,7 +281,7 @@ class TreeNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ArchitectureTree:
     """Tree of architectures, or its best part."""
 
     nodes: tuple[TreeNode, ...]
@@ -327,7 +327,7 @@ class Proposals:
 
 
 @dataclass(frozen=True, slots=True)
-class PeakAgain:
+class PeakAfterRun:
     """Rate of matrix products of one rank on a worker's processors, at start-up and after the end of the run."""
 
     worker: int
@@ -383,7 +383,7 @@ class Report:
     score: Score
     no_score: NoScore | None
     """Reason and remedy of a missing valid score. None with a valid score."""
-    breaches: tuple[Breach, ...]
+    breaches: tuple[RuleViolation, ...]
     """Rules that keep the run out of the ranking."""
     divisions: tuple[str, ...]
     """Built-in divisions without a broken rule. The run may be compared in these."""
@@ -417,7 +417,7 @@ class Report:
     system: SystemDescription
     """Descriptions of the nodes, their differences, and the site's form."""
     gantt: Gantt
-    tree: Tree
+    tree: ArchitectureTree
     architecture: Architecture | None
     telemetry: Telemetry | None
     """Telemetry of devices and hosts. None if nothing was recorded in the window."""
@@ -425,7 +425,7 @@ class Report:
     """Share of the attempts that were lost while the driver was up."""
     trials_given_up_share: float = 0.0
     """Share of the settled trials that failed."""
-    peaks_again: tuple[PeakAgain, ...] = ()
+    peaks_again: tuple[PeakAfterRun, ...] = ()
     """Measurements of workers without accelerators. Empty if they were not repeated."""
     checkpoints: KeptCheckpoints | None = None
     """Remaining and removed checkpoints after the end. None if not examined."""

@@ -16,7 +16,7 @@ from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.presence import seconds_there
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, window
-from aiperf.accounting.spans import Span, spans
+from aiperf.accounting.spans import WorkerSpan, spans
 from aiperf.accounting.time_breakdown import time_breakdown
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
@@ -29,7 +29,7 @@ from aiperf.report.facts import (
     ErrorPoint,
     Hardware,
     Instantaneous,
-    PeakAgain,
+    PeakAfterRun,
     Proposals,
     Report,
     RunFacts,
@@ -48,14 +48,14 @@ from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.power.meters import Meter
-from aiperf.system.telemetry import Limits, Telemetry, died, telemetry_warnings
+from aiperf.system.telemetry import Telemetry, WarningThresholds, died, telemetry_warnings
 from aiperf.system.warnings import damage_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
 """Number of epochs in the plot of the error, in addition to every improvement."""
 
-Spans = Callable[[], Mapping[int, Sequence[Span]]]
+Spans = Callable[[], Mapping[int, Sequence[WorkerSpan]]]
 """Computes the activities of each worker over time. Called only for a run with telemetry."""
 TelemetrySource = Callable[[tuple[float, float], Mapping[str, float], Spans], Telemetry | None]
 """Summarizes telemetry over a window in seconds since the start of the run, or returns None without telemetry.
@@ -319,7 +319,7 @@ def _warnings(
     metered: tuple[Meter, ...],
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
-    again: tuple[PeakAgain, ...],
+    again: tuple[PeakAfterRun, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [*result.warnings]
@@ -329,10 +329,10 @@ def _warnings(
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
     if measured is not None:
-        found += telemetry_warnings(measured, Limits())
+        found += telemetry_warnings(measured, WarningThresholds())
     found += () if energy is None else energy_warnings(energy)
     if measured is not None and measured.workers:
-        found += died(measured, worked_until, Limits())
+        found += died(measured, worked_until, WarningThresholds())
     if (measured is None or not measured.workers) and not is_simulated:
         text = "utilisation, power and temperature of the devices were not measured"
         found.append(RunWarning(text, "note", "keep the folder telemetry/ next to the journal, see docs/report.md"))

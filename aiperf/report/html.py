@@ -14,7 +14,7 @@ from aiperf.report import phrases
 from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text, with_code
 from aiperf.report.facts import Report
 from aiperf.report.plots.figure import inline
-from aiperf.report.section import Folded, Paragraph, Part, Picture, Section, SideBySide, Steps
+from aiperf.report.section import CollapsedTables, DrawnFigure, Paragraph, Part, Section, SideBySide, Steps
 from aiperf.report.tables import Table
 
 RELEASE = "aiperf-cluster"
@@ -47,7 +47,7 @@ def _part(part: Part) -> str:
     match part:
         case Table():
             return table(part)
-        case Picture():
+        case DrawnFigure():
             return _figure(part)
         case Paragraph():
             kind = f' class="{part.kind}"' if part.kind else ""
@@ -56,13 +56,13 @@ def _part(part: Part) -> str:
             return f'<ol class="lineage">{"".join(f"<li>{text(item)}</li>" for item in part.items)}</ol>'
         case SideBySide():
             return f'<div class="beside">{"".join(map(table, part.tables))}</div>'
-        case Folded():
+        case CollapsedTables():
             return f"<details><summary>{text(part.summary)}</summary>{''.join(map(table, part.tables))}</details>"
         case _:
             assert_never(part)
 
 
-def _figure(picture: Picture) -> str:
+def _figure(picture: DrawnFigure) -> str:
     if picture.svg is None:
         return f'<p class="empty">{text(picture.empty)}</p>'
     if picture.has_own_style:  # An image keeps its style sheet apart from the page's.

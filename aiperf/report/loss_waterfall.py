@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from aiperf.accounting.losses import EnergyPart, Top, Waterfall, waterfall
+from aiperf.accounting.losses import AcceleratorPeak, EnergyPart, Waterfall, waterfall
 from aiperf.accounting.presence import seconds_there
 from aiperf.accounting.score import Score
 from aiperf.accounting.spans import PARTS
@@ -33,7 +33,7 @@ def losses(
     """Compute the waterfall of the valid window. `workers`: workers that worked in the window."""
     there = seconds_there(work_log.presences, inside)
     at_work = {worker: there[worker] for worker in workers if worker in there}
-    top = Top(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
+    top = AcceleratorPeak(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
     fallen = waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
     return None if fallen is None else with_energy(fallen, measured, there)
 

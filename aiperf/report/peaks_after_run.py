@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from aiperf import units
 from aiperf.journal.events import RunEnded, WorkerJoined
-from aiperf.report.facts import PeakAgain
+from aiperf.report.facts import PeakAfterRun
 from aiperf.run_warning import RunWarning
 from aiperf.system.worker_peak import MEASURED_PEAK
 
@@ -17,19 +17,19 @@ MOST_CHANGE = 0.1
 """Largest relative change without a warning."""
 
 
-def peaks_again(workers: Mapping[int, WorkerJoined], ended: RunEnded | None) -> tuple[PeakAgain, ...]:
+def peaks_again(workers: Mapping[int, WorkerJoined], ended: RunEnded | None) -> tuple[PeakAfterRun, ...]:
     """Return both measurements of all workers that were measured twice, ordered by worker."""
     return () if ended is None else tuple(_each(workers, ended))
 
 
-def _each(workers: Mapping[int, WorkerJoined], ended: RunEnded) -> Iterator[PeakAgain]:
+def _each(workers: Mapping[int, WorkerJoined], ended: RunEnded) -> Iterator[PeakAfterRun]:
     for name, again in sorted(ended.measured_matmul_flops.items(), key=lambda pair: int(pair[0])):
         joined = workers[int(name)]
         for precision, first in joined.machine.get(MEASURED_PEAK, {}).items():
-            yield PeakAgain(int(name), joined.host, precision, first, again, again / first - 1)
+            yield PeakAfterRun(int(name), joined.host, precision, first, again, again / first - 1)
 
 
-def peak_warnings(found: Sequence[PeakAgain]) -> list[RunWarning]:
+def peak_warnings(found: Sequence[PeakAfterRun]) -> list[RunWarning]:
     """Return one warning for all changed workers, which names the largest change."""
     changed = [one for one in found if abs(one.change) > MOST_CHANGE]
     if not changed:
@@ -44,7 +44,7 @@ def peak_warnings(found: Sequence[PeakAgain]) -> list[RunWarning]:
     return [RunWarning(text, "warning", remedy)]
 
 
-def in_words(one: PeakAgain) -> str:
+def in_words(one: PeakAfterRun) -> str:
     """Return both measurements: `182 GFLOPS at the start, 120 GFLOPS after the end (−34.1 %)`."""
     change = f"{'+' if one.change > 0 else ''}{units.share(one.change)}"
     return (

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
-from aiperf.ranking.breaches import REAL_MACHINE, Breach
+from aiperf.ranking.breaches import REAL_MACHINE, RuleViolation
 from aiperf.report.facts import Hardware, Report, RunFacts
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
@@ -295,7 +295,7 @@ def broken_rules(report: Report) -> tuple[str, list[str]]:
     return f"A real run of this configuration could not be ranked either: {_not_met(broken)}.", listed
 
 
-def ranking_options(breaches: Sequence[Breach]) -> str | None:
+def ranking_options(breaches: Sequence[RuleViolation]) -> str | None:
     """Return the command that replaces several remedies on options, or None if at most one rule is about an option."""
     configured = [each for each in breaches if not each.is_unknown and (each.option or each.id in _OF_THE_SCHEDULE)]
     if len(configured) < 2:
@@ -303,23 +303,23 @@ def ranking_options(breaches: Sequence[Breach]) -> str | None:
     return f"{command()} schedule=ranking dataset=imagenet dataset.root=…"
 
 
-def _together(broken: Sequence[Breach]) -> list[list[Breach]]:
+def _together(broken: Sequence[RuleViolation]) -> list[list[RuleViolation]]:
     """Group breaches by line: options of one part of the configuration share a line, separately for broken and unknown."""
-    lines: dict[tuple[object, ...], list[Breach]] = {}
+    lines: dict[tuple[object, ...], list[RuleViolation]] = {}
     for index, breach in enumerate(broken):
         key = (index,) if breach.option is None else (breach.option.partition(".")[0], breach.is_unknown)
         lines.setdefault(key, []).append(breach)
     return list(lines.values())
 
 
-def _in_one_line(breaches: Sequence[Breach]) -> str:
+def _in_one_line(breaches: Sequence[RuleViolation]) -> str:
     first = breaches[0]
     found = first.found if first.is_unknown else ", ".join(breach.found for breach in breaches)
     remedies = ", ".join(dict.fromkeys(breach.remedy for breach in breaches))
     return f"{', '.join(breach.rule for breach in breaches)}; found: {found}; to fix it: {remedies}"
 
 
-def _not_met(breaches: Sequence[Breach]) -> str:
+def _not_met(breaches: Sequence[RuleViolation]) -> str:
     unknown = sum(breach.is_unknown for breach in breaches)
     broken = len(breaches) - unknown
     parts = []

@@ -8,7 +8,7 @@ from aiperf.report.tables import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DrawnFigure:
     """One drawn figure."""
 
     name: str
@@ -53,14 +53,14 @@ class SideBySide:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class CollapsedTables:
     """Tables that appear when a reader clicks on the summary."""
 
     summary: str
     tables: tuple[Table, ...]
 
 
-Part = Table | Picture | Paragraph | Steps | SideBySide | Folded
+Part = Table | DrawnFigure | Paragraph | Steps | SideBySide | CollapsedTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,6 @@ class Section:
     """Dataclass that report.json stores under `name` (default: the section shows fields of Report alone)."""
 
     @property
-    def pictures(self) -> tuple[Picture, ...]:
+    def pictures(self) -> tuple[DrawnFigure, ...]:
         """Return the figures of this section."""
-        return tuple(part for part in self.parts if isinstance(part, Picture))
+        return tuple(part for part in self.parts if isinstance(part, DrawnFigure))

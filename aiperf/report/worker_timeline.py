@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.presence import WorkerPresence
 from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Bar, Gantt
 
@@ -55,7 +55,7 @@ def gantt(work_log: WorkLog, end: float) -> Gantt:
     )
 
 
-def _presence(there: Presence, end: float) -> tuple[float, float]:
+def _presence(there: WorkerPresence, end: float) -> tuple[float, float]:
     left = end if there.left is None else there.left
     return there.joined, max(there.joined, min(left, end))
 

@@ -12,12 +12,12 @@ from itertools import islice, repeat
 
 from aiperf.rng import derive
 from aiperf.rules.procedure import end_of_trial
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartTrial:
     """Start of a trial on a worker, with its first epoch."""
 
     trial: int
@@ -29,7 +29,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestProposal:
     """Request for a proposal for a worker's next trial or as a spare."""
 
     number: int
@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reject:
+class RejectRequest:
     """Rejection of a request without an answer, so that another request follows."""
 
     number: int
@@ -68,7 +68,7 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOff:
+class DeclareLost:
     """Loss of a worker that was silent too long."""
 
     worker: int
@@ -90,10 +90,10 @@ class End:
     reason: str
 
 
-Command = Start | Request | Reject | Finish | GiveUp | WriteOff | DropCheckpoint | End
+Command = StartTrial | RequestProposal | RejectRequest | Finish | GiveUp | DeclareLost | DropCheckpoint | End
 
 
-def decide(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
+def decide(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[Command]:
     """Return the commands that follow from the run's state and the time.
 
     `now`: seconds since the start of the run. `agenda`: replay queue of a following run. Each executed command becomes an
@@ -111,11 +111,11 @@ def decide(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
     taken = set(islice(run.idle, len(run.lost)))
     for number, worker in zip(run.lost, run.idle, strict=False):
         trial = run.trials[number]
-        commands.append(Start(number, trial.attempt + 1, worker, trial.saved_epoch + 1, trial.round))
+        commands.append(StartTrial(number, trial.attempt + 1, worker, trial.saved_epoch + 1, trial.round))
     for worker in run.ready:
         if worker not in taken:
             there = run.workers[worker]
-            commands.append(Start(run.next_of(there), 1, worker, 1, there.round + 1))
+            commands.append(StartTrial(run.next_of(there), 1, worker, 1, there.round + 1))
     commands += _requests(run, taken) if agenda is None else _next_to_follow(run, taken, agenda)
     commands += [
         DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable
@@ -139,12 +139,12 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
             # A spare may wait for hours, but the starting network is trained first.
             wants_start = start_is_due and not is_spare
             seed = derive(run.started.seed, "proposal", number)
-            commands.append(Request(number, name, worker.round + 1, seed, wants_start, is_spare))
+            commands.append(RequestProposal(number, name, worker.round + 1, seed, wants_start, is_spare))
             number, start_is_due = number + 1, start_is_due and not wants_start
     return commands
 
 
-def _next_to_follow(run: Run, taken: set[int], agenda: Agenda) -> list[Command]:
+def _next_to_follow(run: Run, taken: set[int], agenda: ReplayQueue) -> list[Command]:
     """Return the first ready trial of the followed run for the first idle worker.
 
     There is one request at a time. If a trial cannot be trained, its children become ready before later trials.
@@ -155,10 +155,10 @@ def _next_to_follow(run: Run, taken: set[int], agenda: Agenda) -> list[Command]:
         return []
     seed = derive(run.started.seed, "proposal", run.next_number)
     round_ = run.workers[name].round + 1
-    return [Request(run.next_number, name, round_, seed, wanted.is_start, spare=False, follows=wanted.number)]
+    return [RequestProposal(run.next_number, name, round_, seed, wanted.is_start, spare=False, follows=wanted.number)]
 
 
-def _end(run: Run, now: float, agenda: Agenda | None) -> str | None:
+def _end(run: Run, now: float, agenda: ReplayQueue | None) -> str | None:
     if now >= run.duration:
         return "duration"
     if run.limits.trials is not None and run.finished >= run.limits.trials:
@@ -186,7 +186,7 @@ def _silent(run: Run, now: float) -> list[Command]:
         if silent < run.limits.silence_seconds:
             break
         assert trial.worker is not None
-        commands.append(WriteOff(trial.worker, f"no word for {silent:.0f} s while training trial {number}"))
+        commands.append(DeclareLost(trial.worker, f"no word for {silent:.0f} s while training trial {number}"))
     return commands
 
 
@@ -220,8 +220,8 @@ def _unanswered(run: Run, now: float) -> list[Command]:
         if request.worker in run.idle:
             # It neither trains nor proposes, so it has sent no sign of life.
             if request.worker not in given_up:
-                commands.append(WriteOff(request.worker, f"no word for {waited:.0f} s, and no proposal"))
+                commands.append(DeclareLost(request.worker, f"no word for {waited:.0f} s, and no proposal"))
             given_up.add(request.worker)
         else:
-            commands.append(Reject(request.number, f"no answer for {waited:.0f} s"))
+            commands.append(RejectRequest(request.number, f"no answer for {waited:.0f} s"))
     return commands

@@ -46,7 +46,7 @@ def evolve(run: Run, event: AnyEvent) -> None:
     """Apply one event.
 
     Raises:
-        EventRefused: it does not fit the state of its trial or of its worker. The run is unchanged.
+        IllegalEvent: it does not fit the state of its trial or of its worker. The run is unchanged.
     """
     # Nearly all events pass with this one check.
     if not ((type(event) is EpochFinished or type(event) is Progress) and event.trial in run.running):

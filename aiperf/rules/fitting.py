@@ -28,7 +28,7 @@ from aiperf.journal.events import (
 )
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
-from aiperf.rules.trial_history import Stories
+from aiperf.rules.trial_history import TrialHistories
 
 ATTEMPTED = (TrialState.RUNNING, TrialState.LOST, TrialState.FINISHED, TrialState.FAILED)
 
@@ -60,7 +60,7 @@ _OF_NUMBERS = (ProposalRequested, TrialProposed, TrialRejected)
 """Events of a number that is not a trial yet."""
 
 
-class EventRefused(ValueError):
+class IllegalEvent(ValueError):
     """An event that does not fit the run. The text has the rule, the event with the trial's history, and the remedy."""
 
 
@@ -73,19 +73,19 @@ def number_of(event: Any) -> int:
     return found
 
 
-def refusal(event: AnyEvent, line: int, stories: Stories) -> EventRefused:
+def refusal(event: AnyEvent, line: int, stories: TrialHistories) -> IllegalEvent:
     """Return the error of an event, as line `line` of a journal, that does not fit the state of its trial."""
     number = number_of(event)
     fitting = " or ".join("not yet asked for" if state is None else state.value for state in FITS[type(event)])
     story = stories.text(number)
-    return EventRefused(
+    return IllegalEvent(
         f"{type(event).__name__} is of a trial that is {fitting}; line {line} has trial {number!r}, "
         f"{f'whose story is: {story}' if story else 'of which no line before it tells'}. {REMEDY}"
     )
 
 
 def check_that_it_fits(run: Run, event: AnyEvent) -> None:
-    """Raise EventRefused if an event does not fit the state of its trial or of its worker."""
+    """Raise IllegalEvent if an event does not fit the state of its trial or of its worker."""
     kind = type(event)
     if kind in _WORDS:  # nearly all events
         if event.trial not in run.running:  # type: ignore[union-attr]
@@ -139,9 +139,9 @@ _LAWS: dict[type[AnyEvent], Callable[[Run, Any], None]] = {
 """Rules of an event in addition to the state of its trial."""
 
 
-def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> EventRefused:
+def _misfit(run: Run, event: AnyEvent, law: str, offence: str) -> IllegalEvent:
     story = f" of trial {event.trial} ({run.stories.text(event.trial)})" if isinstance(event, TrialStarted) else ""
-    return EventRefused(f"{type(event).__name__}{story} {law}; line {run.lines + 1} has {offence}. {REMEDY}")
+    return IllegalEvent(f"{type(event).__name__}{story} {law}; line {run.lines + 1} has {offence}. {REMEDY}")
 
 
 def _state_of(run: Run, event: AnyEvent) -> TrialState | None:

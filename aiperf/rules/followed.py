@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from aiperf.journal.events import AnyEvent, FollowedRun, Follows, RunStarted, TrialProposed, TrialStarted, WorkerJoined
+from aiperf.journal.events import (
+    AnyEvent,
+    FollowedRun,
+    FollowedValues,
+    RunStarted,
+    TrialProposed,
+    TrialStarted,
+    WorkerJoined,
+)
 from aiperf.rng import derive
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.replay import replay
@@ -33,7 +41,7 @@ class FollowedTrial:
     """Proposal in the earlier run. Its parent is a number of that run."""
     batch_size: int
     """Images per accelerator in its last epoch, after reductions for lack of memory."""
-    follows: Follows
+    follows: FollowedValues
 
     @property
     def is_start(self) -> bool:
@@ -42,7 +50,7 @@ class FollowedTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedHistory:
     """Part of an earlier run that another run follows."""
 
     first: RunStarted
@@ -68,7 +76,7 @@ class Followed:
         )
 
 
-def followed(events: Iterable[AnyEvent]) -> Followed:
+def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
     """Return the trials of a journal that can be followed, for any schema.
 
     A finished trial is followed with its number of epochs. A trial that the end of the run cut off is followed up to the
@@ -76,7 +84,7 @@ def followed(events: Iterable[AnyEvent]) -> Followed:
     are not followed.
 
     Raises:
-        EventRefused: an event does not fit the run.
+        IllegalEvent: an event does not fit the run.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
@@ -95,7 +103,7 @@ def followed(events: Iterable[AnyEvent]) -> Followed:
     assert run is not None, "a replay gives at least one pair"
     trials = [run.trials[number] for number in order if run.trials[number].state not in WHY_LEFT_OUT]
     heirs = Counter(trial.parent for trial in trials)
-    return Followed(
+    return FollowedHistory(
         first=run.started,
         trials=tuple(_trial(run, trial, proposals[trial.number], heirs[trial.number]) for trial in trials),
         left_out=_left_out(run),
@@ -109,7 +117,7 @@ def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> Follo
     is_whole = trial.state is TrialState.FINISHED
     most = epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs
     of_its_own = derive(run.started.seed, "trial", trial.number)
-    follows = Follows(
+    follows = FollowedValues(
         trial=trial.number,
         epochs=trial.epoch if is_whole else most,
         was_cut_off=not is_whole,

@@ -7,10 +7,10 @@ network as the trial that it follows.
 from __future__ import annotations
 
 from aiperf.journal.events import COUNTS, ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import Proposed
+from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.followed import FollowedTrial
 from aiperf.rules.proposals import described
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from morphism import DamagedMorph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
@@ -20,7 +20,9 @@ SAME = ("fingerprint", *COUNTS)
 """Counts of a proposal that must be equal in both runs."""
 
 
-def answer(agenda: Agenda, history: History, request: ProposalRequested, at: float) -> TrialProposed | TrialRejected:
+def answer(
+    agenda: ReplayQueue, history: History, request: ProposalRequested, at: float
+) -> TrialProposed | TrialRejected:
     """Return the requested trial as one of this run, or a rejection with the reason."""
     assert request.follows is not None, "a run that follows asks for nothing else"
     wanted = agenda.trial(request.follows)
@@ -36,7 +38,7 @@ def answer(agenda: Agenda, history: History, request: ProposalRequested, at: flo
             f"trial {wanted.number} of the followed run had batches of {wanted.batch_size}; the most that fits here was "
             f"measured to be {history.ceiling}"
         )
-    word = Proposed(
+    word = ProposalReturned(
         number=request.number,
         searcher=FOLLOW,
         parent=parent,
@@ -61,7 +63,7 @@ def answer(agenda: Agenda, history: History, request: ProposalRequested, at: flo
     return proposed
 
 
-def _without_weights(agenda: Agenda, history: History, wanted: FollowedTrial) -> str | None:
+def _without_weights(agenda: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
     """Return the reason for missing inherited weights. None if they are present or none are inherited."""
     there = wanted.proposal.parent
     if there is None:

@@ -36,9 +36,11 @@ from aiperf.journal.events import (
 from aiperf.journal.messages import (
     Advanced,
     Ceiling,
+    CheckpointFailed,
     CheckpointGone,
+    CheckpointSaved,
+    CorruptImagesFound,
     Crashed,
-    Done,
     EpochDone,
     Heartbeat,
     HelperDown,
@@ -46,9 +48,7 @@ from aiperf.journal.messages import (
     NotStarted,
     OutOfMemory,
     Prepared,
-    Saved,
-    Skipped,
-    Unsaved,
+    TrialDone,
     WorkerDown,
     WorkerUp,
 )
@@ -67,11 +67,11 @@ WorkerMessage = (
     | Heartbeat
     | Advanced
     | EpochDone
-    | Saved
-    | Unsaved
-    | Skipped
+    | CheckpointSaved
+    | CheckpointFailed
+    | CorruptImagesFound
     | OutOfMemory
-    | Done
+    | TrialDone
     | Crashed
     | CheckpointGone
 )
@@ -122,12 +122,12 @@ def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
             if trial is None or trial.is_prepared:
                 return []
             return [_prepared(word, now)]
-        case Saved():
+        case CheckpointSaved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
                 return []  # reported before, or of an epoch whose own message is lost
             return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
-        case Unsaved():
+        case CheckpointFailed():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
                 return []  # reported before, or of an epoch whose own message is lost
@@ -140,14 +140,14 @@ def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
             if _current(run, word.trial, word.attempt) is None:
                 return []
             return [TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
-        case Skipped():
+        case CorruptImagesFound():
             return _skipped(run, word, now)
         case OutOfMemory():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.batch_size <= word.to_batch_size:
                 return []
             return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
-        case Done():
+        case TrialDone():
             return _done(run, word, now)
         case Crashed():
             if _current(run, word.trial, word.attempt) is None:
@@ -278,7 +278,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
     ]
 
 
-def _skipped(run: Run, word: Skipped, now: float) -> list[AnyEvent]:
+def _skipped(run: Run, word: CorruptImagesFound, now: float) -> list[AnyEvent]:
     """Report each file once: all ranks of all workers read the same files."""
     if word.worker not in run.workers and word.worker not in run.departed:
         return []
@@ -294,7 +294,7 @@ def _skipped(run: Run, word: Skipped, now: float) -> list[AnyEvent]:
     ]
 
 
-def _done(run: Run, word: Done, now: float) -> list[AnyEvent]:
+def _done(run: Run, word: TrialDone, now: float) -> list[AnyEvent]:
     trial = _current(run, word.trial, word.attempt)
     if trial is None:
         return []

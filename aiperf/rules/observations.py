@@ -24,18 +24,18 @@ from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 from morphism import decode_morph
 from searchers.history import (
-    Began,
     CeilingKnown,
-    Failed,
+    FailedTrial,
     Finished,
     Observation,
-    Point,
-    Proposed,
+    OutOfMemoryPoint,
+    ReducedBatch,
     Requested,
-    Shrunk,
-    Unproposed,
+    RequestWithoutTrial,
+    SpareBegan,
+    TrialInFlight,
     WeightsDropped,
-    Withdrawn,
+    WithdrawnTrial,
 )
 
 
@@ -43,7 +43,7 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
     """Return observations in the order of the searchers' history. Most events yield none.
 
     Raises:
-        EventRefused: the event does not fit the run.
+        IllegalEvent: the event does not fit the run.
     """
     match event:
         case Progress() | EpochFinished():
@@ -54,10 +54,10 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
         case ProposalRequested():
             return [Requested(event.number)]
         case TrialRejected():
-            return [Unproposed(event.number)]
+            return [RequestWithoutTrial(event.number)]
         case TrialProposed():
             return [
-                Proposed(
+                TrialInFlight(
                     number=event.number,
                     round=run.requests[event.number].round,
                     parent=event.parent,
@@ -65,21 +65,21 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
                     batch_size=event.batch_size,
                     kernel_size=event.kernel_size,
                     fingerprint=event.fingerprint,
-                    pruned=tuple(Point(**point) for point in event.pruned),
+                    pruned=tuple(OutOfMemoryPoint(**point) for point in event.pruned),
                     own_kernel=event.own_kernel,
                     can_grow=event.can_grow,
                 )
             ]
         case TrialStarted():
             # Only spares are reported: they may be trained in a later round than the proposed one.
-            return [Began(event.trial, event.round)] if event.round != run.trials[event.trial].round else []
+            return [SpareBegan(event.trial, event.round)] if event.round != run.trials[event.trial].round else []
         case TrialFinished():
             return [Finished(event.trial, event.reported_accuracy)]
         case TrialFailed():
             never_began = run.trials[event.trial].state is TrialState.WAITING
-            return [Withdrawn(event.trial) if never_began else Failed(event.trial, event.cause)]
+            return [WithdrawnTrial(event.trial) if never_began else FailedTrial(event.trial, event.cause)]
         case BatchReduced():
-            return [Shrunk(event.trial, event.from_batch_size, event.to_batch_size)]
+            return [ReducedBatch(event.trial, event.from_batch_size, event.to_batch_size)]
         case CheckpointDropped():
             return [WeightsDropped(event.trial)]
         case CeilingMeasured():
@@ -94,4 +94,4 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
 
 def _gone(worker: Worker) -> list[Observation]:
     """Return the observations of a lost worker's waiting trials and open requests, which end with it."""
-    return [*map(Withdrawn, worker.waiting), *map(Unproposed, sorted(worker.requested))]
+    return [*map(WithdrawnTrial, worker.waiting), *map(RequestWithoutTrial, sorted(worker.requested))]

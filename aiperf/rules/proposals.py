@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass
 
-from aiperf.journal.events import Follows, ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import Propose, Proposed, Unproposed
+from aiperf.journal.events import FollowedValues, ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
@@ -42,14 +42,14 @@ def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
     return Proposer(searcher.build(), hpo.build())
 
 
-def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unproposed:
+def make(proposer: Proposer, history: History, order: Propose) -> ProposalReturned | ProposalFailed:
     """Execute an order to propose."""
     began = time.perf_counter()
     try:
         proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
     except NothingToPropose as nothing:
-        return Unproposed(number=order.number, reason=str(nothing))
-    return Proposed(
+        return ProposalFailed(number=order.number, reason=str(nothing))
+    return ProposalReturned(
         number=order.number,
         searcher=proposal.searcher,
         parent=proposal.parent,
@@ -62,7 +62,9 @@ def make(proposer: Proposer, history: History, order: Propose) -> Proposed | Unp
     )
 
 
-def check(history: History, request: ProposalRequested, word: Proposed, at: float) -> TrialProposed | TrialRejected:
+def check(
+    history: History, request: ProposalRequested, word: ProposalReturned, at: float
+) -> TrialProposed | TrialRejected:
     """Rebuild a proposal from its lineage and count its operations.
 
     Rejected are proposals that are illegal, exceed the budget, inherit missing weights, have kernels larger than their maps,
@@ -99,11 +101,11 @@ def check(history: History, request: ProposalRequested, word: Proposed, at: floa
 def described(
     history: History,
     request: ProposalRequested,
-    word: Proposed,
+    word: ProposalReturned,
     graph: Graph,
     counted: Cost,
     at: float,
-    follows: Follows | None = None,
+    follows: FollowedValues | None = None,
 ) -> TrialProposed:
     """Return the event of a proposal whose graph was rebuilt and whose operations were counted."""
     return TrialProposed(

@@ -22,16 +22,16 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerLost,
 )
-from aiperf.rules.fitting import REMEDY, EventRefused
+from aiperf.rules.fitting import REMEDY, IllegalEvent
 from aiperf.rules.followed import FollowedTrial
 
 
 @dataclass(slots=True)
-class Agenda:
+class ReplayQueue:
     """Replay queue. Call `take` with each event of this run after its first. `first` and `is_done` then describe the
     remaining trials. Trials are named by their numbers in the followed run, except in `here`.
 
-    `take` raises EventRefused if an event requests a trial that is not due.
+    `take` raises IllegalEvent if an event requests a trial that is not due.
     """
 
     trials: Sequence[FollowedTrial]
@@ -101,7 +101,7 @@ class Agenda:
         place = self._places.get(trial, -1)
         index = bisect_left(self.ready, place)
         if self.ready[index : index + 1] != [place]:
-            raise EventRefused(
+            raise IllegalEvent(
                 f"a run asks for a trial of the followed run that is due; proposal {number} is to be its trial {trial!r}, "
                 f"which is not. {REMEDY}"
             )

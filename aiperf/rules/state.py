@@ -12,7 +12,7 @@ from typing import Any
 from aiperf.journal.events import ProposalRequested, RunStarted
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
 from aiperf.rules.trial import Trial
-from aiperf.rules.trial_history import Stories
+from aiperf.rules.trial_history import TrialHistories
 from aiperf.rules.worker import Worker
 
 
@@ -75,7 +75,7 @@ class Run:
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
-    stories: Stories = field(default_factory=Stories)
+    stories: TrialHistories = field(default_factory=TrialHistories)
     """History of each trial's states."""
 
     @property

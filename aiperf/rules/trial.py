@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from aiperf.journal.events import Follows
+from aiperf.journal.events import FollowedValues
 
 
 class TrialState(Enum):
@@ -44,7 +44,7 @@ class Trial:
     batch_size: int
     can_grow: bool = True
     """True if it may be a parent."""
-    follows: Follows | None = None
+    follows: FollowedValues | None = None
     """Values of the trial that it follows."""
     state: TrialState = TrialState.REQUESTED
     """Changed by `aiperf.rules.changes.transitions.enter` alone."""

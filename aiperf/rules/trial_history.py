@@ -14,7 +14,7 @@ _PLACE = {state: place for place, state in enumerate(_STATES)}
 
 
 @dataclass(slots=True)
-class Stories:
+class TrialHistories:
     """Each state of every trial, with the journal's line and the event that caused it.
 
     Stored in columns of numbers for all trials together: about 20 bytes per change. It is read only when an event is refused.

@@ -6,14 +6,14 @@ from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 
 from aiperf.errors import CannotFollow, OtherRules
-from aiperf.journal.events import AnyEvent, Follows, ProposalRequested, RunStarted, TrialProposed, TrialRejected
-from aiperf.journal.messages import Propose, Proposed, Unproposed
-from aiperf.rules.followed import Followed
+from aiperf.journal.events import AnyEvent, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
+from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
+from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.following import answer
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
 from aiperf.rules.replay import replay
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
 from searchers.history import History
@@ -26,10 +26,10 @@ class VerifiedProposal:
 
     number: int
     recorded: TrialProposed | TrialRejected
-    anew: Proposed | Unproposed
+    anew: ProposalReturned | ProposalFailed
     rejected: TrialRejected | None
     """Rejection of the recomputed proposal by the driver's check, with the history at the recorded line."""
-    follows: Follows | None = None
+    follows: FollowedValues | None = None
     """Values of the followed trial, from the followed journal."""
     is_in_turn: bool = True
     """True if it is the first trial of the followed run that was ready."""
@@ -41,7 +41,7 @@ class VerifiedProposal:
             return False
         if isinstance(self.recorded, TrialRejected):
             return self._is_rightly_rejected(self.recorded)
-        if isinstance(self.anew, Unproposed):
+        if isinstance(self.anew, ProposalFailed):
             return False
         return (
             self.recorded.searcher == self.anew.searcher
@@ -55,7 +55,7 @@ class VerifiedProposal:
         )
 
     def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:
-        was_nothing = isinstance(self.anew, Unproposed)
+        was_nothing = isinstance(self.anew, ProposalFailed)
         is_refused = self.rejected is not None and self.rejected.reason == recorded.reason
         match recorded.by:
             case "generator" | "silence":
@@ -80,7 +80,7 @@ def _named(versions: dict[str, str]) -> str:
     return ", ".join(f"{name} {versions[name]}" for name in ("aiperf-cluster", "optuna") if name in versions)
 
 
-class ProposalsAgain:
+class ProposalReplay:
     """Recomputation of proposals during a replay. Call `take` with each event and the run before it.
 
     `numbers`: proposals to recompute. None for all. `history` is the searcher's history at each line.
@@ -92,7 +92,7 @@ class ProposalsAgain:
         self.history = History(space_of(started))
         self._proposer = proposer
         self._numbers = numbers
-        self._made: dict[int, Proposed | Unproposed] = {}
+        self._made: dict[int, ProposalReturned | ProposalFailed] = {}
 
     def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
         """Take the next event. Return the proposal that it records if it was recomputed."""
@@ -108,10 +108,10 @@ class ProposalsAgain:
         return verified
 
     def _compared(
-        self, run: Run, event: TrialProposed | TrialRejected, anew: Proposed | Unproposed
+        self, run: Run, event: TrialProposed | TrialRejected, anew: ProposalReturned | ProposalFailed
     ) -> VerifiedProposal:
         checked = None
-        if isinstance(anew, Proposed):
+        if isinstance(anew, ProposalReturned):
             checked = check(self.history, run.requests[event.number], anew, event.at)
         return VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
 
@@ -126,7 +126,7 @@ def _order(event: ProposalRequested) -> Propose:
     )
 
 
-def check_followed(first: RunStarted, work: Followed | None, last_hash: str | None) -> Followed:
+def check_followed(first: RunStarted, work: FollowedHistory | None, last_hash: str | None) -> FollowedHistory:
     """Return `work` if it is the run that this run follows. Otherwise raise CannotFollow.
 
     `last_hash`: last hash of the journal that `work` was read from.
@@ -146,11 +146,11 @@ def check_followed(first: RunStarted, work: Followed | None, last_hash: str | No
     return work
 
 
-class FollowedAgain:
+class FollowedReplay:
     """Recomputation of the proposals of a following run from the followed trials. Call `take` with each event and the run
     before it."""
 
-    def __init__(self, started: RunStarted, agenda: Agenda) -> None:
+    def __init__(self, started: RunStarted, agenda: ReplayQueue) -> None:
         """`agenda`: replay queue of the followed run before its first event (`check_followed`)."""
         self.history = History(space_of(started))
         self._agenda = agenda
@@ -172,9 +172,9 @@ class FollowedAgain:
         is_in_turn = self._turns.pop(recorded.number)
         anew = answer(self._agenda, self.history, request, recorded.at)
         if isinstance(anew, TrialRejected):
-            nothing = Unproposed(number=anew.number, reason=anew.reason)
+            nothing = ProposalFailed(number=anew.number, reason=anew.reason)
             return VerifiedProposal(recorded.number, recorded, nothing, anew, is_in_turn=is_in_turn)
-        word = Proposed(
+        word = ProposalReturned(
             number=anew.number,
             searcher=anew.searcher,
             parent=anew.parent,
@@ -189,7 +189,10 @@ class FollowedAgain:
 
 
 def verify_proposals(
-    events: Iterable[AnyEvent], proposer: Proposer, followed: Followed | None = None, followed_hash: str | None = None
+    events: Iterable[AnyEvent],
+    proposer: Proposer,
+    followed: FollowedHistory | None = None,
+    followed_hash: str | None = None,
 ) -> Iterator[VerifiedProposal]:
     """Yield each proposal of a journal, recomputed with the history at the line of its request.
 
@@ -201,13 +204,13 @@ def verify_proposals(
         OtherRules: the journal uses another version of the proposal rules.
         CannotFollow: the run follows another run that was not given.
     """
-    again: ProposalsAgain | FollowedAgain | None = None
+    again: ProposalReplay | FollowedReplay | None = None
     for run, event in replay(events):
         if again is None:
             assert isinstance(event, RunStarted), "a replay begins with it"
             if event.follows is None:
-                again = ProposalsAgain(event, proposer)
+                again = ProposalReplay(event, proposer)
             else:
-                again = FollowedAgain(event, Agenda(check_followed(event, followed, followed_hash).trials))
+                again = FollowedReplay(event, ReplayQueue(check_followed(event, followed, followed_hash).trials))
         elif (verified := again.take(run, event)) is not None:
             yield verified

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Protocol
 
 from aiperf.drive.driver import Driver
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.errors import JournalNotWritten
 from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import read
 from aiperf.simulate.faults.faulty_journal import FaultyJournal
 from aiperf.simulate.model.fault import DriverKilled
-from aiperf.simulate.model.simulated_executor import SimulatedExecutor, World
+from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
 
 INCARNATIONS = 200
 """Maximum number of driver starts. A run with more is ended as a configuration error."""
@@ -39,13 +39,13 @@ class Audience(Protocol):
         """Called after each turn of a driver."""
         ...
 
-    def before_resume(self, standing: Standing) -> None:
+    def before_resume(self, standing: SessionState) -> None:
         """Called after a run was read from its journal and before it is resumed."""
         ...
 
 
 @dataclass(slots=True)
-class Effort:
+class SimulationCost:
     """Cost of a simulation in seconds of processor time, independent of other work on the machine."""
 
     incarnations: int = 0
@@ -64,23 +64,23 @@ class Effort:
 
 
 def drive(
-    world: World,
+    world: SimulatedWorld,
     first: RunStarted,
     path: Path,
     audience: Audience | None = None,
     after_turn: Callable[[Driver], None] | None = None,
     around: Around = nullcontext,
-) -> Effort:
+) -> SimulationCost:
     """Write the journal to `path`, a new file, and return the cost. Each driver works inside of `around`.
 
     Raises:
         NoWorkers: no worker started in the first minutes.
     """
-    effort, began = Effort(), time.process_time()
+    effort, began = SimulationCost(), time.process_time()
     on_disk = None if audience is None else audience.on_disk
     with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
         faulty_journal.append([first])
-        standing = Standing.at(first, world.follows)
+        standing = SessionState.at(first, world.follows)
         down_seconds = _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
     while down_seconds is not None:
         assert effort.incarnations < INCARNATIONS, (
@@ -93,9 +93,9 @@ def drive(
 
 
 def _resume(
-    world: World,
+    world: SimulatedWorld,
     path: Path,
-    effort: Effort,
+    effort: SimulationCost,
     audience: Audience | None,
     after_turn: Callable[[Driver], None] | None,
     around: Around,
@@ -104,7 +104,7 @@ def _resume(
     lines = iter(reader)
     first = next(lines)
     assert isinstance(first, RunStarted)
-    standing = Standing.at(first, world.follows)
+    standing = SessionState.at(first, world.follows)
     for event in lines:
         standing.take(event)
     if audience is not None:
@@ -136,10 +136,10 @@ def _resume(
 
 
 def _drive_incarnation(
-    world: World,
-    standing: Standing,
+    world: SimulatedWorld,
+    standing: SessionState,
     faulty_journal: FaultyJournal,
-    effort: Effort,
+    effort: SimulationCost,
     audience: Audience | None,
     after_turn: Callable[[Driver], None] | None,
     around: Around,

@@ -24,16 +24,16 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.driver_restarts import Effort, drive
+from aiperf.simulate.driver_restarts import SimulationCost, drive
 from aiperf.simulate.faults.building import build_faults
 from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
-from aiperf.simulate.model.pace import Figures, pace
+from aiperf.simulate.model.pace import ImageCosts, pace
 from aiperf.simulate.model.profile import calibrated, profile_of
-from aiperf.simulate.model.simulated_attempt import Task
-from aiperf.simulate.model.simulated_executor import World
+from aiperf.simulate.model.simulated_attempt import SimulatedTask
+from aiperf.simulate.model.simulated_executor import SimulatedWorld
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from aiperf.submission.announced_run import use_announcement
 from aiperf.units import count, duration, size
@@ -109,13 +109,13 @@ def world_of(
     proposer: Proposer | None = None,
     ground_truth: GroundTruth | None = None,
     learning: Learning | None = None,
-) -> World:
+) -> SimulatedWorld:
     """Return the world of a new run. `proposer` and `learning` replace the configured ones."""
     plan, conf = opening.plan, opening.conf
     data = plan.dataset
-    return World(
+    return SimulatedWorld(
         conf=conf,
-        task=Task(data.training_images, data.validation_images, data.classes),
+        task=SimulatedTask(data.training_images, data.validation_images, data.classes),
         seed=plan.conf.seed,
         space=plan.space,
         memory=memory_of(conf, plan.conf.trainer, plan.graph),
@@ -129,7 +129,7 @@ def world_of(
     )
 
 
-def effort_in_words(effort: Effort, simulated_seconds: float) -> str:
+def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
     """Return the cost of a simulation as text."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     per_event = effort.driver_seconds / max(1, effort.events)
@@ -152,7 +152,7 @@ def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
         conf,
-        Figures.of(cost(plan.graph)),
+        ImageCosts.of(cost(plan.graph)),
         plan.space.default_batch_size,
         1.0,
         data.training_images,

@@ -14,7 +14,7 @@ from aiperf.statistics.estimate import Estimate, quantile
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelativeChange:
     """Relative change from one figure to another."""
 
     relative: float
@@ -33,7 +33,7 @@ class Change:
 Verdict = Literal["no regression", "regression", "cannot be determined"]
 
 
-def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> Change | None:
+def change(first: float, second: float, of_first: Estimate | None, of_second: Estimate | None) -> RelativeChange | None:
     """Return the change between two figures with its test. None if the first is not positive.
 
     Args:
@@ -46,15 +46,17 @@ def change(first: float, second: float, of_first: Estimate | None, of_second: Es
         return None
     relative = second / first - 1
     if of_first is None or of_second is None or second <= 0:
-        return Change(relative, None, None)
+        return RelativeChange(relative, None, None)
     parts = [(each.standard_error / each.value) ** 2 for each in (of_first, of_second)]
     step = math.log(second / first)
     error = math.sqrt(math.fsum(parts))
     if error == 0:  # all runs of both sides are identical, as with simulated runs
-        return Change(relative, (relative, relative), 0.0 if step else 1.0)
+        return RelativeChange(relative, (relative, relative), 0.0 if step else 1.0)
     freedom = welch_freedom(parts, (of_first.freedom, of_second.freedom))
     half = quantile(freedom) * error
-    return Change(relative, (math.expm1(step - half), math.expm1(step + half)), two_sided(step / error, freedom))
+    return RelativeChange(
+        relative, (math.expm1(step - half), math.expm1(step + half)), two_sided(step / error, freedom)
+    )
 
 
 def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
@@ -73,7 +75,7 @@ def two_sided(t: float, freedom: float) -> float:
     return 2 * float(stdtr(freedom, -abs(t)))
 
 
-def verdict(found: Change, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
+def verdict(found: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
     """Return the verdict on a change against a margin, given as a share.
 
     "regression" if the whole interval is beyond the margin, "no regression" if the whole interval is within it. An interval

@@ -19,7 +19,7 @@ Real = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PlaceRange:
     """Places of one entry."""
 
     place: int
@@ -32,7 +32,7 @@ class Standing:
     """Group from 1, whose entries are tied with its best. None as for `best_place`."""
 
 
-def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[Standing, ...]:
+def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
     """Return the places of entries, in their order. Each entry is (figure, uncertainty or None).
 
     Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs: at most 5 of 100 lists separate a pair that
@@ -47,11 +47,11 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
     better = apart & (values[known][:, None] > values[known][None, :])  # [i, j]: i is surely better than j
     unknown = len(entries) - len(known)
     groups = _groups(values[known], better)
-    standings: list[Standing] = [
-        Standing(1 + int((values > value).sum()), None, None, None) for value in values.tolist()
+    standings: list[PlaceRange] = [
+        PlaceRange(1 + int((values > value).sum()), None, None, None) for value in values.tolist()
     ]
     for row, index in enumerate(known.tolist()):
-        standings[index] = Standing(
+        standings[index] = PlaceRange(
             place=standings[index].place,
             best_place=1 + int(better[:, row].sum()),
             worst_place=len(known) - int(better[row].sum()) + unknown,

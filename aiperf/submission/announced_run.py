@@ -22,7 +22,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.planning.plan import check_options
 from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
-from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, Signed
+from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry
 from aiperf.submission.differences import differences
 from aiperf.system.describe import versions
 from searchers.propose import RULES
@@ -71,7 +71,7 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
     )
 
 
-def breaks(announced: Signed, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
+def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, started_unix: float | None) -> list[str]:
     """Return the differences of a run from its announcement, as text. `started_unix`: None for a simulated run."""
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
@@ -88,7 +88,7 @@ def breaks(announced: Signed, config: Mapping[str, Any], rules: int, started_uni
     return found
 
 
-def breaks_of(log: Announcements, announced: Signed, first: RunStarted) -> list[str]:
+def breaks_of(log: Announcements, announced: SignedEntry, first: RunStarted) -> list[str]:
     """Return the differences of a journal's first line from its announcement and from the log's record of its start."""
     found = breaks(announced, first.config, first.proposal_rules, None if first.simulated else first.started_unix)
     begun, withdrawn = log.begun().get(announced.id), log.withdrawn().get(announced.id)
@@ -162,7 +162,7 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
     return conf.announcement, log_path(conf.announcement_log)
 
 
-def _require_same(found: Signed, conf: RunConf, now_unix: float) -> None:
+def _require_same(found: SignedEntry, conf: RunConf, now_unix: float) -> None:
     differing = breaks(found, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
     if differing:
         more = f"; and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
@@ -172,7 +172,7 @@ def _require_same(found: Signed, conf: RunConf, now_unix: float) -> None:
         )
 
 
-def _free(log: Announcements, wanted: str, path: Path) -> Signed:
+def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
     found = log.by_id(wanted)
     if found is None or not isinstance(found.entry, RunAnnounced):
         raise NotAsAnnounced(f"an announcement is named by its id; '{path}' holds no announced run {wanted!r}")

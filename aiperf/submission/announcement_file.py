@@ -14,7 +14,7 @@ from typing import IO
 from aiperf.errors import AnnouncementsNotWritten, NotAsAnnounced
 from aiperf.files import require_file
 from aiperf.journal.journal import keep
-from aiperf.submission.announcements import Announcements, AnyEntry, Signed, content_of, line_of, parse
+from aiperf.submission.announcements import Announcements, AnyEntry, SignedEntry, content_of, line_of, parse
 from aiperf.submission.signatures import sign
 
 NAME = "announcements.jsonl"
@@ -56,7 +56,7 @@ def read_log(path: Path) -> Announcements:
         ) from error
 
 
-def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[Signed, Path | None]:
+def add(path: Path, key: Path | None, entry_of: Callable[[Announcements], AnyEntry]) -> tuple[SignedEntry, Path | None]:
     """Sign an entry and add it to the log.
 
     Args:

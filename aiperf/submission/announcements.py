@@ -87,7 +87,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class SignedEntry:
     """Entry with a valid signature."""
 
     id: str
@@ -103,7 +103,7 @@ class Signed:
 class Announcements:
     """Complete content of a log."""
 
-    entries: tuple[Signed, ...]
+    entries: tuple[SignedEntry, ...]
     end: int
     """Size of the complete lines in bytes."""
     torn: bytes
@@ -114,7 +114,7 @@ class Announcements:
         """Id of the last entry. A known head reveals a log that was cut."""
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
-    def by_id(self, wanted: str) -> Signed | None:
+    def by_id(self, wanted: str) -> SignedEntry | None:
         """Return the entry of that id."""
         return next((each for each in self.entries if each.id == wanted), None)
 
@@ -145,7 +145,7 @@ def parse(content: bytes, name: str) -> Announcements:
     Raises:
         AnnouncementsDamaged: A line is no entry, does not follow from the previous one, or has no valid signature.
     """
-    entries: list[Signed] = []
+    entries: list[SignedEntry] = []
     of = (f"entry of format {FORMAT}", "site")
     log = SealedLines(
         BytesIO(content), _decoded, lambda _: None, lambda each: _check(each, entries, log.chain.decode()), of=of
@@ -189,13 +189,13 @@ def _damaged(name: str, number: int, why: str) -> AnnouncementsDamaged:
     )
 
 
-def _decoded(body: bytes) -> Signed:
+def _decoded(body: bytes) -> SignedEntry:
     line = msgspec.json.decode(body, type=_Line)
     entry = msgspec.json.decode(line.entry, type=AnyEntry)
-    return Signed("", entry, bytes(line.entry), line.signature, None)
+    return SignedEntry("", entry, bytes(line.entry), line.signature, None)
 
 
-def _check(each: Signed, before: Sequence[Signed], head: str) -> None:
+def _check(each: SignedEntry, before: Sequence[SignedEntry], head: str) -> None:
     entry = each.entry
     must(entry.format == FORMAT, f"this release reads format {FORMAT}", f"format {entry.format}")
     must(content_of(entry) == each.content, "an entry is written as `announce` writes it", "other JSON")

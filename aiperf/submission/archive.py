@@ -44,7 +44,7 @@ class DiskTooSmall(AiperfError):
 
 
 @dataclass(frozen=True, slots=True)
-class Unpacked:
+class UnpackedSubmission:
     """Unpacked submission."""
 
     manifest: bytes
@@ -79,7 +79,7 @@ def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature
         raise
 
 
-def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> Unpacked:
+def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSubmission:
     """Unpack a submission into an empty folder, and check each member against the manifest.
 
     Raises:
@@ -105,7 +105,9 @@ def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> Unpacked:
             "other headers, another order, or other bytes between or after the members"
         )
     changed = tuple(name for name in wanted if found[name] != wanted[name])
-    return Unpacked(manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed)
+    return UnpackedSubmission(
+        manifest, None if signature is None else signature.decode(errors="replace"), tuple(wanted), changed
+    )
 
 
 class _Member(tarfile.TarInfo):

@@ -34,7 +34,7 @@ from aiperf.submission.contents import (
     system_of,
 )
 from aiperf.submission.inspect_submission import inspect
-from aiperf.submission.inspection import HeldTo, Inspection
+from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
 from aiperf.system.power.meters import FOLDER as POWER
@@ -42,7 +42,7 @@ from aiperf.system.source import COMMIT, SOURCE, revision
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SubmissionContents:
     """Contents of a submission."""
 
     runs: Sequence[Path]
@@ -54,7 +54,7 @@ class Wanted:
     with_telemetry: bool = True
 
 
-def build(wanted: Wanted, path: Path, signers: Path | None = None) -> Inspection:
+def build(wanted: SubmissionContents, path: Path, signers: Path | None = None) -> Inspection:
     """Create the submission and inspect it. After a bad finding, no file remains.
 
     Raises:
@@ -70,7 +70,7 @@ def build(wanted: Wanted, path: Path, signers: Path | None = None) -> Inspection
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     try:
         pack(draft, contents, manifest, None if wanted.key is None else sign(wanted.key, manifest))
-        found = inspect(draft, HeldTo(signers=signers))
+        found = inspect(draft, Requirements(signers=signers))
         if found.is_good:
             draft.rename(path)
     finally:
@@ -78,7 +78,7 @@ def build(wanted: Wanted, path: Path, signers: Path | None = None) -> Inspection
     return replace(found, path=str(path))
 
 
-def _contents(wanted: Wanted) -> dict[str, Content]:
+def _contents(wanted: SubmissionContents) -> dict[str, Content]:
     parts: dict[str, Content] = {}
     submitted, firsts = [], []
     for number, folder in enumerate(wanted.runs, 1):

@@ -32,7 +32,7 @@ from aiperf.submission.contents import (
     system_of,
 )
 from aiperf.submission.differences import ABSENT, differences
-from aiperf.submission.inspection import Finding, HeldTo, Outcome
+from aiperf.submission.inspection import InspectionFinding, Outcome, Requirements
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.verify import verify
 
@@ -47,7 +47,7 @@ WORDS = ("score.warnings", "score.interval_basis")
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RunInspection:
     """Result of the inspection of one run."""
 
     name: str
@@ -56,21 +56,21 @@ class Judged:
     ended_unix: float | None
     chain: str | None
     """SHA-256 of the journal file."""
-    findings: tuple[Finding, ...]
+    findings: tuple[InspectionFinding, ...]
 
 
-def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: HeldTo) -> Judged:
+def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: Requirements) -> RunInspection:
     """Inspect one run. `bundle`: folder of the unpacked submission."""
     folder = bundle / run.folder
     missing = [name for name in PARTS if not (folder / name).is_file()]
-    findings = [Finding("members", "bad", f"{run.folder}/{name} is missing", run.run) for name in missing]
+    findings = [InspectionFinding("members", "bad", f"{run.folder}/{name} is missing", run.run) for name in missing]
     if JOURNAL in missing:
-        return Judged(run.run, None, None, None, tuple(findings))
+        return RunInspection(run.run, None, None, None, tuple(findings))
     with (folder / JOURNAL).open("rb") as file:
         chain = hashlib.file_digest(file, "sha256").hexdigest()
     try:
         first, report = _read(folder)
-        findings.append(Finding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
+        findings.append(InspectionFinding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
         for check in (
             _of_listing(run, folder, first, report),
             _of_files(run, folder, first, report, submission),
@@ -81,12 +81,12 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: 
         ):
             findings += check
     except AiperfError as error:
-        findings.append(Finding("journal", "bad", str(error), run.run))
-        return Judged(run.run, None, None, chain, tuple(findings))
+        findings.append(InspectionFinding("journal", "bad", str(error), run.run))
+        return RunInspection(run.run, None, None, chain, tuple(findings))
     except RecursionError:
-        findings.append(Finding("journal", "bad", "values nested deeper than in any run", run.run))
-        return Judged(run.run, None, None, chain, tuple(findings))
-    return Judged(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
+        findings.append(InspectionFinding("journal", "bad", "values nested deeper than in any run", run.run))
+        return RunInspection(run.run, None, None, chain, tuple(findings))
+    return RunInspection(run.run, first, first.started_unix + report.run.end, chain, tuple(findings))
 
 
 def _read(folder: Path) -> tuple[RunStarted, Report]:
@@ -96,27 +96,27 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
     return first, report
 
 
-def _verified(run: SubmittedRun, folder: Path, held_to: HeldTo) -> Iterator[Finding]:
+def _verified(run: SubmittedRun, folder: Path, held_to: Requirements) -> Iterator[InspectionFinding]:
     """Yield the findings of aiperf.verify about the journal."""
     try:
         found = verify(folder, held_to.sample)
     except OtherRules as error:
-        yield Finding("verify", "bad", str(error), run.run)
+        yield InspectionFinding("verify", "bad", str(error), run.run)
         return
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield Finding("verify", outcome, f"{each.check}: {where}{each.found}; law: {each.law}", run.run)
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}; law: {each.law}", run.run)
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
         text = f"no contradictions; {len(found.checks)} checks, {again}"
-        yield Finding("verify", "good", text, run.run)
+        yield InspectionFinding("verify", "good", text, run.run)
     for check in found.checks:
         if check.not_checked is not None:
-            yield Finding("verify", "note", f"{check.name}: not checked: {check.not_checked}", run.run)
+            yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}", run.run)
 
 
-def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[Finding]:
+def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[InspectionFinding]:
     """Check the run's fields in submission.json."""
     recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
     expected: dict[str, Any] = {
@@ -129,12 +129,12 @@ def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Repo
     for name, value in expected.items():
         if getattr(run, name) != value:
             text = f"submission.json has {name} {getattr(run, name)!r}; the journal and its folder have {value!r}"
-            yield Finding("submission", "bad", text, run.run)
+            yield InspectionFinding("submission", "bad", text, run.run)
 
 
 def _of_files(
     run: SubmittedRun, folder: Path, first: RunStarted, report: Report, submission: Submission
-) -> Iterator[Finding]:
+) -> Iterator[InspectionFinding]:
     """Check the files that follow from the journal against recomputed ones."""
     is_ours = submission.source.get(SOURCE) == digest(installed())
     for name, again in (
@@ -146,12 +146,12 @@ def _of_files(
             yield from _same(run.run, name, folder / name, again, is_ours=is_ours)
 
 
-def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[Finding]:
+def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
     """Compare a file with its recomputed value. `is_ours`: the same sources made the file, so nothing may differ."""
     check = name.removesuffix(".json")
     encoded = msgspec.json.encode(again)
     if file.stat().st_size > LARGER * len(encoded) + (1 << 20):
-        yield Finding(
+        yield InspectionFinding(
             check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal", run
         )
         file.unlink()  # prevents other checks from reading it
@@ -159,7 +159,7 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
     try:
         given = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        yield Finding(check, "bad", f"{name} is no JSON ({error})", run)
+        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})", run)
         return
     differing = list(differences(given, json.loads(encoded), tolerance=TOLERANCE))
     exact = [each for each in differing if _is_exact(name, *each)]
@@ -167,14 +167,14 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
         differing = [each for each in differing if ABSENT not in each[1:]]
     bad = differing if is_ours else exact
     if not bad:
-        yield Finding(check, "good", f"{name} agrees with the journal", run)
+        yield InspectionFinding(check, "good", f"{name} agrees with the journal", run)
     outcome: Outcome = "bad" if bad else "note"
     for at, value, recomputed_value in (bad or differing)[:SHOWN]:
         by = "" if is_ours else " (another release made the file)"
         text = f"{name}: {at} is {value!r:.80}; from the journal it is {recomputed_value!r:.80}{by}"
-        yield Finding(check, outcome, text, run)
+        yield InspectionFinding(check, outcome, text, run)
     if len(bad or differing) > SHOWN:
-        yield Finding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
+        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
 
 
 def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bool:
@@ -184,53 +184,55 @@ def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bo
     return name == REPORT and is_figure and ABSENT not in (value, recomputed_value)
 
 
-def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Iterator[Finding]:
+def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Iterator[InspectionFinding]:
     recorded = first.versions.get(SOURCE)
     if recorded is None:
-        yield Finding("source", "note", "the journal does not record its driver's sources", run.run)
+        yield InspectionFinding("source", "note", "the journal does not record its driver's sources", run.run)
         return
     root = source or installed()
     where = "of this installation" if source is None else f"in '{source}'"
     if recorded == digest(root):
-        yield Finding("source", "good", f"the sources are those {where}: {recorded[:12]}…", run.run)
+        yield InspectionFinding("source", "good", f"the sources are those {where}: {recorded[:12]}…", run.run)
         return
     commit = first.versions.get(COMMIT)
     of = "no commit is named" if commit is None else f"commit {commit}"
     text = f"the sources are not those {where}: {recorded[:12]}…, {of}"
     if source is not None:
-        yield Finding("source", "bad", text, run.run)
+        yield InspectionFinding("source", "bad", text, run.run)
     else:
-        yield Finding("source", "note", f"{text}; check them with --source FOLDER, a checkout of it", run.run)
+        yield InspectionFinding("source", "note", f"{text}; check them with --source FOLDER, a checkout of it", run.run)
 
 
-def _to_know(run: SubmittedRun, report: Report) -> Iterator[Finding]:
+def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     facts = report.run
     if facts.is_simulated:
-        yield Finding("run", "note", "simulated: no machine did this work", run.run)
+        yield InspectionFinding("run", "note", "simulated: no machine did this work", run.run)
     if facts.resumes:
-        yield Finding("run", "note", f"resumed {facts.resumes} times", run.run)
+        yield InspectionFinding("run", "note", f"resumed {facts.resumes} times", run.run)
     if facts.end_reason != "duration":
-        yield Finding(
+        yield InspectionFinding(
             "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}", run.run
         )
     if run.telemetry != "included":
-        yield Finding("run", "note", f"telemetry: {run.telemetry}; it cannot be checked", run.run)
-    yield Finding(
+        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}; it cannot be checked", run.run)
+    yield InspectionFinding(
         "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal", run.run
     )
 
 
-def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: HeldTo) -> Iterator[Finding]:
+def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirements) -> Iterator[InspectionFinding]:
     if held_to.division is None:
         if report.breaches:
-            yield Finding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run)
+            yield InspectionFinding(
+                "rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run
+            )
         else:
-            yield Finding("rules", "good", "no rule of the ranking is broken", run.run)
+            yield InspectionFinding("rules", "good", "no rule of the ranking is broken", run.run)
         return
     name = held_to.division.name
     broken = breaches(candidate_of(read(folder)), held_to.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield Finding("rules", "bad", f"{name}: {breach.rule}; found{where}: {breach.found}", run.run)
+        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}; found{where}: {breach.found}", run.run)
     if not broken:
-        yield Finding("rules", "good", f"no rule of division {name} is broken", run.run)
+        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken", run.run)

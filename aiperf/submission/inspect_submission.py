@@ -17,7 +17,7 @@ from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
 from aiperf.submission.announcements import Announcements, parse, signers_of
-from aiperf.submission.archive import Unpacked, unpack
+from aiperf.submission.archive import UnpackedSubmission, unpack
 from aiperf.submission.contents import (
     ANNOUNCEMENTS,
     SUBMISSION,
@@ -26,14 +26,14 @@ from aiperf.submission.contents import (
     is_member,
     submission_of,
 )
-from aiperf.submission.inspect_run import SHOWN, Judged, judge_run
-from aiperf.submission.inspection import Finding, HeldTo, Inspection, Outcome, SignedBy
+from aiperf.submission.inspect_run import SHOWN, RunInspection, judge_run
+from aiperf.submission.inspection import Inspection, InspectionFinding, Outcome, Requirements, SignedBy
 from aiperf.submission.published import Announced, announced, witnessed_unix
 from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed
 
 
-def inspect_all(paths: Sequence[Path], held_to: HeldTo | None = None) -> list[Inspection]:
+def inspect_all(paths: Sequence[Path], held_to: Requirements | None = None) -> list[Inspection]:
     """Inspect several submissions, and compare the announcements of their runs. Raises as `inspect`."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
@@ -44,18 +44,18 @@ def inspect_all(paths: Sequence[Path], held_to: HeldTo | None = None) -> list[In
             file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
             if file != one.path and journal != other_journal:
                 text = f"announcement {wanted[:12]}… serves one run; {other} of {file} names it too"
-                more.append(Finding("announced", "bad", text, run))
+                more.append(InspectionFinding("announced", "bad", text, run))
         found.append(replace(one, findings=(*one.findings, *more)))
     return found
 
 
-def inspect(path: Path, held_to: HeldTo | None = None) -> Inspection:
+def inspect(path: Path, held_to: Requirements | None = None) -> Inspection:
     """Inspect the submission in a file. `held_to`: default: requirements of the submission itself only.
 
     Raises:
         OSError: It is no regular file or cannot be read, or there is no room to unpack it.
     """
-    held_to = held_to or HeldTo()
+    held_to = held_to or Requirements()
     require_file(path)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -74,7 +74,7 @@ def inspect(path: Path, held_to: HeldTo | None = None) -> Inspection:
                 release=None,
                 runs=(),
                 announced=None,
-                findings=(Finding("archive", "bad", str(error)),),
+                findings=(InspectionFinding("archive", "bad", str(error)),),
             )
         return _judged(str(path), sha256, folder, unpacked, submission, held_to)
 
@@ -83,9 +83,9 @@ def _judged(
     path: str,
     sha256: str,
     folder: Path,
-    unpacked: Unpacked,
+    unpacked: UnpackedSubmission,
     submission: Submission,
-    held_to: HeldTo,
+    held_to: Requirements,
 ) -> Inspection:
     of_members = tuple(_of_members(folder, unpacked, submission))
     signers = held_to.signers
@@ -116,37 +116,39 @@ def _judged(
     )
 
 
-def _submission(folder: Path, unpacked: Unpacked) -> Submission:
+def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
         raise BundleRefused(f"a submission holds {SUBMISSION}; this one does not")
     return submission_of(content_of(folder, SUBMISSION))
 
 
-def _used(runs: list[Judged]) -> Iterator[tuple[str, str, str]]:
+def _used(runs: list[RunInspection]) -> Iterator[tuple[str, str, str]]:
     for run in runs:
         if run.first is not None and run.chain is not None and run.first.config.get("announcement") is not None:
             yield str(run.first.config["announcement"]), run.name, run.chain
 
 
-def _of_members(folder: Path, unpacked: Unpacked, submission: Submission) -> Iterator[Finding]:
+def _of_members(folder: Path, unpacked: UnpackedSubmission, submission: Submission) -> Iterator[InspectionFinding]:
     """Yield changed and unknown members. Unknown members are deleted, so that nothing reads them."""
     for name in unpacked.changed:
-        yield Finding("checksums", "bad", f"{name} differs from the manifest: it was changed since")
+        yield InspectionFinding("checksums", "bad", f"{name} differs from the manifest: it was changed since")
     if not unpacked.changed:
-        yield Finding("checksums", "good", f"{len(unpacked.names)} members agree with the manifest")
+        yield InspectionFinding("checksums", "good", f"{len(unpacked.names)} members agree with the manifest")
     unknown = [name for name in unpacked.names if not is_member(name, submission)]
     for name in unknown:
         (folder / name).unlink()
     # A later release may add members. This release writes no others.
     outcome: Outcome = "bad" if submission.source.get(SOURCE) == digest(installed()) else "note"
     for name in unknown[:SHOWN]:
-        yield Finding("members", outcome, f"{name} is no member of a submission of these runs; it was not checked")
+        yield InspectionFinding(
+            "members", outcome, f"{name} is no member of a submission of these runs; it was not checked"
+        )
     if len(unknown) > SHOWN:
-        yield Finding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
+        yield InspectionFinding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
 
 
 def _signature(
-    unpacked: Unpacked, signers: Path | None, at_unix: float
+    unpacked: UnpackedSubmission, signers: Path | None, at_unix: float
 ) -> tuple[SignedBy, str | None, tuple[str, ...]]:
     """Return the verdict, the fingerprint of the key, and the names for which the key may sign."""
     if unpacked.signature is None:
@@ -160,36 +162,40 @@ def _signature(
     return ("good" if names else "unknown key"), key, names
 
 
-def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> Finding:
+def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> InspectionFinding:
     match signed:
         case "good":
-            return Finding("signature", "good", f"signed by {name}, which is allowed to")
+            return InspectionFinding("signature", "good", f"signed by {name}, which is allowed to")
         case "nobody asked for":
-            return Finding("signature", "note", f"signed by {name}; check the owner of this key with --allowed FILE")
+            return InspectionFinding(
+                "signature", "note", f"signed by {name}; check the owner of this key with --allowed FILE"
+            )
         case "unsigned":
-            return Finding("signature", "note" if signers is None else "bad", "unsigned: its author is unknown")
+            return InspectionFinding(
+                "signature", "note" if signers is None else "bad", "unsigned: its author is unknown"
+            )
         case "unknown key":
-            return Finding("signature", "bad", f"signed by {name}, which is not among the allowed signers")
+            return InspectionFinding("signature", "bad", f"signed by {name}, which is not among the allowed signers")
         case "bad signature":
-            return Finding("signature", "bad", "the signature in it is no Ed25519 signature of this manifest")
+            return InspectionFinding("signature", "bad", "the signature in it is no Ed25519 signature of this manifest")
 
 
 def _log(
     folder: Path, submission: Submission, signers: Path | None
-) -> tuple[Announcements | None, Mapping[str, Sequence[str]] | None, tuple[Finding, ...]]:
+) -> tuple[Announcements | None, Mapping[str, Sequence[str]] | None, tuple[InspectionFinding, ...]]:
     """Return the log, the names behind its signatures if the allowed signers are known, and the findings."""
     if not (folder / ANNOUNCEMENTS).is_file():
         return None, None, ()
     try:
         log = parse(content_of(folder, ANNOUNCEMENTS), ANNOUNCEMENTS)
     except (AnnouncementsDamaged, BundleRefused) as error:
-        return None, None, (Finding("announcements", "bad", str(error)),)
+        return None, None, (InspectionFinding("announcements", "bad", str(error)),)
     found = []
     if log.head != submission.announcements:
-        found.append(Finding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
+        found.append(InspectionFinding("announcements", "bad", f"{SUBMISSION} names another head than the log has"))
     by = None if signers is None else signers_of(log, signers)
     found += [
-        Finding(
+        InspectionFinding(
             "announcements",
             "bad",
             f"entry {each.entry.number} is signed by {each.key}, which is not among the allowed signers",
@@ -205,43 +211,43 @@ def _of_announcements(
     against: Announced | None,
     log: Announcements | None,
     by: Mapping[str, Sequence[str]] | None,
-) -> Iterator[Finding]:
+) -> Iterator[InspectionFinding]:
     check = "announced"
     if against is None or log is None:
         for first in firsts:
             named = first.config.get("announcement")
             if named is not None:
                 text = f"it names announcement {str(named)[:12]!r}…, but there is no readable log of announcements"
-                yield Finding(check, "bad", text, first.run)
+                yield InspectionFinding(check, "bad", text, first.run)
             else:
-                yield Finding(check, "note", "not announced before it began", first.run)
+                yield InspectionFinding(check, "note", "not announced before it began", first.run)
         return
     for name, how in against.broken:
-        yield Finding(check, "bad", f"not as announced: {'; '.join(how)}", name)
+        yield InspectionFinding(check, "bad", f"not as announced: {'; '.join(how)}", name)
     for wanted, names in against.used_twice:
         text = f"announcement {wanted[:12]}… serves one run; {', '.join(names)} name it"
-        yield Finding(check, "bad", text)
+        yield InspectionFinding(check, "bad", text)
     for name, reason in against.withdrawn:
-        yield Finding(check, "note", f"its announcement was withdrawn: {reason}", name)
+        yield InspectionFinding(check, "note", f"its announcement was withdrawn: {reason}", name)
     yield from _of_witnesses(firsts, log, by)
     named_runs = {first.run for first in firsts if first.config.get("announcement") is not None}
     for name in against.unannounced:
         if name in named_runs:
-            yield Finding(check, "bad", "the announcement that it names is not in the log", name)
+            yield InspectionFinding(check, "bad", "the announcement that it names is not in the log", name)
         else:
-            yield Finding(check, "note", "not announced before it began", name)
-    yield Finding(check, "note" if against.missing else "good", f"in this submission: {against.words}")
+            yield InspectionFinding(check, "note", "not announced before it began", name)
+    yield InspectionFinding(check, "note" if against.missing else "good", f"in this submission: {against.words}")
     for missing in against.missing:
         why = "" if missing.begun is None else f"; begun by run {missing.begun!r}"
         why += "" if missing.withdrawn is None else f"; withdrawn: {missing.withdrawn}"
-        yield Finding(
+        yield InspectionFinding(
             check, "note", f"announced and not in this submission: {missing.id} (entry {missing.number}){why}"
         )
 
 
 def _of_witnesses(
     firsts: list[RunStarted], log: Announcements, by: Mapping[str, Sequence[str]] | None
-) -> Iterator[Finding]:
+) -> Iterator[InspectionFinding]:
     """Yield the confirmations by other principals that an announcement existed before its run began."""
     for first in firsts:
         entry = log.by_id(str(first.config.get("announcement")))
@@ -257,13 +263,13 @@ def _of_witnesses(
         else:
             when = "before" if seen <= first.started_unix else "AFTER"
             text = f"another principal saw its announcement {abs(first.started_unix - seen):.0f} s {when} the run began"
-        yield Finding("announced", "note", text, first.run)
+        yield InspectionFinding("announced", "note", text, first.run)
 
 
-def _of_equal_runs(runs: list[Judged]) -> Iterator[Finding]:
+def _of_equal_runs(runs: list[RunInspection]) -> Iterator[InspectionFinding]:
     seen: dict[str, str] = {}
     for run in runs:
         if run.chain is not None:
             if run.chain in seen:
-                yield Finding("runs", "bad", f"the same journal as that of {seen[run.chain]}", run.name)
+                yield InspectionFinding("runs", "bad", f"the same journal as that of {seen[run.chain]}", run.name)
             seen.setdefault(run.chain, run.name)

@@ -19,7 +19,7 @@ signers."""
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTo:
+class Requirements:
     """Further requirements on a submission."""
 
     signers: Path | None = None
@@ -35,7 +35,7 @@ class HeldTo:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class InspectionFinding:
     """Result of one check."""
 
     check: str
@@ -63,7 +63,7 @@ class Inspection:
     runs: tuple[str, ...]
     announced: Announced | None
     """None without a log of announcements."""
-    findings: tuple[Finding, ...]
+    findings: tuple[InspectionFinding, ...]
     used: tuple[tuple[str, str, str], ...] = ()
     """Announcements of the runs: id, run and SHA-256 of the journal."""
 

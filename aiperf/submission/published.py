@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from aiperf.journal.events import RunStarted
 from aiperf.submission.announced_run import breaks_of
-from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, Signed, continues
+from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, SignedEntry, continues
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class OfAKey:
+class KeyCounts:
     """Counts of the runs that one key announced."""
 
     fingerprint: str
@@ -54,7 +54,7 @@ class Announced:
     """Published runs that differ from their announcement, each with its differences."""
     used_twice: tuple[tuple[str, tuple[str, ...]], ...]
     """Announcements named by several runs, as (id, runs)."""
-    by_key: tuple[OfAKey, ...]
+    by_key: tuple[KeyCounts, ...]
     head: str
     """Head of the log."""
     forked: int = 0
@@ -112,7 +112,7 @@ def announced(log: Announcements, runs: Iterable[RunStarted], copies: Sequence[A
     )
 
 
-def witnessed_unix(log: Announcements, wanted: Signed, signers: Mapping[str, Sequence[str]]) -> float | None:
+def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str, Sequence[str]]) -> float | None:
     """Return the time at which another principal first confirmed an entry. None if nobody did.
 
     `signers`: see `signers_of`. A second key of the same principal, or a key of an unknown one, is no witness.
@@ -123,11 +123,11 @@ def witnessed_unix(log: Announcements, wanted: Signed, signers: Mapping[str, Seq
     return min(others, default=None) if own else None
 
 
-def _by_key(entries: Iterable[Signed], kept: set[str]) -> tuple[OfAKey, ...]:
+def _by_key(entries: Iterable[SignedEntry], kept: set[str]) -> tuple[KeyCounts, ...]:
     ids: dict[str, list[str]] = {}
     for each in entries:
         ids.setdefault(each.key or "", []).append(each.id)
-    return tuple(OfAKey(key, len(those), len(kept.intersection(those))) for key, those in ids.items())
+    return tuple(KeyCounts(key, len(those), len(kept.intersection(those))) for key, those in ids.items())
 
 
 def _distinct(runs: Iterable[RunStarted]) -> list[RunStarted]:

@@ -15,7 +15,7 @@ import msgspec
 _NO_LIMIT = 1 << 60  # cgroup 1 writes "no limit" as the largest page-aligned 63-bit number
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ControlGroupLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Tightest limits of this process's control group (v1 or v2) and of the groups above it. None if there is no limit."""
 
     processors: float | None = None
@@ -23,7 +23,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int | None = None
 
 
-def usable_processors(limits: Limits | None = None) -> int:
+def usable_processors(limits: ControlGroupLimits | None = None) -> int:
     """Return the whole logical processors that this process may use: CPU affinity and cgroup quota (rounded down), at least 1.
 
     `limits`: limits in force. Default: read from the kernel.
@@ -33,12 +33,12 @@ def usable_processors(limits: Limits | None = None) -> int:
     return max(1, allowed if limits.processors is None else min(allowed, math.floor(limits.processors)))
 
 
-def limits_here(proc: Path = Path("/proc")) -> Limits:
+def limits_here(proc: Path = Path("/proc")) -> ControlGroupLimits:
     """Return the limits in force for this process."""
     return control_group_limits(*_texts(proc))
 
 
-def control_group_limits(membership: str, mounts: str) -> Limits:
+def control_group_limits(membership: str, mounts: str) -> ControlGroupLimits:
     """Compute the limits in force from the texts of /proc/self/cgroup and /proc/self/mountinfo.
 
     A limit applies to all groups below it. Each group from this process's group up to the mount is therefore read.
@@ -46,7 +46,7 @@ def control_group_limits(membership: str, mounts: str) -> Limits:
     groups = _groups(membership, mounts)
     quotas = [quota for folder in groups.with_processors if (quota := _quota(folder)) is not None]
     memories = [limit for folder in groups.with_memory if (limit := _memory_limit(folder)) is not None]
-    return Limits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
+    return ControlGroupLimits(processors=min(quotas, default=None), memory_bytes=min(memories, default=None))
 
 
 def memory_room_here(proc: Path = Path("/proc")) -> int | None:

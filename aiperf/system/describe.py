@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from aiperf.system.control_groups import Limits, limits_here, usable_processors
+from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable_processors
 from aiperf.system.host import meminfo
 from aiperf.system.network import Link, links
 from aiperf.system.processor import cpu_model
@@ -37,7 +37,7 @@ SCHEDULER_VARIABLES = (
 )  # fmt: skip
 
 
-class System(msgspec.Struct, frozen=True, kw_only=True):
+class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One host as seen by the describing process. None if a value cannot be determined."""
 
     host: str
@@ -52,7 +52,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of the host."""
     usable_memory_bytes: int
     """Memory of the host or limit of the control group, whichever is less."""
-    limits: Limits
+    limits: ControlGroupLimits
     os: str
     kernel: str
     architecture: str
@@ -72,7 +72,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[Link, ...] = ()
 
 
-def describe(folders: Mapping[str, Path] | None = None) -> System:
+def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
     """Describe this host and the file systems of `folders`. Takes under 50 ms if no driver must be started first."""
     proc, sys = Path("/proc"), Path("/sys")
     limits = limits_here(proc)
@@ -81,7 +81,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> System:
     attached = attach(accelerator_samplers())
     accelerators = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
     attached.close()
-    return System(
+    return HostDescription(
         host=socket.gethostname(),
         cpu_model=cpu_model(proc),
         cores=psutil.cpu_count(logical=False),
@@ -105,7 +105,7 @@ def describe(folders: Mapping[str, Path] | None = None) -> System:
     )
 
 
-def describe_usable() -> System:
+def describe_usable() -> HostDescription:
     """Describe this host with the accelerators that this process may use. A MIG slice counts as one with its own memory."""
     system = describe()
     return msgspec.structs.replace(system, accelerators=usable(system.accelerators, os.environ, slice_bytes))

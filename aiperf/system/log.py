@@ -44,7 +44,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, tag_field="line", tag="
     """PID namespace of the recorder. Recorders in the same namespace see the same processes."""
 
 
-class Look(DeviceSample, frozen=True, kw_only=True, tag_field="line", tag="sample", omit_defaults=True):
+class RecordedSample(DeviceSample, frozen=True, kw_only=True, tag_field="line", tag="sample", omit_defaults=True):
     """Sample of one device."""
 
     at: Reading
@@ -57,7 +57,7 @@ class Sample(NamedTuple):
 
     session: Session
     device: Device
-    look: Look
+    look: RecordedSample
 
 
 class Damage(NamedTuple):
@@ -71,7 +71,7 @@ class Damage(NamedTuple):
 
 Record = Session | Sample | Damage
 
-_decoder = msgspec.json.Decoder(Session | Look)
+_decoder = msgspec.json.Decoder(Session | RecordedSample)
 _READING = DeviceSample.__struct_fields__
 
 
@@ -94,7 +94,9 @@ class Log:
     def append(self, at: float, wall_unix: float, samples: Sequence[DeviceSample]) -> None:
         """Write one line per sample to the kernel before returning."""
         lines = (
-            Look(at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING})
+            RecordedSample(
+                at=round(at, 3), wall_unix=round(wall_unix, 3), **{name: getattr(sample, name) for name in _READING}
+            )
             for sample in samples
         )
         self._write(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))

@@ -25,7 +25,7 @@ from aiperf.system.load.own_processes import OwnProcesses, roots_of, seen_here
 from aiperf.system.log import Log, Session
 from aiperf.system.processes import process_space
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.samplers.attach import Attached, accelerator_samplers, attach, visible
+from aiperf.system.samplers.attach import OpenSamplers, accelerator_samplers, attach, visible
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOWEST = 19
@@ -115,7 +115,7 @@ class Recorder:
         self.stop()
 
 
-def record(log: Log, attached: Attached, session: Session, parent: int | None, watch: LoadWatch) -> None:
+def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
     """Sample until SIGTERM, or until `parent` is no longer this process's parent. STOP and WAKE must be blocked."""
     log.begin(session)
     wanted = {device.id for device in session.devices}
@@ -137,7 +137,7 @@ def record(log: Log, attached: Attached, session: Session, parent: int | None, w
             return
 
 
-def devices_of(attached: Attached, environment: Mapping[str, str]) -> tuple[Device, ...]:
+def devices_of(attached: OpenSamplers, environment: Mapping[str, str]) -> tuple[Device, ...]:
     """Return the host and the accelerators that a process with this environment may use."""
     all_devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
     hosts = tuple(device for device in all_devices if device.kind == "host")

@@ -8,7 +8,7 @@ from pathlib import Path
 BLOCK = 1 << 20
 
 
-class Shipment:
+class IncrementalCopy:
     """Copy from a file that one recorder appends to, into a file with no other writer."""
 
     def __init__(self, local: Path, shared: Path) -> None:

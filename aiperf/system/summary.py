@@ -9,18 +9,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aiperf.accounting.spans import Span
-from aiperf.system.load.host_load import GrowingLoads, HostLoad
-from aiperf.system.log import Damage, Look, Record, Sample, Session
+from aiperf.accounting.spans import WorkerSpan
+from aiperf.system.load.host_load import HostLoad, LoadBuilder
+from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device, Kind
-from aiperf.system.utilization_series import Course, GrowingCourse
+from aiperf.system.utilization_series import SeriesBuilder, UtilizationSeries
 
 GAP_INTERVALS = 3.0
 """Two samples that are further apart than this many intervals leave a gap."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class ActivityEnergy:
     """Energy of one device during one activity of its worker."""
 
     joules: float
@@ -87,7 +87,7 @@ class DeviceTelemetry:
 
     foreign: dict[str, float] | None = None
     """Programs of others that computed on it in the window, with the time of the first sample. None if not sampled."""
-    spent: dict[str, Spent] = field(default_factory=dict)
+    spent: dict[str, ActivityEnergy] = field(default_factory=dict)
     """Energy by activity of its worker, '' if the activity is unknown. The sum is `energy_joules`."""
 
     @property
@@ -133,7 +133,7 @@ class Telemetry:
     devices: tuple[DeviceTelemetry, ...]
     damaged: tuple[DamagedFile, ...] = ()
     """Unreadable data, which no value includes."""
-    courses: tuple[Course, ...] = ()
+    courses: tuple[UtilizationSeries, ...] = ()
     """Utilization time series by kind of device, from the start of the run to the end of the window."""
     device_courses: tuple[DeviceCourse, ...] = ()
     """Utilization over time of the first MOST_DEVICE_COURSES devices."""
@@ -183,9 +183,9 @@ class _Sum:
 
     session: Session
     device: Device
-    course: GrowingCourse
+    course: SeriesBuilder
     """Time series of all devices of its kind."""
-    own_course: GrowingCourse | None
+    own_course: SeriesBuilder | None
     """Time series of this device. None beyond the first MOST_DEVICE_COURSES devices."""
     measured: float = 0.0
     utilisation: _Mean = field(default_factory=_Mean)
@@ -201,7 +201,7 @@ class _Sum:
     """Watts by the counter, in time with power samples."""
     restarts: int = 0
     """Counter resets."""
-    spans: Sequence[Span] = ()
+    spans: Sequence[WorkerSpan] = ()
     """Activities of its worker."""
     span_ends: Sequence[float] = ()
     spent: dict[str, _Spent] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class _Sum:
     throttled: dict[str, float] = field(default_factory=dict)
     throttle_seconds: float = 0.0
     ecc: dict[str, int] = field(default_factory=dict)
-    last: Look | None = None
+    last: RecordedSample | None = None
     """Last valid sample."""
     foreign: dict[str, float] | None = None
     is_new_session: bool = True
@@ -219,7 +219,7 @@ class _Sum:
     def begin(self, session: Session, device: Device) -> None:
         self.session, self.device, self.is_new_session = session, device, True
 
-    def add(self, look: Look, window: tuple[float, float], gap_seconds: float) -> None:
+    def add(self, look: RecordedSample, window: tuple[float, float], gap_seconds: float) -> None:
         if look.gone is not None:
             self.gone = look.gone
             return
@@ -240,13 +240,13 @@ class _Sum:
             self._add_energy(before, look, start, end, is_continuous=not is_new_session)
             self._count_errors(before, look)
 
-    def _raise_highest(self, look: Look) -> None:
+    def _raise_highest(self, look: RecordedSample) -> None:
         for name in ("memory_used_bytes", "temperature_celsius"):
             value = getattr(look, name)
             if value is not None and value > self.highest.get(name, float("-inf")):
                 self.highest[name] = value
 
-    def _span(self, look: Look, start: float, end: float) -> None:
+    def _span(self, look: RecordedSample, start: float, end: float) -> None:
         """Add the values of a sample for the time since the previous sample."""
         seconds = end - start
         self.measured += seconds
@@ -259,7 +259,9 @@ class _Sum:
             for reason in look.throttle:
                 self.throttled[reason] = self.throttled.get(reason, 0.0) + seconds
 
-    def _add_energy(self, before: Look, look: Look, start: float, end: float, *, is_continuous: bool) -> None:
+    def _add_energy(
+        self, before: RecordedSample, look: RecordedSample, start: float, end: float, *, is_continuous: bool
+    ) -> None:
         """Add the energy between two samples. A counter's difference is spread evenly. Power is interpolated linearly."""
         for activity, since, until in self._parts(start, end):
             self._add_part(
@@ -294,7 +296,14 @@ class _Sum:
             start, index = until, index + 1
 
     def _add_part(
-        self, spent: _Spent, before: Look, look: Look, start: float, end: float, *, is_continuous: bool
+        self,
+        spent: _Spent,
+        before: RecordedSample,
+        look: RecordedSample,
+        start: float,
+        end: float,
+        *,
+        is_continuous: bool,
     ) -> None:
         """Add the energy of one activity, as in `_add_energy`."""
         sampled = _sampled(before, look, start, end)
@@ -309,13 +318,13 @@ class _Sum:
             spent.alone += sampled * seconds
             spent.alone_seconds += seconds
 
-    def _spent(self) -> dict[str, Spent]:
+    def _spent(self) -> dict[str, ActivityEnergy]:
         """Return energy by activity, with the same choice of counter or samples as in `_energy`."""
         is_stuck = self.counted.total == 0.0 and self.sampled_beside.total > 0.0
         return {
-            activity: Spent(one.beside + one.alone, one.beside_seconds + one.alone_seconds)
+            activity: ActivityEnergy(one.beside + one.alone, one.beside_seconds + one.alone_seconds)
             if is_stuck
-            else Spent(one.counted + one.alone, one.counted_seconds + one.alone_seconds)
+            else ActivityEnergy(one.counted + one.alone, one.counted_seconds + one.alone_seconds)
             for activity, one in sorted(self.spent.items())
         }
 
@@ -327,7 +336,7 @@ class _Sum:
         seconds = counted.seconds + sampled.seconds
         return counted.total + sampled.total, seconds, counted.seconds / seconds if seconds else 0.0
 
-    def _count_errors(self, before: Look, look: Look) -> None:
+    def _count_errors(self, before: RecordedSample, look: RecordedSample) -> None:
         for name in ("ecc_corrected", "ecc_uncorrected"):
             was, now = getattr(before, name), getattr(look, name)
             if was is not None and now is not None:
@@ -371,7 +380,7 @@ class _Sum:
         )
 
 
-def _sampled(before: Look, look: Look, start: float, end: float) -> float | None:
+def _sampled(before: RecordedSample, look: RecordedSample, start: float, end: float) -> float | None:
     """Return mean watts by linearly interpolated power samples between `start` and `end`, which are between two samples."""
     if look.power_watts is None or before.power_watts is None:
         return None
@@ -384,7 +393,7 @@ _Place = tuple[int, str]
 
 
 def summarise(
-    records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[Span]] | None = None
+    records: Iterable[Record], window: tuple[float, float], spans: Mapping[int, Sequence[WorkerSpan]] | None = None
 ) -> Telemetry:
     """Sum the records of `log.read` over a window, in seconds since the start of the run.
 
@@ -400,8 +409,8 @@ def summarise(
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}
     damaged: dict[str, DamagedFile] = {}
-    courses: dict[Kind, GrowingCourse] = {}
-    loads = GrowingLoads(window)
+    courses: dict[Kind, SeriesBuilder] = {}
+    loads = LoadBuilder(window)
     at_work = {worker: (each, [span.end for span in each]) for worker, each in (spans or {}).items()}
     for record in records:
         match record:
@@ -412,9 +421,9 @@ def summarise(
                 place = (record.worker, record.host)
                 sessions[place] = record
                 for device in record.devices:
-                    course = courses.setdefault(device.kind, GrowingCourse(device.kind, window[1]))
+                    course = courses.setdefault(device.kind, SeriesBuilder(device.kind, window[1]))
                     of_worker, ends = at_work.get(record.worker, ((), []))
-                    own = GrowingCourse(device.kind, window[1]) if len(sums) < MOST_DEVICE_COURSES else None
+                    own = SeriesBuilder(device.kind, window[1]) if len(sums) < MOST_DEVICE_COURSES else None
                     one = sums.setdefault(
                         (place, device.id), _Sum(record, device, course, own, spans=of_worker, span_ends=ends)
                     )

@@ -13,19 +13,19 @@ import msgspec
 from aiperf.system.load.host_load import HostLoad
 from aiperf.system.log import Damage, Record, Sample, Session, files, path, read
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, Telemetry, WorkerTelemetry, summarise
-from aiperf.system.utilization_series import Course
-from aiperf.system.warnings import Limits, died, telemetry_warnings
+from aiperf.system.utilization_series import UtilizationSeries
+from aiperf.system.warnings import WarningThresholds, died, telemetry_warnings
 
 __all__ = [
-    "Course",
     "Damage",
     "DamagedFile",
     "DeviceTelemetry",
     "HostLoad",
-    "Limits",
     "Sample",
     "Session",
     "Telemetry",
+    "UtilizationSeries",
+    "WarningThresholds",
     "WorkerTelemetry",
     "died",
     "files",

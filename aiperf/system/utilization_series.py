@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aiperf.system.log import Look
+from aiperf.system.log import RecordedSample
 from aiperf.system.sampler import Device, Kind
 
 PARTS = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class UtilizationSeries:
     """Time series of all devices of one kind, with one value per part of the time. None if not measured."""
 
     kind: Kind
@@ -41,7 +41,7 @@ class _Sums:
 
 
 @dataclass(slots=True)
-class GrowingCourse:
+class SeriesBuilder:
     """Time series while telemetry is being read. Used by `summarise` only."""
 
     kind: Kind
@@ -49,7 +49,7 @@ class GrowingCourse:
     utilisation: _Sums = field(default_factory=_Sums)
     memory: _Sums = field(default_factory=_Sums)
 
-    def add(self, device: Device, look: Look, since: float) -> None:
+    def add(self, device: Device, look: RecordedSample, since: float) -> None:
         """Add the values of a sample for the time since the previous sample."""
         memory = None
         if look.memory_used_bytes is not None and device.memory_bytes:
@@ -66,9 +66,9 @@ class GrowingCourse:
                 self.memory.add(memory, index, edge - at)
             at = edge
 
-    def course(self) -> Course:
+    def course(self) -> UtilizationSeries:
         """Return the time series so far."""
-        return Course(
+        return UtilizationSeries(
             self.kind,
             self.end / PARTS,
             self.utilisation.means(),

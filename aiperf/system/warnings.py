@@ -30,7 +30,7 @@ _GAPS = "check whether that host was overloaded or its recorder restarted"
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WarningThresholds:
     """Thresholds of the warnings."""
 
     throttled_share: float = 0.01
@@ -51,7 +51,7 @@ class Limits:
     """Share of a machine's processor time that its hypervisor gave to other machines."""
 
 
-def telemetry_warnings(telemetry: Telemetry, limits: Limits) -> tuple[RunWarning, ...]:
+def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
     """Return all warnings, most critical first. Similar devices share one line, which names the worst of them."""
     accelerators = telemetry.accelerators
     found = [
@@ -128,7 +128,7 @@ def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     return found
 
 
-def _throttled(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
+def _throttled(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
     found: list[RunWarning] = []
     for reason in sorted({reason for one in accelerators for reason in one.throttled or ()} - IDLE_REASONS):
         shares = [((one.throttled or {}).get(reason, 0.0), one) for one in accelerators]
@@ -152,7 +152,7 @@ def _unthrottled(reason: str) -> str:
     return "find the cause with the vendor's tool on that host (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
 
 
-def _beside(loads: Sequence[HostLoad], limits: Limits) -> list[RunWarning]:
+def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> list[RunWarning]:
     """Warn of other programs, and of other machines on the same processors."""
     found: list[RunWarning] = []
     loaded = [one for one in loads if one.others > limits.others_share]
@@ -191,7 +191,7 @@ def _foreign(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
     return [RunWarning(text, "warning", remedy)]
 
 
-def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
+def _hot(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
     known = [(one.temperature_max_celsius, one) for one in accelerators if one.temperature_max_celsius is not None]
     hot = [(celsius, one) for celsius, one in known if celsius >= limits.hot_celsius]
     if not hot:
@@ -201,7 +201,7 @@ def _hot(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWar
     return [RunWarning(text, "warning", _COOLING)]
 
 
-def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
+def _idle(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
     known = [(one.utilisation_mean, one) for one in accelerators if one.utilisation_mean is not None]
     idle = [(mean, one) for mean, one in known if mean < limits.idle_utilisation]
     if not idle:
@@ -212,7 +212,7 @@ def _idle(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWa
     return [RunWarning(text, "warning", remedy)]
 
 
-def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list[RunWarning]:
+def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
     by_model: dict[str | None, list[tuple[float, DeviceTelemetry]]] = {}
     for one in accelerators:
         if one.device.power_cap_watts is not None:
@@ -229,7 +229,7 @@ def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: Limits) -> list
     return found
 
 
-def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Limits) -> tuple[RunWarning, ...]:
+def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: WarningThresholds) -> tuple[RunWarning, ...]:
     """Warn of recorders that ended before their workers. `worked_until`: time of the last known work by worker.
 
     No value includes what their devices did afterwards, and nothing else would show it.
@@ -273,7 +273,7 @@ def damage_warnings(damaged: Iterable[DamagedFile], what: str = "telemetry") -> 
     return found
 
 
-def _unmeasured(telemetry: Telemetry, limits: Limits) -> list[RunWarning]:
+def _unmeasured(telemetry: Telemetry, limits: WarningThresholds) -> list[RunWarning]:
     found: list[RunWarning] = []
     blind = [one for one in telemetry.workers if one.accelerators_expected and not one.accelerators_sampled]
     if blind:

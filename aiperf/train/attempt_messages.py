@@ -12,13 +12,13 @@ import msgspec
 
 from aiperf.data.errors import DamagedData
 from aiperf.data.opened import OpenData
-from aiperf.journal.messages import EpochDone, Saved, Skipped, Train, Unsaved, Word
+from aiperf.journal.messages import CheckpointFailed, CheckpointSaved, CorruptImagesFound, EpochDone, Train, Word
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
 
 
 @dataclass(frozen=True, slots=True)
-class WhenWritten:
+class EpochMessage:
     """Message of an epoch. Its `checkpoint` becomes true when the file is written."""
 
     word: EpochDone
@@ -26,7 +26,7 @@ class WhenWritten:
     is_last: bool
 
 
-AttemptMessages = Generator["Word | WhenWritten | None", None, None]
+AttemptMessages = Generator["Word | EpochMessage | None", None, None]
 """Messages of an attempt. None after each step, so that a delayed message can be sent."""
 
 
@@ -37,8 +37,8 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
     message and all messages after it wait for the file, because a finished trial can be inherited from. The waiting
     time is reported meanwhile. Corrupt images are reported before the message of the step that read them.
     """
-    said: deque[WhenWritten] = deque()
-    held: deque[Word | WhenWritten] = deque()
+    said: deque[EpochMessage] = deque()
+    held: deque[Word | EpochMessage] = deque()
     corrupt = _Corrupt(order.worker, context.data)
     try:
         for word in words:
@@ -48,12 +48,12 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
             match word:
                 case None:
                     pass
-                case WhenWritten(done, file, is_last) if not file.done() and not is_last:
+                case EpochMessage(done, file, is_last) if not file.done() and not is_last:
                     yield done
                     said.append(word)
-                case WhenWritten(_, file, _) if file.done() and not held:
+                case EpochMessage(_, file, _) if file.done() and not held:
                     yield from _settled(word)
-                case WhenWritten():
+                case EpochMessage():
                     held.append(word)
                 case _ if held:
                     held.append(word)
@@ -64,7 +64,7 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
         raise
     while held:
         last = held.popleft()
-        if isinstance(last, WhenWritten):
+        if isinstance(last, EpochMessage):
             yield from _waited_for(last, context, order.progress_seconds)
             while said and said[0].file.done():
                 yield from _known(said.popleft())
@@ -72,7 +72,7 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
             yield last
 
 
-def _waited_for(last: WhenWritten, context: RankContext, every: float) -> Iterator[Word]:
+def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Iterator[Word]:
     """Wait for the last checkpoint and report the waiting time every `every` seconds. Nothing is trained meanwhile."""
     began = time.monotonic()
     while not last.file.done():
@@ -98,25 +98,25 @@ class _Corrupt:
         if len(met) == self._told:
             return ()
         self._told = len(met)
-        return (Skipped(worker=self._worker, files=met),)
+        return (CorruptImagesFound(worker=self._worker, files=met),)
 
 
-def _settled(epoch: WhenWritten) -> tuple[Word, ...]:
+def _settled(epoch: EpochMessage) -> tuple[Word, ...]:
     """Return an epoch's message and the result of its checkpoint."""
     known = _known(epoch)
-    if any(isinstance(word, Saved) for word in known):
+    if any(isinstance(word, CheckpointSaved) for word in known):
         return (msgspec.structs.replace(epoch.word, checkpoint=True),)
     return epoch.word, *known
 
 
-def _known(epoch: WhenWritten) -> tuple[Word, ...]:
+def _known(epoch: EpochMessage) -> tuple[Word, ...]:
     """Return the result of an epoch's checkpoint. A full or missing disk costs the checkpoint, not the trial."""
     sums = epoch.word.advanced
     try:
         stands = epoch.file.result()
     except OSError as error:
-        return (Unsaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
-    return (Saved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
+        return (CheckpointFailed(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
+    return (CheckpointSaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
 
 
 def _stood_still(word: EpochDone, seconds: float) -> EpochDone:

@@ -27,7 +27,7 @@ class Sums:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class StepTimes:
     """A finished step. Times are seconds since the order was taken."""
 
     begin: float
@@ -97,7 +97,7 @@ class EpochClock:
         if self._began is None:
             self._began = now
 
-    def step(self, span: Span, *, is_asked: bool = False) -> Advanced | None:
+    def step(self, span: StepTimes, *, is_asked: bool = False) -> Advanced | None:
         """Add a finished step and the waiting time before it. Return a report if one is due or requested."""
         sums, begin = self._sums, max(span.begin, self._now)
         seconds = max(0.0, span.end - begin)

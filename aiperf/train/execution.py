@@ -27,7 +27,7 @@ from aiperf.train.rank_context import RankContext
 _TIMED_STEPS = 3
 
 
-class NotHad(Exception):
+class ModeUnavailable(Exception):
     """The network cannot be executed in this mode. All ranks raise it together."""
 
 
@@ -87,11 +87,13 @@ class Execution:
         return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))
 
     def verify(self) -> None:
-        """Raise NotHad if the first run did not use this mode."""
+        """Raise ModeUnavailable if the first run did not use this mode."""
         if self.mode.compiled and not self.compilations():
-            raise NotHad("torch.compile left the network as it is (TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE?)")
+            raise ModeUnavailable(
+                "torch.compile left the network as it is (TORCH_COMPILE_DISABLE or TORCHDYNAMO_DISABLE?)"
+            )
         if self.mode.compiled and self.mode.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
-            raise NotHad("torch.compile took no CUDA graphs for a part of the network")
+            raise ModeUnavailable("torch.compile took no CUDA graphs for a part of the network")
 
     def close(self) -> None:
         """Make the network eager again and release compiled code and captured graphs. Called when the trial is over."""
@@ -172,8 +174,8 @@ def choose(
     All ranks must call it and get the same mode.
 
     `run`: one forward and backward pass, without gradient exchange. `beside`: the eager passes that need memory in
-    addition to a captured graph. Raises BadConfiguration (see `modes`), NotHad if no open mode works, and DoesNotFit if
-    the required mode does not fit.
+    addition to a captured graph. Raises BadConfiguration (see `modes`), ModeUnavailable if no open mode works, and
+    DoesNotFit if the required mode does not fit.
     """
     open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
     return fastest(open_modes, network, images, context, run, steps_ahead, beside)
@@ -244,8 +246,8 @@ def _tried(
         _first_run(execution, run, beside)
         context.timeline.anchor()
         return execution, _timed(context, run)
-    except (RuntimeError, NotHad) as error:
-        if not isinstance(error, NotHad) and not is_out_of_memory(error):
+    except (RuntimeError, ModeUnavailable) as error:
+        if not isinstance(error, ModeUnavailable) and not is_out_of_memory(error):
             raise
         print(f"{mode} cannot be had: {error}", file=sys.stderr, flush=True)
         network.zero_grad(set_to_none=True)
@@ -260,13 +262,13 @@ def _insisted_on(
     run: Callable[[], None],
     beside: Callable[[], None],
 ) -> Execution:
-    """Return the execution in a required mode. Raises NotHad and DoesNotFit, on all ranks alike."""
+    """Return the execution in a required mode. Raises ModeUnavailable and DoesNotFit, on all ranks alike."""
     execution: Execution | None = None
     problem, fits = "", True
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
         _first_run(execution, run, beside)
-    except NotHad as error:
+    except ModeUnavailable as error:
         problem = str(error)
     except RuntimeError as error:
         if not is_out_of_memory(error):
@@ -282,11 +284,11 @@ def _insisted_on(
     if not fits:
         network.zero_grad(set_to_none=True)
         raise DoesNotFit(f"a batch of {len(images)} does not fit as {mode}")
-    raise NotHad(f"the network cannot be launched as {mode}: {problem or 'another rank said so'}")
+    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank said so'}")
 
 
 def _first_run(execution: Execution, run: Callable[[], None], beside: Callable[[], None]) -> None:
-    """Run once, which compiles. Raises NotHad."""
+    """Run once, which compiles. Raises ModeUnavailable."""
     with _refusals_are_not_had():
         run()
     execution.verify()
@@ -298,7 +300,7 @@ def _first_run(execution: Execution, run: Callable[[], None], beside: Callable[[
 
 @contextmanager
 def _refusals_are_not_had() -> Iterator[None]:
-    """Raise NotHad for a mode that the compiler, Triton or the capture refuses, for example without a C compiler or
+    """Raise ModeUnavailable for a mode that the compiler, Triton or the capture refuses, for example without a C compiler or
     headers, or for an operation that cannot be captured. Full memory, a failed device and a broken exchange keep
     their errors.
     """
@@ -315,7 +317,7 @@ def _refusals_are_not_had() -> Iterator[None]:
         if not is_of_compiler and not isinstance(error, RuntimeError | OSError | subprocess.CalledProcessError):
             raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise NotHad(" ".join(lines[:3])) from error
+        raise ModeUnavailable(" ".join(lines[:3])) from error
 
 
 def _told(context: RankContext, number: int) -> int:

@@ -35,7 +35,7 @@ def beside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) 
     return weights + (weights if ranks > 1 else 0) + SNAPSHOTS * 2 * weights + following
 
 
-class Memory(Protocol):
+class DeviceMemory(Protocol):
     """Memory of a device, as its allocator sees it."""
 
     def release(self) -> None:
@@ -74,7 +74,7 @@ class CudaMemory:
         return torch.empty(size, dtype=torch.uint8, device=self._device)
 
 
-def peak_of(step: Callable[[], None], memory: Memory) -> int:
+def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
     """Return the maximum bytes that a step reserves after its kernels are chosen.
 
     Raises torch.cuda.OutOfMemoryError.
@@ -86,7 +86,7 @@ def peak_of(step: Callable[[], None], memory: Memory) -> int:
     return memory.peak()
 
 
-def fits(step: Callable[[], None], beside: int, memory: Memory) -> bool:
+def fits(step: Callable[[], None], beside: int, memory: DeviceMemory) -> bool:
     """Return whether a step fits in addition to `beside` bytes, after its kernels are chosen."""
     held: object = None
     try:

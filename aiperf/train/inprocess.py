@@ -17,7 +17,7 @@ from aiperf.data.opened import OpenData
 from aiperf.journal.messages import Train, Word
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoint_writer import Writer
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.loop import train
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
@@ -41,7 +41,7 @@ def train_here(
     taken = time.monotonic() if taken is None else taken
     writer = Writer(CheckpointFolder(checkpoints), conf.keep_checkpoints_seconds)
     try:
-        context = RankContext.make(conf, data, start, device or torch.device("cpu"), Alone(), writer)
+        context = RankContext.make(conf, data, start, device or torch.device("cpu"), SingleRank(), writer)
         yield from train(order, context, taken)
     finally:
         writer.settle()

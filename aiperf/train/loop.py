@@ -23,27 +23,27 @@ from aiperf.data.batches import Batch
 from aiperf.journal.messages import (
     CheckpointGone,
     Crashed,
-    Done,
     EpochDone,
     OutOfMemory,
     Train,
+    TrialDone,
     Word,
 )
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
-from aiperf.train.attempt_messages import AttemptMessages, WhenWritten, in_order
-from aiperf.train.attempt_sums import EpochClock, Reports, Span
+from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
+from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.checkpoint import Snapshot, copied
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark
-from aiperf.train.execution import NotHad
+from aiperf.train.execution import ModeUnavailable
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.optimiser import momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext
-from aiperf.train.setup import CheckpointMissing, Ready, prepare, walk
+from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.stages import Stage
 
 
@@ -108,7 +108,7 @@ class _Attempt:
             except CheckpointMissing as error:
                 yield CheckpointGone(**who, missing=error.trial, reason=str(error))
                 return
-            except NotHad as error:
+            except ModeUnavailable as error:
                 yield Crashed(**who, reason=str(error), retry=False, cause="network")
                 return
             except Exception as error:
@@ -142,7 +142,7 @@ class _Attempt:
         finally:
             ready.close()
 
-    def _epochs(self, ready: Ready) -> AttemptMessages:
+    def _epochs(self, ready: PreparedNetwork) -> AttemptMessages:
         order = self._order
         while True:
             yield from self._one_epoch(ready)
@@ -152,7 +152,7 @@ class _Attempt:
                 return
             if self._is_over():
                 reason = "epochs" if self._epoch >= order.last_epoch else "early stop"
-                yield Done(trial=order.trial, attempt=order.attempt, reason=reason)
+                yield TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)
                 return
             self._epoch += 1
 
@@ -160,7 +160,7 @@ class _Attempt:
         order = self._order
         return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
-    def _one_epoch(self, ready: Ready) -> AttemptMessages:
+    def _one_epoch(self, ready: PreparedNetwork) -> AttemptMessages:
         """Train, validate, save a checkpoint, and append the epoch's validation loss."""
         context, order = self._context, self._order
         # dropout is a function of numbers in the order, so that a resumed trial draws the same values
@@ -209,9 +209,9 @@ class _Attempt:
             learning_rate=self._rate,
             checkpoint=False,
         )
-        yield WhenWritten(done, file, self._is_over()) if file is not None else done
+        yield EpochMessage(done, file, self._is_over()) if file is not None else done
 
-    def _training(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+    def _training(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, _Account]:
         context, order, exchange = self._context, self._order, ready.exchange
         timeline, ranks = context.timeline, context.collective.ranks
         account = _Account(context.device)
@@ -243,7 +243,7 @@ class _Attempt:
             batches.close()
         return account
 
-    def _validation(self, ready: Ready, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+    def _validation(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, _Account]:
         context, network = self._context, ready.network
         timeline = context.timeline
         account = _Account(context.device)
@@ -281,7 +281,7 @@ class _Attempt:
             trained, validated = self._newly_counted()
             images = trained if step.is_training else validated
             word = clock.step(
-                Span(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
+                StepTimes(begin - self._taken, end - self._taken, images, step.is_training, max(0.0, exchanged)),
                 is_asked=context.liveness.is_asked_for_sums(),
             )
             self._longest_step = max(self._longest_step, end - begin)
@@ -319,7 +319,7 @@ class _Attempt:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)
         return Stage.STEPS, max(conf.hang_seconds, 10 * self._longest_step)
 
-    def _checkpoint(self, ready: Ready, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
+    def _checkpoint(self, ready: PreparedNetwork, clock: EpochClock) -> tuple[Snapshot | None, Future[bool] | None]:
         """Copy the epoch's state on rank 0. Return the copy and a future that is True when its file is written."""
         context, began = self._context, time.monotonic()
         if context.writer is None:

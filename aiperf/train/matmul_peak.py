@@ -30,7 +30,7 @@ FASTER_BY: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PeakPass:
     """Result after one pass of the measurement."""
 
     flops: float
@@ -39,7 +39,7 @@ class Pass:
     """This pass was faster than all before by more than FASTER_BY."""
 
 
-def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[Pass]:
+def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[PeakPass]:
     """Yield passes of square matrix products on `threads` threads, PASS_SECONDS each.
 
     The caller stops when no rank gets faster.
@@ -54,7 +54,7 @@ def matmul_passes(dtype: CpuDataType, threads: int) -> Iterator[Pass]:
         while True:
             fastest = max(product.rates(PASS_SECONDS))
             is_faster, best = fastest > best * (1 + FASTER_BY), max(best, fastest)
-            yield Pass(best, is_faster)
+            yield PeakPass(best, is_faster)
 
 
 def matmul_rates(dtype: CpuDataType, threads: int, seconds: float = 1.0) -> list[float]:

@@ -51,7 +51,7 @@ class Liveness(Protocol):
         ...
 
 
-class Unwatched:
+class UnsupervisedRank:
     """Liveness of a single rank without a supervisor."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class RankContext:
     """Bytes that each rank may use for training. Equal on all ranks."""
     writer: Writer | None
     """Writer of checkpoints on rank 0. None on other ranks."""
-    liveness: Liveness = field(default_factory=Unwatched)
+    liveness: Liveness = field(default_factory=UnsupervisedRank)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     """Expectations of execution modes."""
     compiler: str = "inductor"
@@ -132,7 +132,7 @@ class RankContext:
             timeline=timeline_of(device),
             memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
-            liveness=liveness or Unwatched(),
+            liveness=liveness or UnsupervisedRank(),
         )
 
     @property

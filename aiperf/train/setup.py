@@ -41,7 +41,7 @@ class CheckpointMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedNetwork:
     """A network that is ready to train."""
 
     graph: Graph
@@ -78,7 +78,9 @@ def descend(
     return parent, graph, plans
 
 
-def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None) -> Ready:
+def prepare(
+    order: Train, context: RankContext, epoch: int, batch: int, snapshot: Snapshot | None = None
+) -> PreparedNetwork:
     """Make the trial ready to begin `epoch` at `batch` images per rank.
 
     `snapshot`: state in memory to continue from, on rank 0. Default: the checkpoint of the previous epoch. Raises
@@ -109,7 +111,7 @@ def prepare(order: Train, context: RankContext, epoch: int, batch: int, snapshot
     else:
         _inherit(order, context, parent, plans, network)
     exchange = context.collective.exchange(network, optimiser, scaler, context.timeline)
-    return Ready(
+    return PreparedNetwork(
         graph=graph,
         network=network,
         exchange=exchange,

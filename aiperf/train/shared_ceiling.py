@@ -18,7 +18,7 @@ from aiperf.files import NO_LOCKS
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CeilingKey:
     """Key of a measured batch."""
 
     host: str
@@ -31,7 +31,7 @@ class Kind:
     precision: str
 
 
-def shared_ceiling(folder: Path, kind: Kind, measure: Callable[[], int]) -> int:
+def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -> int:
     """Return the largest batch of this kind, in images per rank, from the folder. Measure and write it if it is absent.
 
     Groups that start together wait for the one that measures (flock, which the kernel releases when its holder dies).

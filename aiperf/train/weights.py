@@ -1,6 +1,6 @@
 """Execution of a weight plan: from a parent's state dict to its child's.
 
-Plans are data without tensors (see morphism.weight_plan). Only `Fresh` is random, and it is drawn from the given seed.
+Plans are data without tensors (see morphism.weight_plan). Only `RandomTensor` is random, and it is drawn from the given seed.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from aiperf.train.initialise import he_normal, stream
-from morphism import Divide, Enlarge, Fill, Fresh, Gather, Identity, WeightPlan, Zero
+from morphism import Divide, Enlarge, Fill, Gather, Identity, RandomTensor, WeightPlan, ZeroTensor
 
 
 @torch.no_grad()
@@ -44,11 +44,11 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
                 child[name] = nn.functional.pad(old, (border, border, border, border))
             case Identity(shape=shape):
                 child[name] = nn.init.dirac_(_new(child, name, shape))
-            case Zero(shape=shape):
+            case ZeroTensor(shape=shape):
                 child[name] = _new(child, name, shape).zero_()
             case Fill(shape=shape, value=value):
                 child[name] = _new(child, name, shape).fill_(value)
-            case Fresh(shape=shape, fan_in=fan_in, ordinal=ordinal):
+            case RandomTensor(shape=shape, fan_in=fan_in, ordinal=ordinal):
                 child[name] = _new(child, name, shape).copy_(he_normal(shape, fan_in, stream("fresh", seed, ordinal)))
             case _:
                 assert_never(instruction)

@@ -34,7 +34,7 @@ def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
 
 
 @dataclass(slots=True)
-class Attempt:
+class OpenAttempt:
     """An attempt that runs, or was lost and is not retried yet."""
 
     worker: int
@@ -56,7 +56,7 @@ class Attempt:
 class Attempts:
     """Attempts by trial, before the current line. Pass the line to `handlers` afterwards."""
 
-    running: dict[int, Attempt] = field(default_factory=dict)
+    running: dict[int, OpenAttempt] = field(default_factory=dict)
     ranks: dict[int, int] = field(default_factory=dict)
     """Ranks of each worker, also of lost ones."""
     skipped: int = 0
@@ -95,7 +95,7 @@ class Attempts:
 
     def _started(self, event: TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
-        self.running[event.trial] = Attempt(event.worker, ranks, batch, {batch}, event.at, heard=event.at)
+        self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, heard=event.at)
 
     def _prepared(self, event: TrialPrepared) -> None:
         attempt = self.running[event.trial]

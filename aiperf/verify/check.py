@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aiperf.verify.finding import MOST, Certainty, Checked, Finding
+from aiperf.verify.finding import MOST, Certainty, CheckResult, Finding
 
 Handler = Callable[[int, Any], None]
 """Receives the number of a line, from 1, and its event."""
@@ -31,11 +31,11 @@ class Notes:
         if self._counts[certainty] <= MOST:
             self._findings.append(Finding(self.name, law, found, line, certainty))
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
         if self.of and not self.examined and self.not_checked is None:
             self.add(None, self.law, f"0 of {self.of} {self.unit} were examined")
-        return Checked(
+        return CheckResult(
             name=self.name,
             law=self.law,
             examined=self.examined,
@@ -57,6 +57,6 @@ class Check(ABC):
     def handlers(self) -> Mapping[type, Handler]:
         """Return the handler of each event type that this check examines."""
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result. Call it after the last line."""
         return self._notes.checked()

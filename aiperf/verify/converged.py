@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aiperf.accounting.convergence import Rest, StopRule, rest_at
+from aiperf.accounting.convergence import ConvergenceResult, StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunResumed, RunStarted, WorkerJoined, WorkerLost
@@ -108,12 +108,12 @@ class Converged(Check):
         reported_until = at - 2 * progress_seconds(self._limits, len(self._workers))
         return self._rule.last_look(min(reported_until, self._duration))
 
-    def _rest(self, look: float) -> Rest:
+    def _rest(self, look: float) -> ConvergenceResult:
         assert self._rule is not None, "checked by the caller"
         return rest_at(self._work_log, self._rule, look)
 
 
-def _description(rest: Rest) -> str:
+def _description(rest: ConvergenceResult) -> str:
     half = "none" if rest.half_width is None else share(rest.half_width, 2)
     return (
         f"at {rest.window.end:g} s the half width of the interval is {half} of the score, the halves of the window differ by "

@@ -26,21 +26,21 @@ from aiperf.journal.events import (
 )
 from aiperf.rules.decide import (
     Command,
+    DeclareLost,
     DropCheckpoint,
     End,
     Finish,
     GiveUp,
-    Reject,
-    Request,
-    Start,
-    WriteOff,
+    RejectRequest,
+    RequestProposal,
+    StartTrial,
     decide,
 )
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
 from aiperf.verify.check import Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 
 LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
@@ -54,7 +54,7 @@ class Decisions:
 
     looks_at_epochs = True
 
-    def __init__(self, run: Run, agenda: Agenda | None = None) -> None:
+    def __init__(self, run: Run, agenda: ReplayQueue | None = None) -> None:
         """Begin with a run without lines. `agenda`: replay queue of a run that follows another, else None."""
         self._agenda = agenda
         # The intervals of work, which end a silence, are not passed to this check.
@@ -98,7 +98,7 @@ class Decisions:
         else:
             self._due_since = None
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result."""
         return self._notes.checked()
 
@@ -173,12 +173,12 @@ def _is_due(run: Run) -> bool:
 def _is(command: Command, event: AnyEvent, run: Run) -> bool:
     """Return if the event records the execution of the command."""
     match command, event:
-        case Start(), TrialStarted():
+        case StartTrial(), TrialStarted():
             recorded = (event.trial, event.attempt, event.worker, event.epoch, event.round)
             return recorded == (command.trial, command.attempt, command.worker, command.epoch, command.round) and (
                 event.batch_size == run.trials[event.trial].batch_size
             )
-        case Request(), ProposalRequested():
+        case RequestProposal(), ProposalRequested():
             requested = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
             return event.number == command.number and requested == (
                 command.worker,
@@ -202,23 +202,23 @@ def _is(command: Command, event: AnyEvent, run: Run) -> bool:
 
 def _description(command: Command) -> str:
     match command:
-        case Start():
+        case StartTrial():
             return (
                 f"attempt {command.attempt} of trial {command.trial} on worker {command.worker} from epoch {command.epoch}, "
                 f"round {command.round}"
             )
-        case Request():
+        case RequestProposal():
             return (
                 f"proposal {command.number} for round {command.round} of worker {command.worker}, seed {command.seed}"
                 f"{', the starting network' if command.starting_network else ''}{', a spare' if command.spare else ''}"
             )
-        case Reject():
+        case RejectRequest():
             return f"the rejection of proposal {command.number}"
         case Finish():
             return f"the end of trial {command.trial} ({command.reason})"
         case GiveUp():
             return f"the failure of trial {command.trial} ({command.reason})"
-        case WriteOff():
+        case DeclareLost():
             return f"the loss of worker {command.worker}"
         case DropCheckpoint():
             return f"the removal of the checkpoint of trial {command.trial}"
@@ -229,11 +229,13 @@ def _description(command: Command) -> str:
 def _recorded(event: AnyEvent) -> str:
     match event:
         case TrialStarted():
-            command: Command = Start(event.trial, event.attempt, event.worker, event.epoch, event.round)
+            command: Command = StartTrial(event.trial, event.attempt, event.worker, event.epoch, event.round)
             return f"{_description(command)}, batch {event.batch_size}"
         case ProposalRequested():
             return _description(
-                Request(event.number, event.worker, event.round, event.seed, event.starting_network, event.spare)
+                RequestProposal(
+                    event.number, event.worker, event.round, event.seed, event.starting_network, event.spare
+                )
             )
         case RunEnded():
             return _description(End(event.reason))

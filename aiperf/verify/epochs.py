@@ -12,9 +12,9 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.trainer_config import TrainerConf
-from aiperf.verify.attempts import Attempt, Attempts, whole_epoch
+from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
 from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
 ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
@@ -47,7 +47,7 @@ class Images(Check):
     def handlers(self) -> Mapping[type, Handler]:
         return {RunStarted: self._started, EpochFinished: self._epoch}
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         if self._simulated:
             self._notes.not_checked = "accuracies and losses: they come from simulated curves"
         return self._notes.checked()
@@ -70,7 +70,7 @@ class Images(Check):
         if not self._simulated:
             self._check_results(line, event)
 
-    def _check_images(self, line: int, event: EpochFinished, attempt: Attempt, done: tuple[int, int]) -> None:
+    def _check_images(self, line: int, event: EpochFinished, attempt: OpenAttempt, done: tuple[int, int]) -> None:
         skipped = self._attempts.skipped
         wholes = (
             {self._training}

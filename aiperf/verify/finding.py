@@ -27,7 +27,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """Result of one check."""
 
     name: str
@@ -63,7 +63,7 @@ class Verification:
     """True if every line is readable and has the hash that follows from the previous line."""
     sample: tuple[int, ...]
     """Numbers of the recomputed proposals."""
-    checks: tuple[Checked, ...]
+    checks: tuple[CheckResult, ...]
     score: Score | None
     """Score recomputed from the journal. None if it could not be computed."""
 

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from aiperf.journal.events import COUNTS, AnyEvent, TrialProposed, TrialRejected
-from aiperf.journal.messages import Proposed
+from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.proposals import check
 from aiperf.rules.state import Run
 from aiperf.verify.check import Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 from morphism import DamagedMorph, Graph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
@@ -50,7 +50,7 @@ class Graphs:
             for name, found in self._differences(run, event).items():
                 self._notes.add(line, LAW, f"trial {event.number}: {name} {found}")
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result."""
         notes = self._notes
         notes.of = len(self._counts) - 1
@@ -109,9 +109,9 @@ def _counts(counted: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(counted[name] for name in COUNTS)
 
 
-def _message(event: TrialProposed) -> Proposed:
+def _message(event: TrialProposed) -> ProposalReturned:
     """Return the message that the line records."""
-    return Proposed(
+    return ProposalReturned(
         number=event.number,
         searcher=event.searcher,
         parent=event.parent,

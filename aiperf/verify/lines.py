@@ -19,7 +19,7 @@ from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.converged import Converged
 from aiperf.verify.epochs import Images, LearningRates, Weights
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 from aiperf.verify.machines import Machines, Presence
 from aiperf.verify.plan import Plan, RecordedDataSet
 from aiperf.verify.rates import Rates
@@ -40,7 +40,7 @@ class Lines:
     answered: tuple[int, ...]
     """Numbers of the accepted and rejected proposals, in the journal's order."""
     is_whole: bool
-    checked: tuple[Checked, ...]
+    checked: tuple[CheckResult, ...]
 
 
 def read_lines(path: Path) -> Lines:
@@ -86,7 +86,7 @@ def read_lines(path: Path) -> Lines:
     return Lines(work_log, end.chain.decode(), reading.examined, tuple(answered), True, _closed(reading, checks))
 
 
-def _closed(reading: Notes, checks: Iterable[Check]) -> tuple[Checked, ...]:
+def _closed(reading: Notes, checks: Iterable[Check]) -> tuple[CheckResult, ...]:
     return (reading.checked(), *(check.checked() for check in checks))
 
 

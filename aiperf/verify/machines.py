@@ -20,7 +20,7 @@ from aiperf.journal.events import (
 )
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 
 LAW = "all descriptions of a machine agree"
 VERSIONS = "a host has one version of each library while it is up"
@@ -165,7 +165,7 @@ class Presence(Check):
             WorkerLost: self._lost,
         }
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         if self._without:
             self._notes.not_checked = (
                 f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aiperf.journal.events import AnyEvent, RunResumed, RunStarted, TrialProposed, WorkerJoined
-from aiperf.journal.messages import Proposed
+from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.state import Run
-from aiperf.rules.verify_proposals import FollowedAgain, ProposalsAgain, VerifiedProposal
+from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 from aiperf.system.describe import versions
 from aiperf.system.processor import cpu_model
 from aiperf.verify.check import Notes
-from aiperf.verify.finding import Certainty, Checked
+from aiperf.verify.finding import Certainty, CheckResult
 from searchers.history import History
 
 LAW = "a proposal follows from the run's seed and the history at its line, architecture and hyperparameters"
@@ -31,7 +31,7 @@ class RecomputedProposals:
     looks_at_epochs = False
 
     def __init__(
-        self, started: RunStarted, again: ProposalsAgain | FollowedAgain, answered: int, *, is_any_drawn: bool
+        self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, *, is_any_drawn: bool
     ) -> None:
         """Keep `again`: recomputes the sample. `answered`: number of accepted and rejected proposals."""
         self._notes = Notes("proposals", LAW, "proposals")
@@ -57,7 +57,7 @@ class RecomputedProposals:
             if not verified.is_equal:
                 self._unequal.append((line, verified))
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result."""
         notes = self._notes
         differs = _differences(self._machines)
@@ -91,7 +91,7 @@ def _differences(machines: Iterable[Mapping[str, Any]]) -> list[str]:
 def _difference(verified: VerifiedProposal) -> str:
     """Return the difference between a recorded and a recomputed proposal, as text."""
     recorded, anew = verified.recorded, verified.anew
-    if isinstance(recorded, TrialProposed) and isinstance(anew, Proposed):
+    if isinstance(recorded, TrialProposed) and isinstance(anew, ProposalReturned):
         if recorded.follows != verified.follows:
             return f"follows {recorded.follows!r}, by the followed journal {verified.follows!r}"
         for name in ("searcher", "parent", "batch_size", "kernel_size", "tuned_by", "pruned", "morphs"):
@@ -103,4 +103,4 @@ def _difference(verified: VerifiedProposal) -> str:
     original = "a trial" if isinstance(recorded, TrialProposed) else f"rejected ({recorded.reason})"
     if verified.rejected is not None:
         return f"{original}, recomputed: rejected ({verified.rejected.reason})"
-    return f"{original}, recomputed: {'a trial' if isinstance(anew, Proposed) else f'nothing ({anew.reason})'}"
+    return f"{original}, recomputed: {'a trial' if isinstance(anew, ProposalReturned) else f'nothing ({anew.reason})'}"

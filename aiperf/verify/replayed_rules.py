@@ -21,14 +21,14 @@ from aiperf.rules.evolve import evolve
 from aiperf.rules.followed import followed
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
-from aiperf.rules.verify_proposals import FollowedAgain, ProposalsAgain, check_followed
+from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, check_followed
 from aiperf.verify.check import Notes
 from aiperf.verify.decisions import LAW as DECISIONS
 from aiperf.verify.decisions import Decisions
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 from aiperf.verify.graphs import Graphs
 from aiperf.verify.proposals import LAW as PROPOSALS
 from aiperf.verify.proposals import RecomputedProposals
@@ -38,7 +38,7 @@ from searchers.history import History
 LAW = "every line fits the state of its trial and worker, and the rules accept it"
 
 
-class CheckOfTheRun(Protocol):
+class StateCheck(Protocol):
     """Check that examines events together with the run's state."""
 
     looks_at_epochs: bool
@@ -48,7 +48,7 @@ class CheckOfTheRun(Protocol):
         """Examine an event. `run`: state before the event."""
         ...
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result."""
         ...
 
@@ -65,7 +65,7 @@ class _Skipped:
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         pass
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         return self._notes.checked()
 
 
@@ -82,7 +82,7 @@ class _HistoryOnly(_Skipped):
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class CostlySamples:
     """Samples of the costly checks."""
 
     chain: str
@@ -99,10 +99,10 @@ class Samples:
     """Folder of the run that this run follows. None if not given, or if the run follows none."""
 
 
-def follow(path: Path, samples: Samples) -> tuple[Checked, ...]:
+def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
     """Check a journal, without unreadable lines, by the rules of its run."""
     fitting = Notes("states", LAW, "lines")
-    checks: Sequence[CheckOfTheRun] = ()
+    checks: Sequence[StateCheck] = ()
     line = 0
     try:
         for line, event in enumerate(read_again(path, Progress), 1):
@@ -139,10 +139,10 @@ _OF_A_LINE = (
 """Errors of a fold on an impossible line that keeps all laws of reading. As in `aiperf.journal.journal.folding`."""
 
 
-def _checks(run: Run, samples: Samples) -> tuple[Decisions | None, Sequence[CheckOfTheRun]]:
+def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions | None, Sequence[StateCheck]]:
     """Return the checks in their order. The last one updates the searcher's history with each line."""
     started = run.started
-    agenda: Agenda | None = None
+    agenda: ReplayQueue | None = None
     why_not: str | None = None
     if started.follows is not None:
         agenda, why_not = _agenda(started, started.follows, samples.followed)
@@ -157,7 +157,7 @@ def _checks(run: Run, samples: Samples) -> tuple[Decisions | None, Sequence[Chec
     )
 
 
-def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[Agenda | None, str | None]:
+def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> tuple[ReplayQueue | None, str | None]:
     """Return the replay queue from the followed run's journal, or None and the reason."""
     source = f"the run that it follows, '{follows.run}' (hash {follows.last_hash[:12]}…)"
     if folder is None:
@@ -169,19 +169,19 @@ def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> t
         check_followed(started, work, reader.reading.chain.decode())
     except AiperfError as error:
         return None, str(error)
-    return Agenda(work.trials), None
+    return ReplayQueue(work.trials), None
 
 
 def _proposals(
-    started: RunStarted, samples: Samples, agenda: Agenda | None, why_not: str | None
+    started: RunStarted, samples: CostlySamples, agenda: ReplayQueue | None, why_not: str | None
 ) -> RecomputedProposals | _HistoryOnly:
     if why_not is not None:
         return _HistoryOnly(started, why_not, samples.answered)
     if agenda is not None:
-        again = FollowedAgain(started, Agenda(agenda.trials))
+        again = FollowedReplay(started, ReplayQueue(agenda.trials))
         return RecomputedProposals(started, again, samples.answered, is_any_drawn=True)
     try:
-        made = ProposalsAgain(started, _proposer(started), frozenset(samples.proposals))
+        made = ProposalReplay(started, _proposer(started), frozenset(samples.proposals))
         return RecomputedProposals(started, made, samples.answered, is_any_drawn=bool(samples.proposals))
     except AiperfError as error:
         return _HistoryOnly(started, str(error), samples.answered)

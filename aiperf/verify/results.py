@@ -11,7 +11,7 @@ from aiperf.journal.events import AnyEvent, EpochFinished, TrialFinished
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
 from aiperf.verify.check import Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 
 LAW = "a trial ends when the rules of its round end it, with the best of its accuracies"
 REPORTED = "the accuracy reported to the search is the value of the trial's curve at the last epoch of round 1"
@@ -45,7 +45,7 @@ class Results:
         elif isinstance(event, TrialFinished):
             self._finished(line, run, event)
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result."""
         notes = self._notes
         if self._curves < notes.examined:

@@ -13,7 +13,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import RunResumed
 from aiperf.journal.journal import folding, read
 from aiperf.verify.check import Notes
-from aiperf.verify.finding import Certainty, Checked
+from aiperf.verify.finding import Certainty, CheckResult
 
 LAW = "a report's score, error and interval are those of the journal lines that it names"
 REPORT = "report.json"
@@ -55,7 +55,7 @@ FIGURES = tuple(name for name in _Score.__struct_fields__ if "interval" not in n
 _decoder = msgspec.json.Decoder(_Report)
 
 
-def scores(work_log: WorkLog, journal: Path, lines: int) -> Checked:
+def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
     """Check the report in the journal's folder. `work_log`: fold of all `lines` lines of the journal."""
     notes = Notes("score", LAW, "figures")
     file = journal.parent / REPORT

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from aiperf.journal.events import EpochFinished, Progress, RunResumed, RunStarted, Work
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import Checked
+from aiperf.verify.finding import CheckResult
 
 INTERVALS = "an attempt's intervals follow one another without a gap, each to the time of its line"
 INTERVAL_PARTS = (
@@ -97,7 +97,7 @@ class Edges(Check):
     def handlers(self) -> Mapping[type, Handler]:
         return {RunStarted: self._started, Progress: self._interval, EpochFinished: self._interval}
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         """Return the result. Late intervals are a contradiction only if most intervals are late."""
         notes, late = self._notes, self._late
         is_most = 2 * len(late) > notes.examined
@@ -141,7 +141,7 @@ class Clocks(Check):
     def handlers(self) -> Mapping[type, Handler]:
         return {RunStarted: self._started, RunResumed: self._resumed}
 
-    def checked(self) -> Checked:
+    def checked(self) -> CheckResult:
         if self._other_boots:
             self._notes.not_checked = (
                 f"{self._other_boots} resumes on another boot: only the wall clock measured the time between"

@@ -16,9 +16,9 @@ from aiperf.journal.journal import NAME
 from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.rules.verify_proposals import check_rules
 from aiperf.verify import sample as drawing
-from aiperf.verify.finding import Checked, Verification
+from aiperf.verify.finding import CheckResult, Verification
 from aiperf.verify.lines import read_lines
-from aiperf.verify.replayed_rules import Samples, follow
+from aiperf.verify.replayed_rules import CostlySamples, follow
 from aiperf.verify.scores import scores
 
 LONG = 64 << 20
@@ -61,9 +61,9 @@ def verify(path: Path, sample: int | None = drawing.DEFAULT, followed: Path | No
         )
 
 
-def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed: Path | None = None) -> Samples:
+def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed: Path | None = None) -> CostlySamples:
     """Return the samples of the costly checks, drawn by the journal's last hash from the answered proposals."""
-    return Samples(
+    return CostlySamples(
         chain=chain,
         answered=len(answered),
         followed=followed,
@@ -76,7 +76,7 @@ def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed
 @contextmanager
 def _following(
     journal: Path, sample: int | None, followed: Path | None
-) -> Iterator[Callable[[Samples], tuple[Checked, ...]]]:
+) -> Iterator[Callable[[CostlySamples], tuple[CheckResult, ...]]]:
     """Yield the pass by the rules. For a long journal it starts at once in its own process, with the expected sample.
 
     Its result is used only if the parsed lines give the same sample.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 
-from cluster.manifests.manifest_input import Asked, Manifest
+from cluster.manifests.manifest_input import KubernetesRun, Manifest
 from cluster.manifests.pods import (
     OPTIONS,
     container,
@@ -27,7 +27,7 @@ GROUP = "workers"
 """Name of the only worker group."""
 
 
-def objects(asked: Asked) -> list[Manifest]:
+def objects(asked: KubernetesRun) -> list[Manifest]:
     """Return all objects in the order in which they are applied."""
     return [
         *runs_claim(asked),
@@ -37,7 +37,7 @@ def objects(asked: Asked) -> list[Manifest]:
     ]
 
 
-def ray_job(asked: Asked) -> Manifest:
+def ray_job(asked: KubernetesRun) -> Manifest:
     """Return the job. The options are in the head's environment, so that no shell between KubeRay and the driver
     interprets them."""
     spec: Manifest = {
@@ -53,7 +53,7 @@ def ray_job(asked: Asked) -> Manifest:
     return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": asked.metadata(), "spec": spec}
 
 
-def _cluster(asked: Asked) -> Manifest:
+def _cluster(asked: KubernetesRun) -> Manifest:
     choices = asked.choices
     authentication: Manifest = {"mode": "token"}
     if choices.token_secret is not None:
@@ -89,7 +89,7 @@ def _cluster(asked: Asked) -> Manifest:
     }
 
 
-def _head(asked: Asked) -> Manifest:
+def _head(asked: KubernetesRun) -> Manifest:
     choices = asked.choices
     ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
     head = container(
@@ -104,7 +104,7 @@ def _head(asked: Asked) -> Manifest:
     return template(asked, "head", head, on=choices.head_node_selector, account=account)
 
 
-def _worker(asked: Asked) -> Manifest:
+def _worker(asked: KubernetesRun) -> Manifest:
     worker = container(
         asked,
         "ray-worker",
@@ -116,7 +116,7 @@ def _worker(asked: Asked) -> Manifest:
     return template(asked, "worker", worker, on=asked.choices.node_selector, account=None)
 
 
-def _submitter(asked: Asked) -> Manifest:
+def _submitter(asked: KubernetesRun) -> Manifest:
     """Return the submitter's pod. KubeRay adds its command and the token."""
     submitter = container(
         asked,

@@ -17,7 +17,7 @@ LONGEST_NAME = 40
 package appends at most seven."""
 
 
-class Choices(Protocol):
+class ManifestOptions(Protocol):
     """Fields of `KubernetesConf` that the manifests use."""
 
     namespace: str
@@ -63,10 +63,10 @@ class Choices(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class KubernetesRun:
     """Run to be started on Kubernetes."""
 
-    choices: Choices
+    choices: ManifestOptions
     name: str
     """Name of the run's folder."""
     words: Sequence[str]

@@ -7,7 +7,7 @@ writes and removes it. There is no autoscaling: Kubernetes keeps the number of p
 
 from __future__ import annotations
 
-from cluster.manifests.manifest_input import Asked, Manifest, literal
+from cluster.manifests.manifest_input import KubernetesRun, Manifest, literal
 from cluster.manifests.pods import (
     container,
     environment,
@@ -26,12 +26,12 @@ LOSSES = 16
 """Maximum number of failures of a worker's pod, without evictions. Then its index is given up."""
 
 
-def objects(asked: Asked) -> list[Manifest]:
+def objects(asked: KubernetesRun) -> list[Manifest]:
     """Return all objects in the order in which they are applied."""
     return [*runs_claim(asked), *network_policies(asked, has_operator=False), head_job(asked), workers_job(asked)]
 
 
-def head_job(asked: Asked) -> Manifest:
+def head_job(asked: KubernetesRun) -> Manifest:
     """Return the Job of the head: one pod, restarted after a loss. The driver then resumes the run from its journal."""
     choices = asked.choices
     command = [*PYTHON, "drive", "--supervised", asked.folder, *asked.words]
@@ -54,7 +54,7 @@ def head_job(asked: Asked) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": asked.metadata("-head"), "spec": spec}
 
 
-def workers_job(asked: Asked) -> Manifest:
+def workers_job(asked: KubernetesRun) -> Manifest:
     """Return the Job of the workers: one pod each. Each ends when the run is over. A lost pod is restarted."""
     choices = asked.choices
     patience = f"{choices.join_seconds:.0f}"
@@ -79,7 +79,7 @@ def workers_job(asked: Asked) -> Manifest:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": asked.metadata("-work"), "spec": spec}
 
 
-def _environment(asked: Asked) -> list[Manifest]:
+def _environment(asked: KubernetesRun) -> list[Manifest]:
     secret = asked.choices.token_secret
     return environment(asked) + ([] if secret is None else token(secret))
 

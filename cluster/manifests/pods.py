@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, Asked, Manifest, literal, pair
+from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun, Manifest, literal, pair
 
 OPTIONS = "AIPERF_OPTIONS"
 """The environment variable of the head's pod that holds a run's options, as a JSON list."""
 
 
-def template(asked: Asked, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
+def template(
+    asked: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None
+) -> Manifest:
     """Return the template of a pod of this run around `container`. `account`: service account. None if the pod may not
     use the API."""
     choices = asked.choices
@@ -48,7 +50,7 @@ def template(asked: Asked, role: str, container: Manifest, *, on: Sequence[str],
     return {"metadata": asked.marked({**asked.labels, ROLE_LABEL: role}), "spec": spec}
 
 
-def _affinity(asked: Asked) -> Manifest:
+def _affinity(asked: KubernetesRun) -> Manifest:
     """Nodes that a worker's pod may be on."""
     choices, required = asked.choices, "requiredDuringSchedulingIgnoredDuringExecution"
     found: Manifest = {}
@@ -73,7 +75,7 @@ def requirement(word: str) -> Manifest:
     return {"key": key.lstrip("!"), "operator": "DoesNotExist" if key.startswith("!") else "Exists"}
 
 
-def container(asked: Asked, name: str, **parts: object) -> Manifest:
+def container(asked: KubernetesRun, name: str, **parts: object) -> Manifest:
     """The container of a pod: the run's image, without any privilege."""
     return {
         "name": name,
@@ -89,7 +91,7 @@ def locked() -> Manifest:
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def mounts(asked: Asked, role: str) -> list[Manifest]:
+def mounts(asked: KubernetesRun, role: str) -> list[Manifest]:
     """Return the mounts of a container: runs and data in all, shared memory in workers and head."""
     choices = asked.choices
     found: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
@@ -99,7 +101,7 @@ def mounts(asked: Asked, role: str) -> list[Manifest]:
     return found
 
 
-def _volumes(asked: Asked, role: str) -> list[Manifest]:
+def _volumes(asked: KubernetesRun, role: str) -> list[Manifest]:
     choices = asked.choices
     found: list[Manifest] = [{"name": "runs", "persistentVolumeClaim": {"claimName": choices.runs_claim}}]
     if choices.data_claim is not None:
@@ -110,7 +112,7 @@ def _volumes(asked: Asked, role: str) -> list[Manifest]:
     return found
 
 
-def environment(asked: Asked, more: Mapping[str, str] | None = None) -> list[Manifest]:
+def environment(asked: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
     """A container's environment: what a run's Ray is to be everywhere, the user's own, and `more`."""
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
@@ -132,7 +134,7 @@ def token(secret: str) -> list[Manifest]:
     ]
 
 
-def worker_resources(asked: Asked) -> Manifest:
+def worker_resources(asked: KubernetesRun) -> Manifest:
     """Return the resources of a worker's pod. Requests equal limits, so that no processor is shared."""
     choices = asked.choices
     amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
@@ -142,7 +144,7 @@ def worker_resources(asked: Asked) -> Manifest:
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
-def head_resources(asked: Asked) -> Manifest:
+def head_resources(asked: KubernetesRun) -> Manifest:
     """Return the resources of the head's pod."""
     amounts = {"cpu": str(asked.choices.head_cpus), "memory": asked.choices.head_memory}
     return {"requests": dict(amounts), "limits": dict(amounts)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, Asked, Manifest
+from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun, Manifest
 
 DASHBOARD_PORT, METRICS_PORT = 8265, 8080
 """Port of Ray's head for job submission by KubeRay, and port of all nodes for Prometheus."""
@@ -10,7 +10,7 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 """Labels of KubeRay's own pod, as its Helm chart sets them."""
 
 
-def runs_claim(asked: Asked) -> list[Manifest]:
+def runs_claim(asked: KubernetesRun) -> list[Manifest]:
     """Return the claim for runs if cluster.runs_size asks for it. The claim is never deleted with a run."""
     choices = asked.choices
     if choices.runs_size is None:
@@ -25,7 +25,7 @@ def runs_claim(asked: Asked) -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}]
 
 
-def network_policies(asked: Asked, *, has_operator: bool) -> list[Manifest]:
+def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
     """Return the network policies. Only the run's own pods may reach Ray's ports, since a token could be guessed.
     KubeRay's operator may reach the dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data
     registries) is not limited."""
@@ -45,7 +45,7 @@ def network_policies(asked: Asked, *, has_operator: bool) -> list[Manifest]:
     return policies
 
 
-def account_of_head(asked: Asked) -> list[Manifest]:
+def account_of_head(asked: KubernetesRun) -> list[Manifest]:
     """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights. Empty if the user
     names an account."""
     if asked.choices.service_account is not None:
@@ -70,7 +70,7 @@ def account_of_head(asked: Asked) -> list[Manifest]:
     ]
 
 
-def _policy(asked: Asked, suffix: str, pods: dict[str, str], ingress: list[Manifest]) -> Manifest:
+def _policy(asked: KubernetesRun, suffix: str, pods: dict[str, str], ingress: list[Manifest]) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

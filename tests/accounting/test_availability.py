@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.accounting.availability import availability, planned_accelerators
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.presence import WorkerPresence
 from aiperf.accounting.score import score, window
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog, work_log
@@ -25,7 +25,7 @@ def log_of(*there: tuple[float, float | None, int], cluster: dict[str, object] |
     event = started()
     log = work_log([msgspec.structs.replace(event, config={**event.config, "cluster": cluster})])
     for number, (joined, left, ranks) in enumerate(there):
-        log.presences.append(Presence(number, "host", "CPU", ranks, joined, left))
+        log.presences.append(WorkerPresence(number, "host", "CPU", ranks, joined, left))
     return log
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.confidence import Work
 from aiperf.accounting.convergence import LOOKS, StopRule, rest_of
-from aiperf.accounting.presence import Presence
+from aiperf.accounting.presence import WorkerPresence
 from aiperf.errors import BadConfiguration
 from aiperf.rules.limits import ScheduleConf
 
@@ -74,8 +74,8 @@ def test_a_score_that_swings_is_not_known_well_enough() -> None:
 )
 def test_no_run_stops_before_all_workers_leave_round_3(rounds: tuple[float | None, ...], is_reached: bool) -> None:
     """Issue: 50 workers with trials of 3 h stopped at the first look, 7.4 % below their later score."""
-    there = [Presence(number, "n", "", 1, 0.0, past_short_rounds=since) for number, since in enumerate(rounds)]
-    gone = Presence(9, "n", "", 1, 0.0, left=150.0)
+    there = [WorkerPresence(number, "n", "", 1, 0.0, past_short_rounds=since) for number, since in enumerate(rounds)]
+    gone = WorkerPresence(9, "n", "", 1, 0.0, left=150.0)
 
     found = rest_of(worked(np.full(110, 1e12)), [*there, gone], RULE, END, 0.0)
 
@@ -87,7 +87,7 @@ def test_workers_are_no_sample_of_the_stop_rule() -> None:
     count = 50
     one = np.zeros(count)
     work = Work(np.arange(count), np.arange(count), one, one + END, one + 1e15)
-    there = [Presence(number, "n", "", 1, 0.0, past_short_rounds=1.0) for number in range(count)]
+    there = [WorkerPresence(number, "n", "", 1, 0.0, past_short_rounds=1.0) for number in range(count)]
 
     found = rest_of(work, there, RULE, END, 0.0)
 

@@ -26,7 +26,7 @@ from aiperf.rules.state import Run
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
-from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.session import world_of
 from tests.audit import laws
 from tests.audit.laws import BrokenLaw
@@ -40,7 +40,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 Change = Callable[[EpochFinished, Interval], EpochFinished]
 
 
-def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
+def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, SimulatedTask]:
     """Return the journal of a small run with many faults, and the true work of its workers."""
     ground_truth = GroundTruth()
     opening = _opening(dataclasses.replace(random_case(seed), searches=False))
@@ -50,7 +50,9 @@ def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, Task]:
         return list(read(Path(folder))), ground_truth, world.task
 
 
-def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: Task) -> tuple[str, int | None] | None:
+def verdict(
+    events: Iterable[AnyEvent], ground_truth: GroundTruth, task: SimulatedTask
+) -> tuple[str, int | None] | None:
     """Return the broken law found by the auditor and the trial. None if there is none."""
     record = ShadowModel(Simulated(ground_truth, task))
     try:

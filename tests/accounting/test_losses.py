@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.accounting.availability import availability
-from aiperf.accounting.losses import MEANINGS, Top, Waterfall, waterfall
+from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
 from aiperf.accounting.score import score, window
 from aiperf.accounting.spans import spans
 from aiperf.accounting.time_breakdown import time_breakdown
@@ -29,7 +29,7 @@ from tests.journals import ended, finished, interval, one_trial, prepared
 
 PEAK = 1e4
 """FLOPS of one accelerator. An interval has 10 training images of 300 operations and 5 validation images of 90."""
-UNKNOWN = Top(None, None)
+UNKNOWN = AcceleratorPeak(None, None)
 OF_BREAKDOWN = {
     "start": "start-up",
     "compile": "compiling",
@@ -41,7 +41,7 @@ OF_BREAKDOWN = {
 """Lines of the time breakdown with another name in the waterfall."""
 
 
-def fallen(kept: WorkLog, top: Top, planned: int | None = None) -> Waterfall | None:
+def fallen(kept: WorkLog, top: AcceleratorPeak, planned: int | None = None) -> Waterfall | None:
     """Return the waterfall of a work log's valid window."""
     inside = window(kept)
     found = score(kept).flops_per_second
@@ -78,7 +78,7 @@ def adds_up(found: Waterfall, result: float) -> None:
 def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second: Life, beyond: int) -> None:
     kept = from_the_beginning(together(first, second))
 
-    found = fallen(kept, Top(PEAK, "a peak"), planned=2 * RANKS + beyond)
+    found = fallen(kept, AcceleratorPeak(PEAK, "a peak"), planned=2 * RANKS + beyond)
 
     assert found is not None
     adds_up(found, score(kept).flops_per_second or 0.0)
@@ -132,7 +132,7 @@ def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, sec
 def test_known_clock_only_splits_steps_into_clocks_and_kernels(first: Life, second: Life, clock: float) -> None:
     kept = from_the_beginning(together(first, second))
 
-    whole, parted = fallen(kept, Top(PEAK, "a peak")), fallen(kept, Top(PEAK, "a peak", clock))
+    whole, parted = fallen(kept, AcceleratorPeak(PEAK, "a peak")), fallen(kept, AcceleratorPeak(PEAK, "a peak", clock))
 
     assert whole is not None and parted is not None
     adds_up(parted, score(kept).flops_per_second or 0.0)
@@ -154,7 +154,7 @@ def test_the_parts_of_a_run_full_of_faults_add_up_to_its_score(seed: int, tmp_pa
     kept = work_log(read(tmp_path))
     result = score(kept).flops_per_second
 
-    for top in (UNKNOWN, Top(4e9, "a peak"), Top(4e9, "a peak", 0.9)):
+    for top in (UNKNOWN, AcceleratorPeak(4e9, "a peak"), AcceleratorPeak(4e9, "a peak", 0.9)):
         found = fallen(kept, top)
 
         if not result:
@@ -183,16 +183,16 @@ def test_without_a_peak_the_top_is_the_rate_of_training_steps() -> None:
 
 def test_no_waterfall_without_training_and_without_a_peak() -> None:
     assert fallen(work_log(one_trial(ended())), UNKNOWN) is None
-    with_peak = fallen(work_log(one_trial(ended())), Top(PEAK, "a peak"))
+    with_peak = fallen(work_log(one_trial(ended())), AcceleratorPeak(PEAK, "a peak"))
     assert with_peak is not None and with_peak.score_flops_per_second == 0.0
-    assert fallen(work_log(one_trial()), Top(PEAK, "a peak")) is None, "the warm-up is not over"
+    assert fallen(work_log(one_trial()), AcceleratorPeak(PEAK, "a peak")) is None, "the warm-up is not over"
 
 
 def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
     steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
     kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
 
-    found = fallen(kept, Top(1.0, "a peak far too low"))
+    found = fallen(kept, AcceleratorPeak(1.0, "a peak far too low"))
 
     assert found is not None
     kernels = next(loss for loss in found.losses if loss.name == "clocks and kernels")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from aiperf.accounting.work_log import work_log
 from aiperf.drive.driver import TURN_SECONDS, Driver
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
 from aiperf.rules.replay import state_after
 from aiperf.simulate.model.ground_truth import GroundTruth
-from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from tests.audit.added_up import check_work_log
 from tests.audit.laws import (
     DUE,
@@ -43,7 +43,9 @@ LATE_ROUND = 6
 class Auditor:
     """Checker of one run. Raises BrokenLaw at the first event that breaks a law."""
 
-    def __init__(self, ground_truth: GroundTruth, task: Task, draw: random.Random, replays: float = 0.0) -> None:
+    def __init__(
+        self, ground_truth: GroundTruth, task: SimulatedTask, draw: random.Random, replays: float = 0.0
+    ) -> None:
         """`draw`: selects the times of the comparison with a replay. `replays`: share of turns with a comparison."""
         self._ground_truth = ground_truth
         self._task = task
@@ -86,7 +88,7 @@ class Auditor:
         if self._draw.random() < self._replays:
             self._compare(driver)
 
-    def before_resume(self, standing: Standing) -> None:
+    def before_resume(self, standing: SessionState) -> None:
         """Check that a resumed run starts with all lines ever written."""
         # The dead driver's memory, such as the end of the run, need not be on disk: it is no longer checked.
         self._last = None

@@ -28,7 +28,7 @@ from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.rules.proposals import Proposer
 from aiperf.rules.verify_proposals import verify_proposals
-from aiperf.simulate.driver_restarts import Effort, drive
+from aiperf.simulate.driver_restarts import SimulationCost, drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import Opening, open_run, world_of
 from cluster.faults import FAULTS, AnyFault, BadProposalConf
@@ -84,7 +84,7 @@ class Failed(Exception):
 class Outcome:
     """A case that kept all laws."""
 
-    effort: Effort
+    effort: SimulationCost
     journal: bytes
 
 

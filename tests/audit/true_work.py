@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from aiperf.simulate.model.ground_truth import GroundTruth
-from aiperf.simulate.model.simulated_attempt import Task
+from aiperf.simulate.model.simulated_attempt import SimulatedTask
 
 Sums = tuple[int, int, int]
 """Training images, validation images, and the batch size of their pass."""
@@ -30,7 +30,7 @@ class Simulated:
     """Simulated workers: all work is known. Their epochs use all images."""
 
     ground_truth: GroundTruth
-    task: Task
+    task: SimulatedTask
 
     def whole_epoch(self, batch_size: int, ranks: int) -> tuple[int, int]:
         """See `TrueWork`."""
@@ -45,7 +45,7 @@ class Simulated:
 class Real:
     """Real workers: only the journal is known. Their epochs have whole steps (docs/benchmark.md, "What counts")."""
 
-    task: Task
+    task: SimulatedTask
 
     def whole_epoch(self, batch_size: int, ranks: int) -> tuple[int, int]:
         """See `TrueWork`. A set smaller than one step is one step."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.cluster.join_node import Tie, _awaited
+from aiperf.drive.ray.cluster.join_node import ParentConnection, _awaited
 from aiperf.errors import NoSuchRun
 from aiperf.journal.journal import NAME
 
@@ -57,11 +57,13 @@ def test_options_of_the_environment_are_those_of_the_command_line(
 
 
 def test_a_worker_waits_for_the_next_head_until_the_run_is_over(over: Path) -> None:
-    assert _awaited(over, 0.0, Tie(None), may_be_over=True) is None
+    assert _awaited(over, 0.0, ParentConnection(None), may_be_over=True) is None
     with pytest.raises(NoSuchRun):
-        _awaited(over, 0.0, Tie(None), may_be_over=False)  # before the first head: it may be about to go on
+        _awaited(
+            over, 0.0, ParentConnection(None), may_be_over=False
+        )  # before the first head: it may be about to go on
 
     lines = (over / NAME).read_bytes().splitlines(keepends=True)
     (over / NAME).write_bytes(b"".join(lines[:-1]))
     with pytest.raises(NoSuchRun):
-        _awaited(over, 0.0, Tie(None), may_be_over=True)
+        _awaited(over, 0.0, ParentConnection(None), may_be_over=True)

@@ -15,7 +15,7 @@ import pytest
 
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.report.section import Picture, Section
+from aiperf.report.section import DrawnFigure, Section
 from tests.cli.user import User
 from tests.small_disk import small_file_system
 
@@ -32,7 +32,7 @@ def a_run(folder: Path) -> Path:
 @pytest.fixture(autouse=True)
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pictures and a page that take no time: it is about where they are written."""
-    score = Section("score", "score", (Picture("score", "score", "", "", "<svg/>", b"png" * 100_000, b"pdf"),))
+    score = Section("score", "score", (DrawnFigure("score", "score", "", "", "<svg/>", b"png" * 100_000, b"pdf"),))
     monkeypatch.setattr("aiperf.report.sections.sections", lambda report: (score,))
     monkeypatch.setattr("aiperf.report.html.page", lambda *of: "a page")
 

@@ -19,7 +19,7 @@ from aiperf.planning.this_machine import this_machine
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe, versions
-from cluster.place import Submission
+from cluster.place import JobSubmission
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
 from tests.cli.user import User, write_run
@@ -358,7 +358,7 @@ def test_what_is_told_to_be_typed_begins_as_what_was_typed(
 ) -> None:
     monkeypatch.setattr(sys, "argv", [f"/usr/bin/{called}" if called == "aiperf-cluster" else "/x/aiperf/__main__.py"])
     write_run(tmp_path / "runs" / "young", [started(), joined()])
-    submission = Submission("aiperf-x", tmp_path / "x", [], 60.0, "/usr/bin/python3", tmp_path, program=program())
+    submission = JobSubmission("aiperf-x", tmp_path / "x", [], 60.0, "/usr/bin/python3", tmp_path, program=program())
 
     told = [aiperf(*words).out for words in (["score", "young"], ["check", "young", "--division", "quick"])]
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.cluster.invited_hosts import Reaching, is_this_host
-from aiperf.drive.ray.cluster.join_node import Tie
+from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule, is_this_host
+from aiperf.drive.ray.cluster.join_node import ParentConnection
 from cluster.hosts import FAULTS, REACHED, HostsConf, RemoteHost, fault_of, of_hostfile
-from cluster.place import Head, Invited
+from cluster.place import HeadPlace, InvitedPlace
 
 FOLDER, PYTHON, HERE = Path("/shared/my runs/1"), "/opt/aiperf/bin/python", Path("/shared")
 TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
@@ -61,9 +61,9 @@ def test_a_line_that_is_none_of_a_hostfile_is_named() -> None:
 def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
     place = HostsConf(hosts=["n1", "n2"], fewest_hosts=1, address="10.0.0.9").place({})
 
-    assert isinstance(place, Invited)
+    assert isinstance(place, InvitedPlace)
     assert place.hosts == ("n1", "n2")
-    assert place.head == Head(2, 1, 300.0, "10.0.0.9")
+    assert place.head == HeadPlace(2, 1, 300.0, "10.0.0.9")
 
 
 @given(TEXT, TEXT, TEXT)
@@ -179,7 +179,7 @@ def test_what_would_be_run_is_shown_and_nothing_is_made(
 
 
 def test_a_lost_host_is_retried_at_growing_intervals_to_a_limit() -> None:
-    reaching, now, pauses = Reaching(again_seconds=600.0), 1000.0, []
+    reaching, now, pauses = ReconnectSchedule(again_seconds=600.0), 1000.0, []
 
     while (due := reaching.ended(began=now, now=now)) is not None:
         pauses.append(due - now)
@@ -188,11 +188,11 @@ def test_a_lost_host_is_retried_at_growing_intervals_to_a_limit() -> None:
     assert pauses[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
     assert max(pauses) == 60.0
     assert 540.0 <= sum(pauses) <= 600.0
-    assert Reaching(again_seconds=0.0).ended(began=0.0, now=100.0) is None
+    assert ReconnectSchedule(again_seconds=0.0).ended(began=0.0, now=100.0) is None
 
 
 def test_a_steady_host_restarts_with_the_shortest_interval() -> None:
-    reaching = Reaching(again_seconds=600.0)
+    reaching = ReconnectSchedule(again_seconds=600.0)
     for _ in range(3):
         reaching.ended(began=10.0, now=10.0)
 
@@ -207,7 +207,7 @@ def test_this_machine_is_known_by_its_names() -> None:
 
 def test_a_tie_is_cut_when_the_other_end_goes_however_it_does() -> None:
     reading, writing = os.pipe()
-    tie = Tie(reading)
+    tie = ParentConnection(reading)
 
     assert not tie.is_cut()
     os.write(writing, b"still here")
@@ -216,4 +216,4 @@ def test_a_tie_is_cut_when_the_other_end_goes_however_it_does() -> None:
     assert tie.is_cut()
     assert tie.is_cut()
     os.close(reading)
-    assert not Tie(None).is_cut()
+    assert not ParentConnection(None).is_cut()

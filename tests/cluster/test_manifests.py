@@ -17,7 +17,7 @@ from aiperf.__main__ import main
 from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf
 from cluster.kubernetes_job import KubernetesJob
 from cluster.manifests.manifest_input import LONGEST_NAME, named
-from cluster.place import Demand, Existing, Head, Submission
+from cluster.place import Demand, Existing, HeadPlace, JobSubmission
 from tests.cluster.manifest_schemas import complaints, crds
 
 NAMES = st.from_regex(r"\A[a-z]([-a-z0-9]{0,20}[a-z0-9])?\Z")
@@ -88,7 +88,7 @@ def confs(draw: st.DrawFn) -> KubernetesConf:
 
 
 def job_of(conf: KubernetesConf, words: list[str], run: str = "20261122-140000-digits") -> KubernetesJob:
-    return conf.job(Submission("aiperf", Path("/here/runs") / run, words, 600.0, "python", Path("/here")))
+    return conf.job(JobSubmission("aiperf", Path("/here/runs") / run, words, 600.0, "python", Path("/here")))
 
 
 def objects(job: KubernetesJob) -> list[dict[str, Any]]:
@@ -279,7 +279,7 @@ def test_without_an_operator_workers_join_the_runs_own_head() -> None:
 
     manifests = objects(job_of(conf, ["seed=1"]))
 
-    assert conf.place({}) == Head(3, 3, conf.join_seconds)
+    assert conf.place({}) == HeadPlace(3, 3, conf.join_seconds)
     head, workers = (each["spec"]["template"]["spec"]["containers"][0]["command"] for each in manifests[-2:])
     assert head[3:] == ["drive", "--supervised", "/runs/20261122-140000-digits", "seed=1", "runs=/runs"]
     assert workers[3:] == ["join", "--rejoin", "--patience", "1800", "/runs/20261122-140000-digits"]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from cluster.place import Head, Submission
+from cluster.place import HeadPlace, JobSubmission
 from cluster.slurm import SlurmConf, batch_script, folders, time_limit
 
-SUBMISSION = Submission(
+SUBMISSION = JobSubmission(
     name="aiperf-20261122-120000-digits",
     folder=Path("/shared/runs/20261122-120000-digits"),
     words=["+cluster=slurm", "cluster.nodes=2"],
@@ -140,10 +140,10 @@ def test_what_makes_no_job_is_refused(wrong: SlurmConf, law: str) -> None:
 
 
 def test_all_nodes_that_were_granted_are_waited_for() -> None:
-    assert SlurmConf(nodes=4).place({"SLURM_JOB_NUM_NODES": "4"}) == Head(4, 4, 300.0)
-    assert SlurmConf(nodes=4, fewest_nodes=3).place({"SLURM_JOB_NUM_NODES": "4"}) == Head(4, 3, 300.0)
+    assert SlurmConf(nodes=4).place({"SLURM_JOB_NUM_NODES": "4"}) == HeadPlace(4, 4, 300.0)
+    assert SlurmConf(nodes=4, fewest_nodes=3).place({"SLURM_JOB_NUM_NODES": "4"}) == HeadPlace(4, 3, 300.0)
     # an allocation that somebody else made, as with salloc
-    assert SlurmConf().place({"SLURM_JOB_NUM_NODES": "2"}) == Head(2, 2, 300.0)
+    assert SlurmConf().place({"SLURM_JOB_NUM_NODES": "2"}) == HeadPlace(2, 2, 300.0)
 
 
 def test_an_allocation_of_another_size_is_refused(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from cluster.place import Submission
+from cluster.place import JobSubmission
 from cluster.slurm import SlurmConf, batch_script
 from tests.cluster.slurm_rig import SlurmRig, missing, slurm
 
@@ -33,14 +33,16 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
         yield rig
 
 
-def submission(rig: SlurmRig, run: str = "run") -> Submission:
+def submission(rig: SlurmRig, run: str = "run") -> JobSubmission:
     folder = rig.folder / "runs" / run
     folder.mkdir(parents=True)
     python = str(rig.folder / "python")
-    return Submission(f"aiperf-{run}", folder, ["+cluster=slurm"], 60.0, python, directory=rig.folder)
+    return JobSubmission(f"aiperf-{run}", folder, ["+cluster=slurm"], 60.0, python, directory=rig.folder)
 
 
-def submitted(rig: SlurmRig, conf: SlurmConf, given: Submission, environment: Mapping[str, str] | None = None) -> str:
+def submitted(
+    rig: SlurmRig, conf: SlurmConf, given: JobSubmission, environment: Mapping[str, str] | None = None
+) -> str:
     """Hand a script to sbatch and return the job's number."""
     script = given.folder / "slurm.sh"
     script.write_text(batch_script(conf, given))
@@ -53,7 +55,7 @@ def submitted(rig: SlurmRig, conf: SlurmConf, given: Submission, environment: Ma
     ).stdout.strip()
 
 
-def seen(rig: SlurmRig, given: Submission, verb: str, node: int) -> dict[str, str]:
+def seen(rig: SlurmRig, given: JobSubmission, verb: str, node: int) -> dict[str, str]:
     """Wait for the record of a step's process, then return it."""
     path = given.folder / f"seen-{verb}-{rig.names[node]}"
     wait_for(path.is_file)
@@ -67,7 +69,7 @@ def wait_for(is_so: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def end(rig: SlurmRig, given: Submission, job: str) -> None:
+def end(rig: SlurmRig, given: JobSubmission, job: str) -> None:
     (given.folder / "over").touch()
     wait_for(lambda: rig.ask("squeue", "--noheader", "--states=PENDING,RUNNING,COMPLETING", f"--jobs={job}") == "")
     assert "error" not in (given.folder / "slurm.log").read_text(), "no step is cancelled"

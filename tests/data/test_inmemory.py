@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.data import inmemory
-from aiperf.data.batches import Batch, Pass
+from aiperf.data.batches import Batch, DataPass
 from aiperf.data.images.pixels import Normaliser
-from aiperf.data.inmemory import InMemory, Stored
+from aiperf.data.inmemory import InMemory, PixelsInMemory
 from tests.data.walks import CPU
 
 
@@ -17,7 +17,7 @@ def made(images: int, channels: int, padding: int = 0) -> InMemory:
     numbers = np.random.default_rng(images)
     pixels = torch.from_numpy(numbers.integers(0, 256, (images, 4, 4, channels), dtype=np.uint8))
     labels = numbers.integers(0, 3, images)
-    return InMemory(Stored(pixels), labels, Normaliser(4, [0.3] * channels, [0.2] * channels), padding)
+    return InMemory(PixelsInMemory(pixels), labels, Normaliser(4, [0.3] * channels, [0.2] * channels), padding)
 
 
 def same(left: list[Batch], right: list[Batch]) -> bool:
@@ -32,9 +32,9 @@ def same(left: list[Batch], right: list[Batch]) -> bool:
 
 
 @st.composite
-def passes(draw: st.DrawFn) -> Pass:
+def passes(draw: st.DrawFn) -> DataPass:
     ranks = draw(st.integers(1, 3))
-    return Pass(
+    return DataPass(
         batch=draw(st.integers(1, 9)),
         rank=draw(st.integers(0, ranks - 1)),
         ranks=ranks,
@@ -51,7 +51,7 @@ def passes(draw: st.DrawFn) -> Pass:
 @settings(max_examples=40, deadline=None)
 @given(walk=passes(), images=st.integers(3, 30), channels=st.sampled_from((1, 3)), padding=st.integers(0, 1))
 def test_a_pass_that_is_laid_out_has_the_batches_of_one_that_is_not(
-    walk: Pass, images: int, channels: int, padding: int
+    walk: DataPass, images: int, channels: int, padding: int
 ) -> None:
     small, large = made(images, channels, padding), made(images, channels, padding)
     with pytest.MonkeyPatch.context() as patch:
@@ -63,7 +63,7 @@ def test_a_pass_that_is_laid_out_has_the_batches_of_one_that_is_not(
 
 @settings(max_examples=20, deadline=None)
 @given(primed=passes(), walk=passes())
-def test_what_was_primed_changes_no_batch_of_any_pass(primed: Pass, walk: Pass) -> None:
+def test_what_was_primed_changes_no_batch_of_any_pass(primed: DataPass, walk: DataPass) -> None:
     expected = list(made(20, 1).walk(walk))
     data = made(20, 1)
     data.prime(primed)
@@ -77,12 +77,12 @@ def test_what_was_primed_changes_no_batch_of_any_pass(primed: Pass, walk: Pass) 
 
 def test_the_first_batch_of_a_primed_pass_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     data = made(20, 3, padding=1)
-    walk = Pass(4, 0, 1, CPU, True, torch.float32, True, True)
+    walk = DataPass(4, 0, 1, CPU, True, torch.float32, True, True)
     data.prime(walk)
     batches = data.walk(walk)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stored, "gather", lambda *_: pytest.fail("pixels were picked within the step"))
+        patch.setattr(PixelsInMemory, "gather", lambda *_: pytest.fail("pixels were picked within the step"))
         first = next(batches)
 
     assert first.count == 4 and sum(batch.count for batch in batches) == 16

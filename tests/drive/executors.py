@@ -14,18 +14,18 @@ import msgspec
 from aiperf.config import configure
 from aiperf.drive.executor import Executor
 from aiperf.drive.machines import machines, worker_shape
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
     Crashed,
-    Done,
     EpochDone,
     Prepared,
+    ProposalFailed,
+    ProposalReturned,
     Propose,
-    Proposed,
     Train,
-    Unproposed,
+    TrialDone,
     Word,
     WorkerUp,
 )
@@ -89,27 +89,31 @@ class Bench:
     def ups(self) -> list[WorkerUp]:
         return [word for word in self.said if isinstance(word, WorkerUp)]
 
-    def answers(self, number: int) -> list[Proposed | Unproposed]:
+    def answers(self, number: int) -> list[ProposalReturned | ProposalFailed]:
         """To a request."""
-        return [word for word in self.said if isinstance(word, Proposed | Unproposed) and word.number == number]
+        return [
+            word for word in self.said if isinstance(word, ProposalReturned | ProposalFailed) and word.number == number
+        ]
 
-    def proposed(self, number: int, *, starting_network: bool = False) -> Proposed:
+    def proposed(self, number: int, *, starting_network: bool = False) -> ProposalReturned:
         """Has a proposal made."""
         order = Propose(number=number, worker=self.worker, round=1, seed=number, starting_network=starting_network)
         self.executor.send(order)
         self.until(lambda _: bool(self.answers(number)))
         (answer,) = self.answers(number)
-        assert isinstance(answer, Proposed), answer
+        assert isinstance(answer, ProposalReturned), answer
         return answer
 
-    def told(self, proposal: Proposed, accuracy: float) -> None:
+    def told(self, proposal: ProposalReturned, accuracy: float) -> None:
         """Return the observations of a finished trial."""
         number = proposal.number
         morphs = tuple(decode_morph(morph) for morph in proposal.morphs)
-        of_it = history.Proposed(number, 1, proposal.parent, morphs, proposal.batch_size, None, f"print of {number}")
+        of_it = history.TrialInFlight(
+            number, 1, proposal.parent, morphs, proposal.batch_size, None, f"print of {number}"
+        )
         self.executor.tell([history.Requested(number), of_it, history.Finished(number, accuracy)])
 
-    def trained(self, proposal: Proposed, **changes: object) -> list[Word]:
+    def trained(self, proposal: ProposalReturned, **changes: object) -> list[Word]:
         """Train a proposal to the end. Return its messages."""
         order = order_for(proposal, self.worker, **changes)
         self.executor.send(order)
@@ -121,7 +125,7 @@ class Bench:
         return [word for word in self.said if attempt_of(word) == (order.trial, order.attempt)]
 
 
-def order_for(proposal: Proposed, worker: int, **changes: object) -> Train:
+def order_for(proposal: ProposalReturned, worker: int, **changes: object) -> Train:
     """To train a proposal, two epochs of it."""
     order = Train(
         trial=proposal.number,
@@ -147,14 +151,14 @@ def attempt_of(word: Word) -> tuple[int, int] | None:
     """Trial and attempt that a word is of."""
     if isinstance(word, EpochDone):
         return word.advanced.trial, word.advanced.attempt
-    if isinstance(word, Prepared | Advanced | Done | Crashed | CheckpointGone):
+    if isinstance(word, Prepared | Advanced | TrialDone | Crashed | CheckpointGone):
         return word.trial, word.attempt
     return None
 
 
 def is_last(word: Word, order: Train) -> bool:
     """Return whether it ends the attempt."""
-    return isinstance(word, Done | Crashed | CheckpointGone) and attempt_of(word) == (order.trial, order.attempt)
+    return isinstance(word, TrialDone | Crashed | CheckpointGone) and attempt_of(word) == (order.trial, order.attempt)
 
 
 @contextmanager
@@ -169,7 +173,7 @@ def opened(name: str, folder: Path) -> Iterator[Bench]:
         else:
             executor_of = patiently(lambda: stack.enter_context(machines(conf)))
             first = first_event(make_plan(conf, worker_shape(conf)), name, time.time())
-            executor = executor_of(conf, folder, Standing.at(first))
+            executor = executor_of(conf, folder, SessionState.at(first))
         stack.callback(executor.close)
         executor.start()
         yield Bench(executor)

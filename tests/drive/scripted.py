@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.drive.driver import Driver
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.messages import Order, Train, Word, WorkerUp
@@ -95,7 +95,7 @@ def driver_after(
     """Return a driver that resumes a run after these events. Its journal is in the folder."""
     first = events[0]
     assert isinstance(first, RunStarted)
-    standing = Standing.at(first)
+    standing = SessionState.at(first)
     for event in events[1:]:
         standing.take(event)
     journal = Journal(folder / NAME, durable=False)

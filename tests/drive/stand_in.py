@@ -15,7 +15,7 @@ import ray
 
 from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import Advanced, Done, Drop, EpochDone, Sum, Train, Word
+from aiperf.journal.messages import Advanced, Drop, EpochDone, Sum, Train, TrialDone, Word
 from aiperf.train.ranks.protocol import Ready
 from morphism import Morph
 from searchers.history import History, Request
@@ -86,7 +86,7 @@ class StandIn:
         order = self._orders.pop()
         # the order of RankGroup: messages first, and only the next poll raises the error
         self._is_over = self._told() == LOSES_DEVICES
-        done = Done(trial=order.trial, attempt=order.attempt, reason="epochs")
+        done = TrialDone(trial=order.trial, attempt=order.attempt, reason="epochs")
         return [_epoch(order)] if self._is_over else [_epoch(order), done]
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announced_run import announcement, require_announced
 from aiperf.submission.announcement_file import add
 from aiperf.submission.inspect_submission import inspect
-from aiperf.submission.inspection import HeldTo
+from aiperf.submission.inspection import Requirements
 from aiperf.submission.signatures import read_allowed
 from morphism import encode
 from tests.drive.executors import TINY
@@ -89,7 +89,7 @@ def test_a_real_run_is_announced_resumed_submitted_and_valid(tmp_path: Path) -> 
         resume(resumable(replace(conf, resume=str(folder))), executor_of, lambda driver: end_after(2, driver))
     status = main(["submit", str(folder), "--key", str(tmp_path / "key"), "--out", str(tmp_path / "bundle")])
     signers = read_allowed(allowed_file(tmp_path, site=tmp_path / "key"))
-    found = inspect(tmp_path / "bundle", HeldTo(signers))
+    found = inspect(tmp_path / "bundle", Requirements(signers))
 
     told = {(finding.check, finding.outcome) for finding in found.findings}
     assert status == 0

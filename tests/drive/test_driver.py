@@ -21,7 +21,7 @@ from aiperf.journal.events import (
     TrialRejected,
     WorkerLost,
 )
-from aiperf.journal.messages import Advanced, Done, EpochDone, Order, Propose, Sum, Unproposed, Word
+from aiperf.journal.messages import Advanced, EpochDone, Order, ProposalFailed, Propose, Sum, TrialDone, Word
 from tests.drive.scripted import drivable, driver_after, up, written
 from tests.journals import (
     begun,
@@ -39,7 +39,7 @@ from tests.journals import (
 @pytest.mark.parametrize("checkpoint", [True, False])
 def test_a_finished_trial_is_a_parent_only_with_a_checkpoint(checkpoint: bool, tmp_path: Path) -> None:
     events = one_trial(evaluated(0, 4, 0.4, checkpoint=checkpoint), evaluated(0, 5, 0.5, epoch=2, checkpoint=False))
-    driver = driver_after([drivable(), *events[1:]], tmp_path, [(6.0, Done(trial=0, attempt=1, reason="epochs"))])
+    driver = driver_after([drivable(), *events[1:]], tmp_path, [(6.0, TrialDone(trial=0, attempt=1, reason="epochs"))])
 
     driver.drive()
 
@@ -106,7 +106,7 @@ def test_a_trial_limit_ends_a_run_with_closed_intervals(tmp_path: Path) -> None:
     events = at_work(*others, prepared(1, 3.5), evaluated(1, 5.0, 0.5), limits={"trials": 1})
     events += [evaluated(1, 6.0, 0.5, epoch=2)]
     driver = driver_after(
-        positioned(events), tmp_path, [(7.0, Done(trial=1, attempt=1, reason="epochs"))], answering_sums
+        positioned(events), tmp_path, [(7.0, TrialDone(trial=1, attempt=1, reason="epochs"))], answering_sums
     )
 
     driver.drive()
@@ -147,7 +147,7 @@ def rejecting(worker: int) -> Callable[[Order], list[tuple[float, Word]]]:
 
     def answer(order: Order) -> list[tuple[float, Word]]:
         if isinstance(order, Propose) and order.worker == worker:
-            return [(0.1, Unproposed(number=order.number, reason="nothing"))]
+            return [(0.1, ProposalFailed(number=order.number, reason="nothing"))]
         return answering_sums(order)
 
     return answer
@@ -181,7 +181,7 @@ def test_a_search_that_has_nothing_left_ends_the_run(tmp_path: Path) -> None:
 def test_a_worker_is_asked_again_when_a_trial_has_finished(tmp_path: Path) -> None:
     trained = [evaluated(0, 20.0, 0.5), evaluated(0, 30.0, 0.5, epoch=2)]
     events = positioned([*at_work(limits={"rejections": 5}), joined(1, 4.0)])
-    done = [(40.0, Done(trial=0, attempt=1, reason="epochs"))]
+    done = [(40.0, TrialDone(trial=0, attempt=1, reason="epochs"))]
     words = [(event.at, epoch_done(event.epoch)) for event in trained]
     driver = driver_after(events, tmp_path, [*words, *done], rejecting(1))
 

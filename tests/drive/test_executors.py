@@ -12,16 +12,16 @@ import pytest
 from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
-    Done,
     Drop,
     EpochDone,
     Order,
     Prepared,
+    ProposalReturned,
     Propose,
-    Proposed,
     Release,
     Sum,
     Train,
+    TrialDone,
     WorkerDown,
 )
 from tests.drive.executors import EXECUTORS, PATIENCE_SECONDS, Bench, at_work, attempt_of, is_last, opened, order_for
@@ -42,7 +42,7 @@ def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-def start(bench: Bench) -> Proposed:
+def start(bench: Bench) -> ProposalReturned:
     """The starting network, trained and observed."""
     proposal = bench.proposed(FIRST, starting_network=True)
     bench.trained(proposal)
@@ -51,7 +51,7 @@ def start(bench: Bench) -> Proposed:
 
 
 @pytest.fixture(scope="module")
-def child(bench: Bench, start: Proposed) -> Proposed:
+def child(bench: Bench, start: ProposalReturned) -> ProposalReturned:
     """A proposal that inherits from it."""
     for number in range(CHILD, CHILD + 20):
         proposal = bench.proposed(number)
@@ -65,20 +65,20 @@ def test_a_worker_is_up_under_the_lowest_free_number(bench: Bench) -> None:
     assert bench.ups()[0].ranks >= 1 and bench.ups()[0].host
 
 
-def test_the_starting_network_is_the_answer_where_it_is_wanted(start: Proposed) -> None:
+def test_the_starting_network_is_the_answer_where_it_is_wanted(start: ProposalReturned) -> None:
     assert (start.number, start.parent, start.morphs) == (FIRST, None, ())
 
 
-def test_messages_of_an_order_arrive_in_order_up_to_the_last(bench: Bench, start: Proposed) -> None:
+def test_messages_of_an_order_arrive_in_order_up_to_the_last(bench: Bench, start: ProposalReturned) -> None:
     words = bench.words_of(order_for(start, bench.worker))
 
     assert isinstance(words[0], Prepared)
-    assert words[-1] == Done(trial=FIRST, attempt=1, reason="epochs")
+    assert words[-1] == TrialDone(trial=FIRST, attempt=1, reason="epochs")
     assert [word.advanced.epoch for word in words if isinstance(word, EpochDone)] == [1, 2]
     assert {type(word) for word in words[1:-1]} <= {Advanced, EpochDone}
 
 
-def test_sums_rise_and_end_with_all_images_of_the_epoch(bench: Bench, start: Proposed) -> None:
+def test_sums_rise_and_end_with_all_images_of_the_epoch(bench: Bench, start: ProposalReturned) -> None:
     words = bench.words_of(order_for(start, bench.worker))
     sums = [word.advanced if isinstance(word, EpochDone) else word for word in words if attempt_of(word)][1:-1]
     whole = [word.advanced for word in words if isinstance(word, EpochDone)]
@@ -95,15 +95,15 @@ def test_sums_rise_and_end_with_all_images_of_the_epoch(bench: Bench, start: Pro
     assert {(each.training_images, each.validation_images) for each in whole} == {(160, 50)}
 
 
-def test_a_request_is_answered_once_under_its_number(bench: Bench, child: Proposed) -> None:
+def test_a_request_is_answered_once_under_its_number(bench: Bench, child: ProposalReturned) -> None:
     bench.trained(child)  # long enough for an answer that came twice
 
     for number in range(CHILD, child.number + 1):
         assert len(bench.answers(number)) == 1
 
 
-def test_a_child_inherits_weights_until_they_are_dropped(bench: Bench, child: Proposed) -> None:
-    assert isinstance(bench.trained(child, attempt=2)[-1], Done)
+def test_a_child_inherits_weights_until_they_are_dropped(bench: Bench, child: ProposalReturned) -> None:
+    assert isinstance(bench.trained(child, attempt=2)[-1], TrialDone)
 
     bench.executor.send(Drop(trial=FIRST))
     gone = bench.trained(child, attempt=3)
@@ -112,18 +112,18 @@ def test_a_child_inherits_weights_until_they_are_dropped(bench: Bench, child: Pr
     assert isinstance(gone[0], CheckpointGone) and gone[0].missing == FIRST
 
 
-def test_a_trial_continues_after_its_last_epoch_or_reports(bench: Bench, child: Proposed) -> None:
+def test_a_trial_continues_after_its_last_epoch_or_reports(bench: Bench, child: ProposalReturned) -> None:
     bench.trained(child, attempt=4, parent=None)
     words = bench.trained(child, attempt=5, first_epoch=3, last_epoch=3, losses=(1.0, 1.0))
     gone = bench.trained(child, attempt=6, first_epoch=9, last_epoch=9, losses=(1.0,) * 8)
 
     assert [word.advanced.epoch for word in words if isinstance(word, EpochDone)] == [3]
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
     assert [type(word) for word in gone] == [CheckpointGone]
     assert isinstance(gone[0], CheckpointGone) and gone[0].missing == child.number
 
 
-def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(bench: Bench, child: Proposed) -> None:
+def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(bench: Bench, child: ProposalReturned) -> None:
     order = order_for(child, bench.worker, attempt=7, parent=None, last_epoch=4, progress_seconds=1e6)
     bench.executor.send(order)
     bench.until(lambda _: bool(bench.words_of(order)))
@@ -134,17 +134,17 @@ def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(bench: Bench, child:
 
     words = bench.words_of(order)
     assert [word.advanced.epoch for word in words if isinstance(word, EpochDone)] == [1, 2, 3, 4]
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
 
 
-def test_an_order_for_a_worker_that_is_not_there_is_dropped(bench: Bench, child: Proposed) -> None:
+def test_an_order_for_a_worker_that_is_not_there_is_dropped(bench: Bench, child: ProposalReturned) -> None:
     nobody = bench.worker + 99
     bench.executor.send(Propose(number=500, worker=nobody, round=1, seed=1))
     bench.executor.send(order_for(child, nobody, trial=500))
     bench.executor.send(Sum(worker=nobody))
     bench.executor.send(Release(worker=nobody, reason="silent"))
 
-    assert isinstance(bench.trained(child, attempt=8, parent=None)[-1], Done)
+    assert isinstance(bench.trained(child, attempt=8, parent=None)[-1], TrialDone)
     assert bench.answers(500) == [] and not any((attempt_of(word) or (0, 0))[0] == 500 for word in bench.said)
     assert len(bench.ups()) == 1
 
@@ -157,7 +157,7 @@ def test_waiting_for_words_that_do_not_come_ends_in_time(bench: Bench) -> None:
         assert time.monotonic() < deadline
 
 
-def test_a_released_worker_is_replaced_under_a_new_number(bench: Bench, child: Proposed) -> None:
+def test_a_released_worker_is_replaced_under_a_new_number(bench: Bench, child: ProposalReturned) -> None:
     order = order_for(child, bench.worker, attempt=9, parent=None, last_epoch=10_000)
     bench.executor.send(order)
     bench.until(lambda _: any(isinstance(word, EpochDone) for word in bench.words_of(order)))
@@ -166,12 +166,12 @@ def test_a_released_worker_is_replaced_under_a_new_number(bench: Bench, child: P
     assert bench.next_up().worker == 1
     before = len(bench.words_of(order))
 
-    assert isinstance(bench.trained(child, attempt=10, parent=None)[-1], Done)
+    assert isinstance(bench.trained(child, attempt=10, parent=None)[-1], TrialDone)
     assert len(bench.words_of(order)) == before
     assert not any(isinstance(word, WorkerDown) for word in bench.said), "the driver has said so itself"
 
 
-def test_closing_in_the_midst_of_a_trial_leaves_nothing_behind(bench: Bench, child: Proposed) -> None:
+def test_closing_in_the_midst_of_a_trial_leaves_nothing_behind(bench: Bench, child: ProposalReturned) -> None:
     """The last of an executor's tests: nothing can be asked of it afterwards."""
     order = order_for(child, bench.worker, attempt=11, parent=None, last_epoch=10_000)
     bench.executor.send(order)

@@ -11,7 +11,7 @@ from aiperf.config import configure
 from aiperf.data.survey import data_fingerprint
 from aiperf.drive import machines
 from aiperf.drive.ray import ray_executor
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.this_machine import this_machine
 from tests.data.folders import make
@@ -26,7 +26,7 @@ def test_workers_get_the_fingerprint_of_the_first_line(tmp_path: Path, monkeypat
     plans: list[Any] = []
     monkeypatch.setattr(ray_executor, "RayExecutor", lambda plan, *_, **__: plans.append(plan))
 
-    machines.on_ray(conf, tmp_path, Standing.at(first))
+    machines.on_ray(conf, tmp_path, SessionState.at(first))
 
     assert first.dataset["fingerprint"] == data_fingerprint(conf.dataset)
     assert [plan.dataset.fingerprint for plan in plans] == [first.dataset["fingerprint"]]

@@ -11,7 +11,7 @@ import pytest
 
 from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, JournalNotWritten
 from aiperf.journal import local_journal, storage_config
-from aiperf.journal.journal import NAME, Journal, Reading, read
+from aiperf.journal.journal import NAME, Journal, JournalReading, read
 from aiperf.journal.local_journal import local_path, open_journal, to_be_read
 from aiperf.journal.storage_config import StorageConf
 from tests.journals import ended, evaluated, finished, interval, one_trial, resumed
@@ -131,7 +131,7 @@ def test_diverged_journals_are_refused_and_unchanged(folder: Path, disk: Path) -
     assert (own.read_bytes(), (folder / NAME).read_bytes()) == (gone_on, copy)
 
 
-def _reading(folder: Path) -> Reading:
+def _reading(folder: Path) -> JournalReading:
     reader = read(folder)
     list(reader)
     return reader.reading

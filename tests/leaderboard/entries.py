@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiperf.journal.ends import Ends
+from aiperf.journal.ends import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark, of_division
 from aiperf.leaderboard.entry import Entry, ModelCount
 
@@ -25,7 +25,7 @@ def entry(run: str, score: float | None = 1e12, *, benchmark: Benchmark = RANKED
         "release": "0.2.0",
         "proposal_rules": 5,
         "events": 1000,
-        "journal": Ends(f"first of {run}", f"last of {run}"),
+        "journal": JournalHashes(f"first of {run}", f"last of {run}"),
         "benchmark": benchmark,
         "is_simulated": benchmark.standing == "simulated",
         "lacks": "",

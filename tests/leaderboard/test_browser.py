@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 import pytest
 
-from aiperf.journal.ends import Ends
+from aiperf.journal.ends import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark
 from aiperf.leaderboard.entry import Entry, ModelCount, Power
-from aiperf.leaderboard.leaderboard import Unread, leaderboard
+from aiperf.leaderboard.leaderboard import UnreadableJournal, leaderboard
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
-from aiperf.ranking.breaches import Breach
+from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
 from tests.leaderboard.entries import QUICK, RANKED, entry
 from tests.leaderboard.runs import HOSTILE
@@ -43,7 +43,7 @@ def _run(at: int, chance: random.Random) -> Entry:
     benchmark: Benchmark = (RANKED, RANKED, RANKED, QUICK, SIMULATED)[at % 5]
     score, accelerators = chance.uniform(1e13, 2e17), chance.choice([8, 64, 512, 4096])
     watts = chance.uniform(300, 700) * accelerators
-    rule = Breach("the declared length is run to its end", "ended after 2 h", "resume=RUN")
+    rule = RuleViolation("the declared length is run to its end", "ended after 2 h", "resume=RUN")
     others: dict[str, Any] = {
         "lacks": "the run has not ended" if at % 11 == 10 else "",
         "mfu": None if at % 7 == 3 else chance.uniform(0.2, 0.7),
@@ -63,7 +63,7 @@ def _run(at: int, chance: random.Random) -> Entry:
         "system": f"System {chance.choice(HOSTILE)} {at}" if at % 13 == 5 else None,
         "site": "Centre of Computing" if at % 4 == 1 else None,
         "folder": f"runs/{at}",
-        "journal": Ends(f"first {at}", f"last {at}"),
+        "journal": JournalHashes(f"first {at}", f"last {at}"),
     }
     name = HOSTILE[at % len(HOSTILE)] if at % 6 == 2 else f"2026-11-{1 + at % 28:02d}T12-00-00-run-{at}"
     return entry(name, score, benchmark=benchmark, **others)
@@ -80,7 +80,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     folder = tmp_path_factory.mktemp("lists")
     written = {}
     for number in (3, 30, 500):
-        unread = [Unread(f"runs/bad-{at}", HOSTILE[at % len(HOSTILE)]) for at in range(number // 10)]
+        unread = [UnreadableJournal(f"runs/bad-{at}", HOSTILE[at % len(HOSTILE)]) for at in range(number // 10)]
         written[number] = folder / f"rank-{number}.html"
         written[number].write_text(page(leaderboard(runs(number), unread, metric("score"))))
     return written

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from aiperf.journal.ends import Ends
+from aiperf.journal.ends import JournalHashes
 from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import ModelCount, Power
 from aiperf.leaderboard.json_file import json_text
-from aiperf.leaderboard.leaderboard import Leaderboard, Unread, leaderboard
+from aiperf.leaderboard.leaderboard import Leaderboard, UnreadableJournal, leaderboard
 from aiperf.leaderboard.markdown import escaped, markdown
 from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
@@ -33,10 +33,10 @@ TEXTS = st.text(max_size=40) | st.sampled_from(HOSTILE)
 
 def of(*names: str, **others: Any) -> Leaderboard:
     runs = [
-        entry(name, 1e12 * (at + 1), folder=f"runs/{at}", journal=Ends(f"first {at}", f"last {at}"), **others)
+        entry(name, 1e12 * (at + 1), folder=f"runs/{at}", journal=JournalHashes(f"first {at}", f"last {at}"), **others)
         for at, name in enumerate(names)
     ]
-    return leaderboard(runs, [Unread(name, name) for name in names[:1]], metric("score"))
+    return leaderboard(runs, [UnreadableJournal(name, name) for name in names[:1]], metric("score"))
 
 
 class Texts(HTMLParser):
@@ -77,7 +77,7 @@ def test_no_text_of_a_journal_becomes_a_tag_wherever_it_stands() -> None:
         entry("b", lacks=SCRIPT, benchmark=replace(other, options=()), **texts),
     ]
 
-    parsed = Texts(page(leaderboard(runs, [Unread(SCRIPT, SCRIPT)], metric("score"))))
+    parsed = Texts(page(leaderboard(runs, [UnreadableJournal(SCRIPT, SCRIPT)], metric("score"))))
 
     assert parsed.tags.count("script") == 1
     assert "img" not in parsed.tags and parsed.handlers == []

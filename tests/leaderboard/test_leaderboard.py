@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.journal.ends import Ends
+from aiperf.journal.ends import JournalHashes
 from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric
@@ -109,7 +109,7 @@ def test_a_journal_in_two_folders_is_one_run_and_names_both() -> None:
 
 def test_a_copy_cut_at_its_best_score_gets_no_place() -> None:
     whole = entry("a", 1e12, events=1000)
-    cut = entry("a", 5e12, folder="cut/a", events=400, journal=Ends("first of a", "another"))
+    cut = entry("a", 5e12, folder="cut/a", events=400, journal=JournalHashes("first of a", "another"))
 
     found = leaderboard([cut, whole, entry("b", 2e12)], [], metric("score"))
 

@@ -12,7 +12,7 @@ from aiperf.journal.journal import NAME
 from aiperf.leaderboard import reading
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.finding import runs_under
-from aiperf.leaderboard.leaderboard import Unread
+from aiperf.leaderboard.leaderboard import UnreadableJournal
 from aiperf.leaderboard.reading import read_entries, read_entry
 from aiperf.report.write import report_of
 from tests.leaderboard.runs import damaged, golden
@@ -81,7 +81,7 @@ def test_unreadable_journals_are_listed_by_folder(tmp_path: Path) -> None:
     assert "there is none" in reasons["gone"]
 
 
-def kills_itself(folder: Path) -> Entry | Unread:
+def kills_itself(folder: Path) -> Entry | UnreadableJournal:
     """Read a folder. The names 'deadly' and 'odd' kill the process or raise an error."""
     if folder.name.startswith("deadly"):
         os._exit(9)

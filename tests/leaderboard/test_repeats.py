@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.config import as_plain, configure
-from aiperf.leaderboard.announcing import Site
+from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import purpose_of
 from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import Entry, Power
@@ -47,13 +47,13 @@ def places(found: Leaderboard) -> dict[str, tuple[int | None, int]]:
     return {row.entry.system or row.entry.run: (row.place, len(row.runs)) for row in found.listings[0].rows}
 
 
-def ranked(*entries: Entry, by: str = "score", sites: tuple[Site, ...] = ()) -> Leaderboard:
+def ranked(*entries: Entry, by: str = "score", sites: tuple[SiteAnnouncements, ...] = ()) -> Leaderboard:
     return leaderboard(entries, [], metric(by), sites)
 
 
-def log_of(*announcements: tuple[str, tuple[str, ...]]) -> Site:
+def log_of(*announcements: tuple[str, tuple[str, ...]]) -> SiteAnnouncements:
     nothing = Announced(len(announcements), 0, (), (), (), (), (), "")
-    return Site("log", nothing, announcements)
+    return SiteAnnouncements("log", nothing, announcements)
 
 
 def test_the_best_of_several_runs_does_not_win() -> None:

@@ -18,7 +18,6 @@ from morphism import (
     Dropout,
     Enlarge,
     Fill,
-    Fresh,
     Gather,
     GlobalAveragePooling,
     Graph,
@@ -26,10 +25,11 @@ from morphism import (
     Input,
     Map,
     MaxPooling,
+    RandomTensor,
     Relu,
     Softmax,
     WeightPlan,
-    Zero,
+    ZeroTensor,
 )
 
 Array: TypeAlias = NDArray[np.float64]
@@ -84,11 +84,11 @@ def carried_out(plan: WeightPlan, parent: Weights, seed: int) -> Weights:
                 child[tensor] = np.zeros(shape)
                 for channel in range(shape[0]):
                     child[tensor][channel, channel, shape[2] // 2, shape[3] // 2] = 1.0
-            case Zero(tensor, shape):
+            case ZeroTensor(tensor, shape):
                 child[tensor] = np.zeros(shape)
             case Fill(tensor, shape, value):
                 child[tensor] = np.full(shape, value)
-            case Fresh(tensor, shape, fan_in, ordinal):
+            case RandomTensor(tensor, shape, fan_in, ordinal):
                 child[tensor] = np.random.default_rng((seed, ordinal)).normal(0.0, np.sqrt(2.0 / fan_in), shape)
             case Enlarge(tensor, kernel):
                 border = (kernel - child[tensor].shape[-1]) // 2

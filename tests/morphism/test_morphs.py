@@ -19,7 +19,6 @@ from morphism import (
     DamagedMorph,
     Deepen,
     Dense,
-    Fresh,
     GlobalAveragePooling,
     Graph,
     IllegalMorph,
@@ -29,11 +28,12 @@ from morphism import (
     Map,
     Morph,
     Node,
+    RandomTensor,
     Relu,
     Skip,
     Softmax,
     Widen,
-    Zero,
+    ZeroTensor,
     apply,
     choices,
     cost,
@@ -76,7 +76,7 @@ def test_every_legal_morph_preserves_the_function(graph: Graph, data: st.DataObj
         weights, graph = carried_out(plan, weights, seed), child
         if isinstance(morph, Skip):
             # a branch that learns: γ is anything, and the next morph must preserve that too
-            added = next(i.tensor for i in plan.instructions if isinstance(i, Zero))
+            added = next(i.tensor for i in plan.instructions if isinstance(i, ZeroTensor))
             after = logits(graph, weights, images)
             np.testing.assert_allclose(after, before, rtol=1e-9, atol=1e-9 * np.abs(before).max())
             weights[added] = np.full_like(weights[added], 0.5)
@@ -204,8 +204,8 @@ def test_a_skip_is_a_strided_1x1_convolution_that_adds_zero() -> None:
     graph, plan = apply(start("digits_small"), Skip("stage1.block2.relu", "stage2.block1.norm1"))
 
     assert graph.nodes[graph.index("skip1.conv")].op == Convolution(64, 1, stride=2)
-    assert plan.instructions[0] == Fresh("skip1.conv.weight", (64, 32, 1, 1), fan_in=32, ordinal=0)
-    assert set(plan.instructions[1:3]) == {Zero("skip1.norm.weight", (64,)), Zero("skip1.norm.bias", (64,))}
+    assert plan.instructions[0] == RandomTensor("skip1.conv.weight", (64, 32, 1, 1), fan_in=32, ordinal=0)
+    assert set(plan.instructions[1:3]) == {ZeroTensor("skip1.norm.weight", (64,)), ZeroTensor("skip1.norm.bias", (64,))}
 
 
 @given(graphs())

@@ -30,7 +30,7 @@ from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS
 from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
-from cluster.place import ClusterConf, NodesAsked, Submission, place_of
+from cluster.place import ClusterConf, JobSubmission, NodesAsked, place_of
 from cluster.ray import RayConf
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
@@ -67,7 +67,7 @@ def is_buildable_place(data: st.DataObject) -> None:
     place_of(found, {})
     assert isinstance(found.nodes_asked(), NodesAsked) and found.workers_in_words()
     assert all(isinstance(value, str) for _, value in found.asked_for(conf.schedule.duration_seconds))
-    submission = Submission("a-run", Path("/runs/a-run"), ["seed=1"], 180.0, "/usr/bin/python3", Path("/runs"))
+    submission = JobSubmission("a-run", Path("/runs/a-run"), ["seed=1"], 180.0, "/usr/bin/python3", Path("/runs"))
     if found.has_jobs:
         job = found.job(submission)
         assert job.script and len(job.folders) >= 1

@@ -20,9 +20,9 @@ from aiperf.journal.journal import Journal, read
 from aiperf.journal.messages import WorkerUp
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import Terms, breach, common, shape_of, terms_of
+from aiperf.planning.worker_shape import WorkerRequirements, breach, common, shape_of, terms_of
 from aiperf.rules.search_space import STEPS
-from aiperf.system.describe import System, describe
+from aiperf.system.describe import HostDescription, describe
 from aiperf.system.sampler import Device
 from aiperf.train.trainer_config import TrainerConf
 from tests.journals import joined, started
@@ -30,7 +30,7 @@ from tests.journals import joined, started
 GIB = 2**30
 
 
-def host(*accelerators_gib: int | None, memory_gib: int = 64) -> System:
+def host(*accelerators_gib: int | None, memory_gib: int = 64) -> HostDescription:
     """Return a system with accelerators of this memory. None if their memory cannot be read."""
     devices = tuple(
         Device(
@@ -45,7 +45,7 @@ def host(*accelerators_gib: int | None, memory_gib: int = 64) -> System:
     return msgspec.structs.replace(describe(), accelerators=devices, usable_memory_bytes=memory_gib * GIB, host="node7")
 
 
-def shape(system: System, accelerators: int, cores: int = 16, **trainer: Any) -> WorkerShape:
+def shape(system: HostDescription, accelerators: int, cores: int = 16, **trainer: Any) -> WorkerShape:
     return shape_of(system, accelerators, cores, TrainerConf(**trainer), None, "a test")
 
 
@@ -140,7 +140,7 @@ def test_a_worker_with_too_many_ranks_is_refused() -> None:
 def test_what_the_user_has_declared_is_no_term_for_a_worker() -> None:
     said = terms_of(planned(shape(host(40), 1), "batch.largest=64", f"budget.memory_bytes={80 * GIB}"))
 
-    assert said == Terms(None, None)
+    assert said == WorkerRequirements(None, None)
 
 
 def test_a_journal_without_shapes_requires_memory_only() -> None:
@@ -148,7 +148,7 @@ def test_a_journal_without_shapes_requires_memory_only() -> None:
 
     terms = terms_of(msgspec.structs.replace(first, shape=None))
 
-    assert terms == Terms(int(0.9 * 40 * GIB), None)
+    assert terms == WorkerRequirements(int(0.9 * 40 * GIB), None)
 
 
 def test_the_shape_stands_in_the_journal_as_it_was_planned(tmp_path: Any) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 
 from aiperf.preflight import clock
 from aiperf.preflight.clock import RoundTrip
-from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 
 
 def node(
     name: str, *, is_head: bool = False, kind: str = "8 × H100", boot_id: str | None = None, **other: Any
-) -> Measured:
+) -> NodeReadings:
     """Return a node without faults, except for the given readings. None removes a reading."""
-    readings: dict[str, Reading | None] = {
+    readings: dict[str, ProbeReading | None] = {
         "versions": versions(),
         "space": space(),
         "disk_write": reading("disk write", {"run": [2e9, 3e9]}),
@@ -28,7 +28,7 @@ def node(
     }
     readings |= other
     held = {each.probe: each for each in readings.values() if each is not None}
-    return Measured(
+    return NodeReadings(
         node=name, address=name, host=name, kind=kind, is_head=is_head, readings=held, boot_id=boot_id or name
     )
 
@@ -39,32 +39,32 @@ def reading(
     *,
     failed: str | None = None,
     facts: dict[str, Any] | None = None,
-) -> Reading:
+) -> ProbeReading:
     unit = "FLOPS" if probe == "matrix product" else "B/s"
-    return Reading(probe=probe, unit=unit, series=series or {}, failed=failed, facts=facts or {})
+    return ProbeReading(probe=probe, unit=unit, series=series or {}, failed=failed, facts=facts or {})
 
 
 def versions(
     python: str = "3.11.7", source: str = "a" * 64, drivers: tuple[str, ...] = ("550.1",), **packages: str
-) -> Reading:
+) -> ProbeReading:
     facts = {"python": python, "source": source, "packages": PACKAGES | packages, "drivers": list(drivers)}
-    return Reading(probe="versions", unit="text", facts=facts)
+    return ProbeReading(probe="versions", unit="text", facts=facts)
 
 
-def data(fingerprint: str) -> Reading:
-    return Reading(probe="data", unit="text", facts={"fingerprint": fingerprint})
+def data(fingerprint: str) -> ProbeReading:
+    return ProbeReading(probe="data", unit="text", facts={"fingerprint": fingerprint})
 
 
-def space(free: float = 1e12, *, is_shared: bool = True) -> Reading:
+def space(free: float = 1e12, *, is_shared: bool = True) -> ProbeReading:
     facts = {"run": "/shared/runs", "temporary": "/tmp", "is_shared": is_shared}
-    return Reading(probe="space", unit="bytes", series={"run": [1e12], "temporary": [free]}, facts=facts)
+    return ProbeReading(probe="space", unit="bytes", series={"run": [1e12], "temporary": [free]}, facts=facts)
 
 
-def off_by(seconds: float, error: float = 0.001) -> Reading:
+def off_by(seconds: float, error: float = 0.001) -> ProbeReading:
     return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
 
 
-def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **told: Any) -> Reading:
+def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **told: Any) -> ProbeReading:
     devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | told for index in range(count)]
     facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": {}}
-    return Reading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)
+    return ProbeReading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

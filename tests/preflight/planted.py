@@ -11,7 +11,7 @@ from typing import ClassVar
 import ray
 
 from aiperf.preflight.probes.disk import Space
-from aiperf.preflight.reading import Probe, Reading, Setting
+from aiperf.preflight.reading import Probe, ProbeReading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
 SLOW = "127.0.0.15"
@@ -26,12 +26,12 @@ class Planted:
     name: ClassVar[str] = "planted"
     unit: ClassVar[str] = "count"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         if setting.address == DIES:
             os.kill(os.getpid(), signal.SIGKILL)
         if setting.address == HANGS and self.may_hang:
             os.kill(os.getppid(), signal.SIGSTOP)
-        return Reading(probe=self.name, unit=self.unit, series={"one": [1.0]})
+        return ProbeReading(probe=self.name, unit=self.unit, series={"one": [1.0]})
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Fingerprint:
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         told = "0" if setting.address == OTHER else "f"
-        return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
+        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Arithmetic:
     name: ClassVar[str] = "matrix product"
     unit: ClassVar[str] = "FLOPS"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         rate = 1e9 if setting.address == SLOW else 1e10
-        return Reading(probe=self.name, unit=self.unit, series={"cpu": [rate]})
+        return ProbeReading(probe=self.name, unit=self.unit, series={"cpu": [rate]})
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Endless:
     name: ClassVar[str] = "endless"
     unit: ClassVar[str] = "count"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         (setting.folder.parent / "begun").write_text("")
         time.sleep(3600)
         raise AssertionError("no process waits for this")

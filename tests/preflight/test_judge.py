@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.reading import NodeReadings, ProbeReading
 from tests.preflight.measured import accelerators, data, node, off_by, reading, space, versions
 
 LIMITS = PreflightConf()
-WRONG: dict[str, tuple[dict[str, Reading], str]] = {
+WRONG: dict[str, tuple[dict[str, ProbeReading], str]] = {
     "another python": ({"versions": versions(python="3.12.1")}, "versions: python is 3.12.1, the head's 3.11.7"),
     "another package": ({"versions": versions(torch="2.12.0")}, "versions: torch is 2.12.0, the head's 2.13.0"),
     "a package more": ({"versions": versions(extra="1")}, "versions: extra is 1, the head's not there"),
@@ -73,7 +73,7 @@ WRONG: dict[str, tuple[dict[str, Reading], str]] = {
 }
 
 
-def three_well() -> list[Measured]:
+def three_well() -> list[NodeReadings]:
     pairs = reading(PAIRS, {"a": [2e10]})
     return [node("n0", is_head=True, pairs=pairs), node("n1", pairs=pairs), node("n2", pairs=pairs)]
 

@@ -19,7 +19,7 @@ from aiperf.preflight.probes.accelerators import Accelerators
 from aiperf.preflight.probes.data import Data
 from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
 from aiperf.preflight.probes.versions import Versions
-from aiperf.preflight.reading import MARK, Reading, Setting
+from aiperf.preflight.reading import MARK, ProbeReading, Setting
 from aiperf.system import processes
 from aiperf.train.trainer_config import TrainerConf
 
@@ -34,7 +34,7 @@ class Telling:
     name: ClassVar[str] = "telling"
     unit: ClassVar[str] = "count"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         match self.do:
             case "hang":
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -46,7 +46,7 @@ class Telling:
                 raise RuntimeError("planted:\n  two lines")
             case "sleep":
                 time.sleep(600)
-        return Reading(probe=self.name, unit=self.unit, series={"pid": [float(os.getpid())]})
+        return ProbeReading(probe=self.name, unit=self.unit, series={"pid": [float(os.getpid())]})
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from aiperf.journal.events import (
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import read
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.ranking.breaches import Breach, breaches, options
+from aiperf.ranking.breaches import RuleViolation, breaches, options
 from aiperf.ranking.division import division
 from aiperf.report.candidate import candidate_of
 from morphism import encode, start
@@ -51,7 +51,7 @@ def first_line() -> RunStarted:
     return first_event(make_plan(configure([]), SHAPE), "quick", 1_795_262_400.0)
 
 
-def found(*events: AnyEvent) -> dict[str, Breach]:
+def found(*events: AnyEvent) -> dict[str, RuleViolation]:
     """Return the breaches of the division quick in a run of these lines, by rule."""
     return {breach.id: breach for breach in breaches(candidate_of(events), division("quick"))}
 

@@ -13,7 +13,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from aiperf.journal.events import AnyEvent, FollowedRun, Follows, RunStarted, TrialProposed
+from aiperf.journal.events import AnyEvent, FollowedRun, FollowedValues, RunStarted, TrialProposed
 from aiperf.journal.journal import NAME
 from aiperf.report import facts
 from aiperf.report.gather import gather
@@ -33,7 +33,7 @@ def following() -> list[AnyEvent]:
         msgspec.structs.replace(event, follows=there)
         if isinstance(event, RunStarted)
         else msgspec.structs.replace(
-            event, follows=Follows(trial=event.number + 5, epochs=4, was_cut_off=False, seed=1, heirs=0)
+            event, follows=FollowedValues(trial=event.number + 5, epochs=4, was_cut_off=False, seed=1, heirs=0)
         )
         if isinstance(event, TrialProposed)
         else event

@@ -10,7 +10,7 @@ import pytest
 from aiperf.journal.events import AnyEvent, RunEnded, WorkerJoined, WorkerLost
 from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
-from aiperf.system.log import Look, Record, Sample, Session
+from aiperf.system.log import Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device
 from aiperf.system.telemetry import Telemetry, summarise
 from tests.report.journals import Shape, invented
@@ -40,7 +40,7 @@ def planted(events: Sequence[AnyEvent], blind: int | None = None) -> Iterator[Re
         for at in (joined.at, *range(math.ceil(joined.at) + 1, math.ceil(left)), left):
             for device in devices:
                 watts = None if joined.worker == blind else WATTS
-                yield Sample(session, device, Look(device=device.id, at=at, wall_unix=at, power_watts=watts))
+                yield Sample(session, device, RecordedSample(device=device.id, at=at, wall_unix=at, power_watts=watts))
 
 
 def report_with(records: Iterator[Record]) -> Report:

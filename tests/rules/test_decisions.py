@@ -24,14 +24,14 @@ from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
     Crashed,
-    Done,
     EpochDone,
     OutOfMemory,
     Prepared,
+    TrialDone,
     WorkerDown,
     WorkerUp,
 )
-from aiperf.rules.decide import DropCheckpoint, End, GiveUp, Request, Start, WriteOff, decide
+from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
@@ -235,7 +235,7 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
     for word in (
         advanced(0, 1, 50),
         epoch_done(0, 1, 0.9),
-        Done(trial=0, attempt=1, reason="epochs"),
+        TrialDone(trial=0, attempt=1, reason="epochs"),
         OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
         Crashed(trial=0, attempt=1, reason="", retry=True),
     ):
@@ -245,7 +245,7 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
 
 def starts_asked_for(run: Run, now: float) -> list[int]:
     """Return the requests for the starting network among the due ones."""
-    return [c.number for c in decide(run, now) if isinstance(c, Request) and c.starting_network]
+    return [c.number for c in decide(run, now) if isinstance(c, RequestProposal) and c.starting_network]
 
 
 def test_starting_network_is_requested_once_for_all_workers() -> None:
@@ -314,9 +314,9 @@ def test_starting_network_is_not_requested_beyond_the_limit() -> None:
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
     run = state_after([started(), joined(), requested(0), proposed(0)])
 
-    assert Start(0, 1, 0, 1, 1) in decide(run, 1.0)
+    assert StartTrial(0, 1, 0, 1, 1) in decide(run, 1.0)
     evolve(run, begun(0, 1.0))
-    assert not any(isinstance(command, Start) for command in decide(run, 2.0))
+    assert not any(isinstance(command, StartTrial) for command in decide(run, 2.0))
     assert run.workers[0].round == 1
 
 
@@ -330,9 +330,9 @@ def test_lost_trial_resumes_after_its_saved_epoch_in_its_round() -> None:
         )
     )
 
-    start = next(command for command in decide(run, 9.0) if isinstance(command, Start))
+    start = next(command for command in decide(run, 9.0) if isinstance(command, StartTrial))
 
-    assert start == Start(trial=0, attempt=2, worker=1, epoch=2, round=1)
+    assert start == StartTrial(trial=0, attempt=2, worker=1, epoch=2, round=1)
     evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
     assert run.workers[1].round == 1  # it returned on the same host and continued its rounds
 
@@ -340,7 +340,7 @@ def test_lost_trial_resumes_after_its_saved_epoch_in_its_round() -> None:
 def test_worker_joining_on_another_host_begins_with_round_one() -> None:
     run = state_after(one_trial(joined(1, 3, host="b")))
 
-    assert [c.round for c in decide(run, 4.0) if isinstance(c, Request) and c.worker == 1] == [1]
+    assert [c.round for c in decide(run, 4.0) if isinstance(c, RequestProposal) and c.worker == 1] == [1]
 
 
 def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
@@ -368,8 +368,8 @@ def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
 def test_a_silent_worker_is_written_off() -> None:
     run = state_after([started(duration=5000), *one_trial()[1:]])
 
-    assert not any(isinstance(command, WriteOff) for command in decide(run, 601.0))
-    assert any(isinstance(command, WriteOff) and command.worker == 0 for command in decide(run, 602.0))
+    assert not any(isinstance(command, DeclareLost) for command in decide(run, 601.0))
+    assert any(isinstance(command, DeclareLost) and command.worker == 0 for command in decide(run, 602.0))
 
 
 def test_message_of_a_written_off_worker_is_ignored() -> None:
@@ -389,7 +389,7 @@ def test_missing_own_checkpoint_restarts_the_trial() -> None:
 
     heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
-    assert Start(0, 3, 0, 1, 1) in decide(run, 9.0)
+    assert StartTrial(0, 3, 0, 1, 1) in decide(run, 9.0)
 
 
 def test_missing_parent_fails_the_trial_and_loses_its_role() -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import Propose, Proposed
+from aiperf.journal.messages import ProposalReturned, Propose
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
-from searchers import Finished, History, RandomConf, Space, WeightsDropped, Withdrawn
-from searchers import Proposed as Told
+from searchers import Finished, History, RandomConf, Space, WeightsDropped, WithdrawnTrial
+from searchers import TrialInFlight as Told
 
 SMALL = start("digits_small", image=8)
 PROPOSER = Proposer(RandomConf(morphs=2).build(), None)
@@ -25,9 +25,9 @@ def history(budget: Budget | None = None) -> History:
     return told
 
 
-def proposed(*morphs: dict[str, JSON], parent: int | None = 0) -> Proposed:
+def proposed(*morphs: dict[str, JSON], parent: int | None = 0) -> ProposalReturned:
     plain: tuple[dict[str, Any], ...] = morphs
-    return Proposed(
+    return ProposalReturned(
         number=1,
         searcher="random",
         parent=parent,
@@ -41,7 +41,7 @@ def proposed(*morphs: dict[str, JSON], parent: int | None = 0) -> Proposed:
 
 def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
     word = make(PROPOSER, history(), Propose(number=1, worker=0, round=1, seed=7))
-    assert isinstance(word, Proposed)
+    assert isinstance(word, ProposalReturned)
 
     event = check(history(), REQUEST, word, at=2.0)
 
@@ -72,7 +72,7 @@ def test_proposal_that_inherits_missing_weights_is_rejected() -> None:
     assert isinstance(event, TrialRejected) and event.reason == "the weights of its parent, trial 0, are gone"
 
 
-WRONG: list[tuple[Proposed, str]] = [
+WRONG: list[tuple[ProposalReturned, str]] = [
     (proposed({"kind": "deepen", "after": "stem.relu"}, parent=9), "its parent, trial 9, is not in the journal"),
     (proposed({"kind": "deepen", "after": "nowhere"}), "cannot deepen after 'nowhere': there is no such node"),
     (
@@ -94,7 +94,7 @@ WRONG: list[tuple[Proposed, str]] = [
 
 
 @pytest.mark.parametrize(("word", "offence"), WRONG)
-def test_wrong_proposal_is_rejected_despite_cached_legal_ones(word: Proposed, offence: str) -> None:
+def test_wrong_proposal_is_rejected_despite_cached_legal_ones(word: ProposalReturned, offence: str) -> None:
     told = history()
     assert isinstance(check(told, REQUEST, proposed({"kind": "deepen", "after": "stem.relu"}), at=2.0), TrialProposed)
 
@@ -135,7 +135,7 @@ def test_repeated_architecture_is_rejected_with_its_trial() -> None:
     second = check(told, REQUEST, word, at=3.0)
     assert isinstance(second, TrialRejected) and second.reason == "its architecture is that of trial 4"
 
-    told.tell([Withdrawn(4)])  # it never started, so the architecture is free again
+    told.tell([WithdrawnTrial(4)])  # it never started, so the architecture is free again
     assert isinstance(check(told, REQUEST, word, at=4.0), TrialProposed)
 
 

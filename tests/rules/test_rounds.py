@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.journal.events import AnyEvent, WorkerLost
-from aiperf.rules.decide import Start, decide
+from aiperf.rules.decide import StartTrial, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
@@ -108,7 +108,7 @@ def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str
                 evolve(run, requested(trial, worker=number, round=run.workers[number].round + 1))
                 evolve(run, proposed(trial))
                 for start in decide(run, run.at):
-                    if isinstance(start, Start):
+                    if isinstance(start, StartTrial):
                         evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch, start.round))
                         begun_rounds[run.trials[start.trial].round] += start.attempt == 1
                         if what == "train":

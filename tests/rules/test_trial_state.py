@@ -33,12 +33,12 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import folding, read
 from aiperf.rules.evolve import evolve
-from aiperf.rules.fitting import FITS, EventRefused
+from aiperf.rules.fitting import FITS, IllegalEvent
 from aiperf.rules.observations import observations
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run, begin
 from aiperf.rules.trial import TrialState
-from aiperf.rules.trial_history import Stories
+from aiperf.rules.trial_history import TrialHistories
 from tests.audit.random_runs import play, random_case
 from tests.journal.forged import body, hash_chained, lines_of
 from tests.journals import (
@@ -136,7 +136,7 @@ def test_unfitting_event_is_refused_with_the_history(state: TrialState | None, k
     for taking in (evolve, observations):
         if taking is observations and kind.__name__ in ("Progress", "EpochFinished"):
             continue  # no searcher observes them
-        with pytest.raises(EventRefused) as refused:
+        with pytest.raises(IllegalEvent) as refused:
             taking(run, event)
 
         said = str(refused.value)
@@ -176,7 +176,7 @@ def test_an_event_that_fits_the_state_leads_where_the_table_says(
 def test_a_refusal_tells_the_whole_story_with_line_and_event() -> None:
     run = state_after([started(), *REACHED[TrialState.LOST], begun(0, 5.0, attempt=2), resumed(6.0)])
 
-    with pytest.raises(EventRefused) as refused:
+    with pytest.raises(IllegalEvent) as refused:
         evolve(run, evaluated(0, 7.0, 0.5, attempt=2))
 
     assert str(refused.value) == (
@@ -227,7 +227,7 @@ def test_events_in_any_order_are_applied_or_refused(data: st.DataObject) -> None
         try:
             observations(run, event)
             evolve(run, event)
-        except EventRefused:
+        except IllegalEvent:
             assert run.lines == lines
         check(run)
 
@@ -289,7 +289,7 @@ def test_valid_line_that_fits_no_state_is_refused_by_its_number(tmp_path: Path) 
 
 
 def test_stories_of_fifty_thousand_trials_stay_small() -> None:
-    stories = Stories()
+    stories = TrialHistories()
     event = msgspec.convert({"event": "TrialFailed", "at": 0.0, "trial": 0, "reason": ""}, TrialFailed)
     for number in range(50_000):
         stories.add(number, TrialState.FAILED, number, event)

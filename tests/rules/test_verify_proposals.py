@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.journal.events import (
     AnyEvent,
     CheckpointDropped,
@@ -18,7 +18,7 @@ from aiperf.journal.events import (
     TrialRejected,
 )
 from aiperf.journal.first_line import config_hash
-from aiperf.journal.messages import Advanced, Propose, Proposed, Unproposed, Word
+from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Propose, Word
 from aiperf.rules.proposals import Proposer, make
 from aiperf.rules.verify_proposals import verify_proposals
 from morphism import decode
@@ -48,11 +48,11 @@ def asked(first: RunStarted, seed: int = 1, *, is_trained: bool = True) -> list[
     return positioned([first, joined(), requested(0), of_start, *training, *ending, request])
 
 
-def answer(events: Sequence[AnyEvent]) -> Proposed | Unproposed:
+def answer(events: Sequence[AnyEvent]) -> ProposalReturned | ProposalFailed:
     """Return the searcher's answer to the request at the end of these events."""
     first, request = events[0], events[-1]
     assert isinstance(first, RunStarted) and isinstance(request, ProposalRequested)
-    standing = Standing.at(first)
+    standing = SessionState.at(first)
     for event in events[1:-1]:
         standing.take(event)
     order = Propose(number=request.number, worker=0, round=request.round, seed=request.seed)
@@ -64,7 +64,7 @@ def a_child_of_the_trained_network() -> list[AnyEvent]:
     for seed in range(100):
         events = asked(drivable(), seed)
         word = answer(events)
-        if isinstance(word, Proposed) and word.parent == 0:
+        if isinstance(word, ProposalReturned) and word.parent == 0:
             return events
     raise AssertionError("no seed of a hundred draws the one parent there is")
 
@@ -111,7 +111,7 @@ def test_rejection_for_dropped_parent_weights_is_equal(tmp_path: Path) -> None:
 def test_rejection_of_another_proposal_is_unequal(tmp_path: Path) -> None:
     events = asked(drivable())
     word = answer(events)
-    assert isinstance(word, Proposed)
+    assert isinstance(word, ProposalReturned)
 
     recorded, is_equal = driven(tmp_path, events, msgspec.structs.replace(word, morphs=({"morph": "invented"},)))
 
@@ -130,14 +130,14 @@ def test_a_rejection_that_the_check_does_not_give_is_not_equal() -> None:
 
 
 def test_false_empty_search_is_unequal(tmp_path: Path) -> None:
-    recorded, is_equal = driven(tmp_path, asked(drivable()), Unproposed(number=1, reason="nothing to propose"))
+    recorded, is_equal = driven(tmp_path, asked(drivable()), ProposalFailed(number=1, reason="nothing to propose"))
 
     assert isinstance(recorded, TrialRejected) and recorded.by == "searcher"
     assert not is_equal
 
 
 def test_rejection_by_a_dead_generator_is_equal(tmp_path: Path) -> None:
-    word = Unproposed(number=1, reason="no proposal: its generator died", was_made=False)
+    word = ProposalFailed(number=1, reason="no proposal: its generator died", was_made=False)
 
     recorded, is_equal = driven(tmp_path, asked(drivable()), word)
 

@@ -13,13 +13,13 @@ from benchmarks.landscapes import Landscape
 from morphism import Budget, Graph, apply, cost
 from searchers import (
     PARENTS,
-    Failed,
+    FailedTrial,
     Finished,
     History,
-    Proposed,
     Request,
     Searcher,
     Space,
+    TrialInFlight,
     WeightsDropped,
     propose,
 )
@@ -60,13 +60,17 @@ def search(
             for morph in proposal.morphs:
                 graph, _ = apply(graph, morph)
             history.tell(
-                [Proposed(number, 1, proposal.parent, proposal.morphs, proposal.batch_size, None, graph.fingerprint)]
+                [
+                    TrialInFlight(
+                        number, 1, proposal.parent, proposal.morphs, proposal.batch_size, None, graph.fingerprint
+                    )
+                ]
             )
             heapq.heappush(running, (now + cost(graph).training_flops, number, graph))
             number += 1
         now, finished, graph = heapq.heappop(running)
         if fails(finished):
-            history.tell([Failed(finished)])
+            history.tell([FailedTrial(finished)])
             continue
         measured = accuracy(landscape, graph)
         history.tell([Finished(finished, measured if told is None else told(graph))])

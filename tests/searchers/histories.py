@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from morphism import Budget, Graph, apply, start
 from searchers import (
     CeilingKnown,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     Observation,
     Proposal,
-    Proposed,
+    ReducedBatch,
     Request,
     Searcher,
-    Shrunk,
     Space,
+    TrialInFlight,
     Tuner,
     WeightsDropped,
     propose,
@@ -35,12 +35,12 @@ def space(
     return Space(graph, budget or Budget.of(graph), default, 8, largest, tuning_from_round)
 
 
-def proposed(history: History, proposal: Proposal, request: Request) -> Proposed:
+def proposed(history: History, proposal: Proposal, request: Request) -> TrialInFlight:
     """Return the observation of a proposal, as the driver records it."""
     graph = history.graph(proposal.parent)
     for morph in proposal.morphs:
         graph, _ = apply(graph, morph)
-    return Proposed(
+    return TrialInFlight(
         request.number,
         request.round,
         proposal.parent,
@@ -66,7 +66,7 @@ class Run:
         self.history.tell([observations])
         self.observations.append(observations)
 
-    def ask(self, round: int = 1) -> Proposed:
+    def ask(self, round: int = 1) -> TrialInFlight:
         request = Request(len(self.requests), round, self.seed)
         proposal = propose(self.searcher, self.history, request, self.tuner)
         self.requests.append((len(self.observations), request, proposal))
@@ -92,11 +92,11 @@ def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tuner | None, at: Space, st
             case "finish" if flying:
                 run.tell(Finished(draw(st.sampled_from(flying)), draw(accuracies)))
             case "fail" if flying:
-                run.tell(Failed(draw(st.sampled_from(flying))))
+                run.tell(FailedTrial(draw(st.sampled_from(flying))))
             case "shrink" if flying:
                 number = draw(st.sampled_from(flying))
                 size = run.history.batch_sizes.get(number, run.history.trials[number].batch_size)
-                run.tell(Shrunk(number, size, max(1, size // 2)))
+                run.tell(ReducedBatch(number, size, max(1, size // 2)))
             case "drop" if run.history.accuracies:
                 run.tell(WeightsDropped(draw(st.sampled_from(sorted(run.history.accuracies)))))
             case "ceiling":

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morphism import Budget, Convolution, Deepen, Graph, Kernel, Map, Morph, Skip, Widen, apply, legal, start
-from searchers.distance import KINDS_OF_GROWTH, Outline, Places, similarity, squared_distances
+from searchers.distance import KINDS_OF_GROWTH, NodeFeatures, Outline, similarity, squared_distances
 from tests.searchers.histories import SMALL
 
-PLACES = Places.of(SMALL)
+PLACES = NodeFeatures.of(SMALL)
 
 
 @st.composite
@@ -121,7 +121,7 @@ def test_what_was_added_to_something_added_belongs_to_the_same_place() -> None:
 def test_a_start_that_was_grown_before_has_its_own_names_left_alone() -> None:
     skip = next(morph for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Skip))
     graph, _ = apply(SMALL, skip)
-    places = Places.of(graph)
+    places = NodeFeatures.of(graph)
     again = next(morph for morph in legal(graph, Budget.of(graph, 100)) if isinstance(morph, Skip))
 
     grown, _ = apply(graph, again)
@@ -157,7 +157,7 @@ def test_distance_is_a_metric(points: list[list[float]]) -> None:
 
 
 def test_stages_of_resnet50_are_its_five_resolutions() -> None:
-    places = Places.of(start("resnet50_v1"))
+    places = NodeFeatures.of(start("resnet50_v1"))
 
     # image, stem, and four stages; the strided 1×1 convolutions of v1 belong to the smaller maps
     assert len(places.convolutions) == 6

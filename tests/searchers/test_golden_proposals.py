@@ -20,18 +20,18 @@ from searchers import (
     Cause,
     CeilingKnown,
     EvolutionConf,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     MorphismConf,
     Proposal,
     RandomConf,
+    ReducedBatch,
     Request,
     Searcher,
-    Shrunk,
     TpeConf,
     WeightsDropped,
-    Withdrawn,
+    WithdrawnTrial,
     propose,
 )
 from tests.searchers.histories import Run, proposed, space
@@ -60,11 +60,13 @@ def eventful(name: str) -> Iterator[Proposal]:
                 run.tell(Finished(number, round(0.5 + 0.4 * random.random(), 2)))
             elif drawn < 0.8:
                 causes: tuple[Cause, ...] = ("machine", "divergence", "memory", "network")
-                run.tell(Failed(number, causes[int(random.random() * len(causes))]))
+                run.tell(FailedTrial(number, causes[int(random.random() * len(causes))]))
             elif drawn < 0.9:
-                run.tell(Shrunk(number, run.history.batch_size(number), max(1, run.history.batch_size(number) // 2)))
+                run.tell(
+                    ReducedBatch(number, run.history.batch_size(number), max(1, run.history.batch_size(number) // 2))
+                )
             elif drawn < 0.94:
-                run.tell(Withdrawn(number))
+                run.tell(WithdrawnTrial(number))
             elif drawn < 0.98 and run.history.parents():
                 run.tell(WeightsDropped(run.history.parents()[0]))
             else:

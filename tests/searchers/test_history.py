@@ -10,14 +10,14 @@ from searchers import (
     PARENTS,
     Cause,
     CeilingKnown,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     Observation,
-    Proposed,
     RandomConf,
-    Shrunk,
+    ReducedBatch,
     Space,
+    TrialInFlight,
     UnknownTrial,
     WeightsDropped,
 )
@@ -30,7 +30,7 @@ RANDOM = RandomConf().build()
 def grown(history: History, numbers: range) -> None:
     """Trials of the starting graph, one Deepen each, with invented fingerprints."""
     morph = history.choices(None).of(Deepen)[0]
-    history.tell([Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
+    history.tell([TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
 
 
 def told(count: int, accuracy: float = 0.5) -> History:
@@ -59,7 +59,7 @@ def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
     grown(history, range(3))
     assert set(history.in_flight()) == {0, 1, 2}
 
-    history.tell([Finished(0, 0.5), Failed(2)])
+    history.tell([Finished(0, 0.5), FailedTrial(2)])
 
     assert set(history.in_flight()) == {1}
     assert history.without_result_seen() == (1, 2)
@@ -68,7 +68,7 @@ def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
 def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
     history = told(1)
 
-    history.tell([Finished(0, 0.9), Failed(0)])
+    history.tell([Finished(0, 0.9), FailedTrial(0)])
 
     assert history.accuracies == {0: 0.5}
     assert history.without_result_seen() == ()
@@ -98,7 +98,7 @@ def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
 def test_a_network_that_cannot_grow_is_no_parent() -> None:
     history = History(space())
     grown(history, range(1))
-    history.tell([Proposed(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)])
+    history.tell([TrialInFlight(1, 1, None, (), 64, None, "full", can_grow=False), Finished(1, 0.9), Finished(0, 0.5)])
 
     assert history.parents() == (0,)
     assert (history.inheritable(), history.inheritable_at(0)) == (1, 0)
@@ -112,7 +112,7 @@ def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
     grown(history, range(5))
     causes: list[Cause] = ["machine", "divergence", "", "memory", "network"]
 
-    history.tell([Failed(number, cause) for number, cause in enumerate(causes)])
+    history.tell([FailedTrial(number, cause) for number, cause in enumerate(causes)])
 
     assert history.unfit_newest() == (1, 3)
 
@@ -122,7 +122,7 @@ def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) ->
     one, many = History(space()), History(space())
     morph = one.choices(None).of(Deepen)[0]
     observations = [
-        Proposed(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))
+        TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in range(len(accuracies))
     ]
     results = [Finished(number, accuracy) for number, accuracy in enumerate(accuracies)]
     one.tell([*observations, *results])
@@ -150,7 +150,7 @@ def test_what_guided_search_sees_is_bounded_and_holds_the_best_and_the_newest() 
 def test_only_the_newest_in_flight_and_failed_trials_are_used() -> None:
     history = History(space())
     grown(history, range(1000))
-    history.tell([Failed(number) for number in range(400)])
+    history.tell([FailedTrial(number) for number in range(400)])
 
     seen = history.without_result_seen()
 
@@ -168,7 +168,7 @@ def test_the_smallest_ceiling_holds() -> None:
 def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     history = told(1)
 
-    history.tell([Shrunk(0, 64, 32)])
+    history.tell([ReducedBatch(0, 64, 32)])
 
     assert history.batch_sizes == {0: 32}
     ((number, point),) = history.pruned_newest()
@@ -211,10 +211,12 @@ def test_graphs_beyond_what_is_remembered_are_rebuilt_the_same() -> None:
         parent = number - 1 if number else None
         morph = history.choices(parent).of(Deepen)[0]
         graph, _ = apply(history.graph(parent), morph)
-        history.tell([Proposed(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
+        history.tell([TrialInFlight(number, 1, parent, (morph,), 64, None, graph.fingerprint)])
     first = history.graph(5)
     for number in range(12, 100):
-        history.tell([Proposed(number, 1, None, (history.choices(None).of(Deepen)[0],), 64, None, f"{number:032x}")])
+        history.tell(
+            [TrialInFlight(number, 1, None, (history.choices(None).of(Deepen)[0],), 64, None, f"{number:032x}")]
+        )
         history.graph(number)
 
     assert history.graph(5) == first

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks import proposal_speed
 from searchers import History, UnknownTrial, rows
 from searchers.distance import Array
-from searchers.rows import Rows
+from searchers.rows import TrialRows
 
 OBSERVATIONS = proposal_speed.invented(40)
 
@@ -43,7 +43,7 @@ def test_forgetting_changes_no_row_and_keeps_the_bound(asked: list[list[int]], r
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rows, "ROWS_REMEMBERED", remembered)
-        kept = Rows(2)
+        kept = TrialRows(2)
         for numbers in asked:
             if missing := kept.missing(numbers):
                 kept.keep(missing, made(missing))

@@ -13,16 +13,16 @@ from benchmarks.landscapes import Landscape
 from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
 from searchers import (
     EvolutionConf,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     MorphismConf,
     NothingToPropose,
-    Proposed,
     RandomConf,
     Request,
     Searcher,
     TpeConf,
+    TrialInFlight,
     WeightsDropped,
     propose,
 )
@@ -88,7 +88,7 @@ def test_nothing_but_failures_does_not_stop_the_search(searcher: Searcher) -> No
     run = Run(searcher, None, space())
 
     for _ in range(40):
-        run.tell(Failed(run.ask().number))
+        run.tell(FailedTrial(run.ask().number))
 
     assert len({trial.fingerprint for trial in run.history.trials.values()}) == 40
 
@@ -123,7 +123,7 @@ def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Search
     while possible := legal(graph, budget):
         morphs.append(possible[int(random.random() * len(possible))])
         graph, _ = apply(graph, morphs[-1])
-    history.tell([Proposed(1, 1, None, tuple(morphs), 64, None, graph.fingerprint), Finished(1, 1.0)])
+    history.tell([TrialInFlight(1, 1, None, tuple(morphs), 64, None, graph.fingerprint), Finished(1, 1.0)])
 
     assert propose(searcher, history, Request(2, 1, 0), None).parent is None
 
@@ -205,7 +205,9 @@ def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
     tight = Budget.of(SMALL, 1.02)
     history = History(space(budget=tight))
     landscape = Landscape(SMALL, 1)
-    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 1 - landscape.true_error(SMALL))])
+    history.tell(
+        [TrialInFlight(0, 1, None, (), 64, None, SMALL.fingerprint), Finished(0, 1 - landscape.true_error(SMALL))]
+    )
     full = 0
     for number in range(1, 42):
         proposal = propose(GUIDED, history, Request(number, 1, 1), None)
@@ -216,15 +218,17 @@ def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
         assert proposal.parent is not None
         assert history.trials[proposal.parent].can_grow
 
-        told = Proposed(number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow)
+        told = TrialInFlight(
+            number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow
+        )
         history.tell([told, Finished(number, 1 - landscape.true_error(graph))])
     assert full >= 8
 
 
 def test_if_all_draws_are_known_the_best_parent_gets_a_new_child() -> None:
     history = History(space())
-    full = Proposed(1, 1, None, (), 64, None, "full", can_grow=False)
-    history.tell([Proposed(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)])
+    full = TrialInFlight(1, 1, None, (), 64, None, "full", can_grow=False)
+    history.tell([TrialInFlight(0, 1, None, (), 64, None, SMALL.fingerprint), full, Finished(0, 0.5), Finished(1, 0.9)])
 
     parent, morphs = grown_from_any(history, Random(0))
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from morphism import Deepen, Graph, apply, start
 from searchers import (
     EvolutionConf,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     MorphismConf,
-    Proposed,
     RandomConf,
     Request,
     Requested,
+    RequestWithoutTrial,
     Searcher,
-    Unproposed,
-    Withdrawn,
+    TrialInFlight,
+    WithdrawnTrial,
     propose,
 )
 from searchers.growth import grown_at_random
@@ -34,8 +34,8 @@ DEEPER = (Deepen("stem.relu"),)
 DEEPER_GRAPH, _ = apply(SMALL, DEEPER[0])
 
 
-def trial(number: int, graph: Graph = SMALL, *morphs: Deepen) -> Proposed:
-    return Proposed(number, 1, None, morphs, 64, None, graph.fingerprint)
+def trial(number: int, graph: Graph = SMALL, *morphs: Deepen) -> TrialInFlight:
+    return TrialInFlight(number, 1, None, morphs, 64, None, graph.fingerprint)
 
 
 def asked_together(searcher: Searcher, history: History, first: int, count: int) -> Counter[str]:
@@ -79,7 +79,7 @@ def test_as_many_requests_are_open_as_were_made_and_not_answered(told: list[tupl
     expected: set[int] = set()
 
     for number, is_made in told:
-        history.tell([Requested(number) if is_made else Unproposed(number)])
+        history.tell([Requested(number) if is_made else RequestWithoutTrial(number)])
         expected = expected | {number} if is_made else expected - {number}
 
         # one's own request is no competitor, whether or not its news came before the question
@@ -97,17 +97,17 @@ def test_an_architecture_belongs_to_its_trial_until_that_is_withdrawn() -> None:
     assert history.holder(DEEPER_GRAPH.fingerprint) == 1
     assert history.is_taken(DEEPER_GRAPH.fingerprint)
 
-    history.tell([Withdrawn(1)])
+    history.tell([WithdrawnTrial(1)])
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
     assert not history.is_taken(DEEPER_GRAPH.fingerprint)
     assert not history.in_flight() and not history.without_result_seen()
 
-    history.tell([trial(2, DEEPER_GRAPH, *DEEPER), Failed(2)])
+    history.tell([trial(2, DEEPER_GRAPH, *DEEPER), FailedTrial(2)])
     assert history.holder(DEEPER_GRAPH.fingerprint) == 2
 
 
-@pytest.mark.parametrize("end", [Failed(0), Withdrawn(0)])
-def test_the_starting_graph_is_repeated_until_a_trial_finishes(end: Failed | Withdrawn) -> None:
+@pytest.mark.parametrize("end", [FailedTrial(0), WithdrawnTrial(0)])
+def test_the_starting_graph_is_repeated_until_a_trial_finishes(end: FailedTrial | WithdrawnTrial) -> None:
     history = History(space())
 
     history.tell([trial(0), end])
@@ -131,9 +131,9 @@ def test_a_child_is_drawn_again_after_its_trial_was_withdrawn() -> None:
     morphs = grown_at_random(history, None, 1, first)  # type: ignore[arg-type]
     assert morphs is not None
     child = history.grown(None, morphs)
-    history.tell([Proposed(1, 1, None, morphs, 64, None, child.fingerprint)])
+    history.tell([TrialInFlight(1, 1, None, morphs, 64, None, child.fingerprint)])
     assert grown_at_random(history, None, 1, first) is None  # type: ignore[arg-type]
 
-    history.tell([Withdrawn(1)])
+    history.tell([WithdrawnTrial(1)])
 
     assert grown_at_random(history, None, 1, first) == morphs  # type: ignore[arg-type]

@@ -35,16 +35,16 @@ from searchers import (
     Cause,
     CeilingKnown,
     EvolutionConf,
-    Failed,
+    FailedTrial,
     Finished,
     History,
     OffConf,
-    Proposed,
     RandomConf,
+    ReducedBatch,
     Request,
-    Shrunk,
     Space,
     TpeConf,
+    TrialInFlight,
     propose,
 )
 from searchers.kernel_size import enlarging, own_size, tunable
@@ -165,7 +165,7 @@ def test_a_late_request_of_the_starting_network_is_not_tuned() -> None:
 def test_a_childs_kernels_begin_at_its_parents_size() -> None:
     history = History(space(budget=LARGE))
     morphs = enlarging(SMALL, 5)
-    history.tell([Proposed(0, 4, None, morphs, 64, 5, enlarged(SMALL, 5).fingerprint), Finished(0, 0.9)])
+    history.tell([TrialInFlight(0, 4, None, morphs, 64, 5, enlarged(SMALL, 5).fingerprint), Finished(0, 0.9)])
 
     for number in range(1, 15):
         proposal = propose(EVOLUTION, history, Request(number, 4, 0), TPE)
@@ -212,7 +212,7 @@ def test_a_size_whose_network_is_taken_is_not_chosen() -> None:
     history = History(space(budget=LARGE))
     child, _ = apply(SMALL, Deepen("stem.relu"))
     taken = enlarged(child, 5)
-    history.tell([Proposed(0, 4, None, (Deepen("stem.relu"), *enlarging(child, 5)), 64, 5, taken.fingerprint)])
+    history.tell([TrialInFlight(0, 4, None, (Deepen("stem.relu"), *enlarging(child, 5)), 64, 5, taken.fingerprint)])
 
     chosen = {TPE.tune(history, Request(number, 4, 0), SMALL, child).kernel_size for number in range(1, 40)}
 
@@ -227,7 +227,7 @@ def test_points_out_of_memory_are_avoided_afterwards() -> None:
         for number in range(60):
             trial = run.ask(4)
             if trial.batch_size > fits:
-                run.tell(Shrunk(number, trial.batch_size, 56))
+                run.tell(ReducedBatch(number, trial.batch_size, 56))
             run.tell(Finished(number, (number * 37 % 17) / 17))
         return sum(trial.batch_size > 64 for trial in list(run.history.trials.values())[20:])
 
@@ -278,7 +278,7 @@ def test_sizes_that_diverge_or_fit_at_no_batch_are_avoided_afterwards(cause: Cau
         run = Run(RANDOM, TPE, space(budget=LARGE), seed)
         for number in range(60):
             trial = run.ask(4)
-            run.tell(Failed(number, cause) if trial.batch_size < 64 else Finished(number, (number * 37 % 17) / 17))
+            run.tell(FailedTrial(number, cause) if trial.batch_size < 64 else Finished(number, (number * 37 % 17) / 17))
         return sum(trial.batch_size < 64 for trial in list(run.history.trials.values())[20:])
 
     assert sum(small(cause, seed) for seed in range(2)) < sum(small("machine", seed) for seed in range(2)) / 2
@@ -289,7 +289,7 @@ def test_a_failure_of_a_machine_tells_tuning_nothing() -> None:
     lost = run.ask(4)
     without = [propose(EVOLUTION, run.history, Request(number, 4, 0), TPE) for number in range(50, 60)]
 
-    run.tell(Failed(lost.number, "machine"))
+    run.tell(FailedTrial(lost.number, "machine"))
 
     assert len(_trials(run.history)) == 20
     assert without  # it was in flight before, and stood there as one
@@ -299,8 +299,8 @@ def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
     history = History(space(budget=LARGE))
     history.tell(
         [
-            Proposed(0, 1, None, (), 64, None, "a", own_kernel=3),
-            Proposed(1, 4, 0, enlarging(SMALL, 5), 4096, 7, "b", own_kernel=5),
+            TrialInFlight(0, 1, None, (), 64, None, "a", own_kernel=3),
+            TrialInFlight(1, 4, 0, enlarging(SMALL, 5), 4096, 7, "b", own_kernel=5),
             Finished(0, 0.5),
             Finished(1, 0.6),
         ]
@@ -372,7 +372,7 @@ def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:
         trial = run.ask(1)
         grown = sum(run.history.outline(trial.number).growth)
         batches[number] = 32 + 8 * round(grown) + 8 * (number % 5)
-        run.history.tell([Shrunk(number, 512, batches[number])])
+        run.history.tell([ReducedBatch(number, 512, batches[number])])
         run.tell(Finished(number, 0.8 - 0.05 * abs(log2(batches[number] / 64)) ** 2))
 
     told = residuals(run.history, run.history.finished_newest())
@@ -389,14 +389,14 @@ def test_trials_are_numbered_in_the_order_of_their_proposals(fates: list[str]) -
     """TPE weighs old trials less, by their numbers: a failure of yesterday is not older than all that finished."""
     history = History(space(budget=LARGE))
     for number, fate in enumerate(fates):
-        history.tell([Proposed(number, 4, None, (), 8 * (number + 1), 3, f"{number}", own_kernel=3)])
+        history.tell([TrialInFlight(number, 4, None, (), 8 * (number + 1), 3, f"{number}", own_kernel=3)])
         match fate:
             case "finished":
                 history.tell([Finished(number, 0.5)])
             case "shrunk":
-                history.tell([Shrunk(number, 8 * (number + 1), 8)])
+                history.tell([ReducedBatch(number, 8 * (number + 1), 8)])
             case "divergence" | "memory":
-                history.tell([Failed(number, "divergence" if fate == "divergence" else "memory")])
+                history.tell([FailedTrial(number, "divergence" if fate == "divergence" else "memory")])
             case _:
                 pass  # still in flight
 
@@ -425,10 +425,10 @@ def test_the_sampler_sees_the_same_trials_as_from_optuna() -> None:
     history.tell(proposal_speed.invented(30))
     history.tell(
         [
-            Proposed(60, 5, None, (), 40, None, "no kernel"),
+            TrialInFlight(60, 5, None, (), 40, None, "no kernel"),
             Finished(60, 0.5),
-            Proposed(61, 5, None, (), 48, 5, "too large"),
-            Shrunk(61, 48, 24),
+            TrialInFlight(61, 5, None, (), 48, 5, "too large"),
+            ReducedBatch(61, 48, 24),
         ]
     )
     told = _trials(history)

@@ -16,10 +16,20 @@ from math import exp, log2
 from random import Random
 
 from aiperf.journal.events import ProposalRequested, TrialProposed
-from aiperf.journal.messages import Propose, Unproposed
+from aiperf.journal.messages import ProposalFailed, Propose
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import Budget, Convolution, Graph, cost, decode_morph, start
-from searchers import PARENTS, Failed, Finished, History, MorphismConf, Proposed, Space, TpeConf, WeightsDropped
+from searchers import (
+    PARENTS,
+    FailedTrial,
+    Finished,
+    History,
+    MorphismConf,
+    Space,
+    TpeConf,
+    TrialInFlight,
+    WeightsDropped,
+)
 
 WORKERS = 8
 LARGEST = 512
@@ -88,7 +98,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
         while len(running) < WORKERS and len(course.distances) < trials:
             request = ProposalRequested(at=0.0, number=number, worker=0, round=4, seed=seed, position=1)
             word = make(proposer, history, Propose(number=number, worker=0, round=4, seed=seed))
-            assert not isinstance(word, Unproposed), word.reason
+            assert not isinstance(word, ProposalFailed), word.reason
             event = check(history, request, word, 0.0)
             number += 1
             if not isinstance(event, TrialProposed):
@@ -106,7 +116,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
             heapq.heappush(running, (now + seconds, event.number, accuracy, event.can_grow))
         now, finished, result, can_grow = heapq.heappop(running)
         if result is None:
-            history.tell([Failed(finished, "divergence")])
+            history.tell([FailedTrial(finished, "divergence")])
             continue
         course.best_accuracy = max(course.best_accuracy, result)
         history.tell([Finished(finished, result)])
@@ -117,8 +127,8 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
     return course
 
 
-def _told(event: TrialProposed) -> Proposed:
-    return Proposed(
+def _told(event: TrialProposed) -> TrialInFlight:
+    return TrialInFlight(
         event.number,
         4,
         event.parent,

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.learning_curves import ByOperations, curve
-from aiperf.simulate.model.pace import Figures, pace
+from aiperf.simulate.model.pace import ImageCosts, pace
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start
 
-RESNET50 = Figures.of(cost(start("resnet50_v1")))
+RESNET50 = ImageCosts.of(cost(start("resnet50_v1")))
 
 
 @given(st.integers(8, 512), st.floats(0.2, 2.0))

@@ -22,7 +22,7 @@ import aiperf.simulate.driver_restarts
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
-from aiperf.drive.session import Standing
+from aiperf.drive.session import SessionState
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -36,12 +36,12 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import Journal
-from aiperf.journal.messages import Advanced, Done, Train, Word, WorkerUp
-from aiperf.rules.decide import Command, Start
+from aiperf.journal.messages import Advanced, Train, TrialDone, Word, WorkerUp
+from aiperf.rules.decide import Command, StartTrial
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
-from aiperf.rules.replay_queue import Agenda
+from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 from cluster.faults import (
@@ -125,14 +125,14 @@ def giving_two_trials_to_one_worker(patch: pytest.MonkeyPatch) -> None:
 
 
 def resuming_twice(patch: pytest.MonkeyPatch) -> None:
-    take = Standing.take
+    take = SessionState.take
 
-    def twice(self: Standing, event: AnyEvent) -> None:
+    def twice(self: SessionState, event: AnyEvent) -> None:
         take(self, event)
         if isinstance(event, RunResumed):
             take(self, event)
 
-    patch.setattr(Standing, "take", twice)
+    patch.setattr(SessionState, "take", twice)
 
 
 def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command
     """Change every command before it is executed. None removes it."""
     decide = aiperf.rules.decide.decide
 
-    def changed(run: Run, now: float, agenda: Agenda | None = None) -> list[Command]:
+    def changed(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[Command]:
         commands = (change(run, command) for command in decide(run, now, agenda))
         return [command for command in commands if command is not None]
 
@@ -243,7 +243,7 @@ def waiting_for_the_next_proposal_beside_a_spare(patch: pytest.MonkeyPatch) -> N
         patch,
         lambda run, command: (
             None
-            if isinstance(command, Start) and command.attempt == 1 and run.workers[command.worker].requested
+            if isinstance(command, StartTrial) and command.attempt == 1 and run.workers[command.worker].requested
             else command
         ),
     )
@@ -257,7 +257,7 @@ def training_a_spare_as_of_the_round_it_was_asked_for(patch: pytest.MonkeyPatch)
     deciding(
         patch,
         lambda run, command: (
-            replace(command, round=run.trials[command.trial].round) if isinstance(command, Start) else command
+            replace(command, round=run.trials[command.trial].round) if isinstance(command, StartTrial) else command
         ),
     )
 
@@ -284,7 +284,7 @@ def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
-    def credulous(run: Run, word: Done, now: float) -> Sequence[AnyEvent]:
+    def credulous(run: Run, word: TrialDone, now: float) -> Sequence[AnyEvent]:
         trial = aiperf.rules.interpret._current(run, word.trial, word.attempt)
         return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
 
@@ -306,7 +306,7 @@ def acting_before_it_is_written(patch: pytest.MonkeyPatch) -> None:
 
 def a_clock_that_steps_back(patch: pytest.MonkeyPatch) -> None:
     def back(run: Run, word: Word, now: float) -> Sequence[AnyEvent]:
-        return interpret(run, word, now - (2.0 if isinstance(word, Done) else 0.0))  # type: ignore[arg-type]
+        return interpret(run, word, now - (2.0 if isinstance(word, TrialDone) else 0.0))  # type: ignore[arg-type]
 
     patch.setattr(aiperf.drive.driver, "interpret", back)
 

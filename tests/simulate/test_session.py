@@ -23,7 +23,7 @@ from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted,
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.pace import Figures, pace
+from aiperf.simulate.model.pace import ImageCosts, pace
 from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
 from cluster.faults import (
@@ -248,7 +248,7 @@ def test_profile_recovers_the_figures_of_a_simulated_journal(tmp_path: Path) -> 
 
     found.precision = "fp32"  # a simulated journal has none
     guess = calibrated(SimulatedConf(workers=3), found)
-    figures, images = Figures.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
     there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
     assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)
     assert here.validation_seconds == pytest.approx(there.validation_seconds, rel=0.05)

@@ -25,7 +25,7 @@ from aiperf.ranking.announced_seed import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
 from aiperf.submission.inspect_submission import inspect, inspect_all
-from aiperf.submission.inspection import HeldTo, Inspection
+from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from aiperf.train.checkpoint_files import CHECKPOINTS
@@ -60,7 +60,7 @@ class Site:
         return self.folder / "key"
 
     def judged(self, bundle: Path, *, with_signers: bool = True) -> Inspection:
-        return inspect(bundle, HeldTo(read_allowed(self.folder / "allowed_signers") if with_signers else None))
+        return inspect(bundle, Requirements(read_allowed(self.folder / "allowed_signers") if with_signers else None))
 
 
 @pytest.fixture(scope="module")
@@ -294,9 +294,9 @@ def test_sources_are_checked_against_installation_or_checkout(site: Site, tmp_pa
         edited("submission.json", lambda told: told["runs"][0].update(source=versions))(members)
 
     bundle = repacked(site.bundle, of_a_real_driver)
-    here, there = inspect(bundle), inspect(bundle, HeldTo(source=tmp_path))
+    here, there = inspect(bundle), inspect(bundle, Requirements(source=tmp_path))
     (tmp_path / "aiperf" / "units.py").write_text("# another")
-    other = inspect(bundle, HeldTo(source=tmp_path))
+    other = inspect(bundle, Requirements(source=tmp_path))
 
     told = [
         [finding.outcome for finding in found.findings if finding.check == "source"] for found in (here, there, other)
@@ -333,7 +333,7 @@ def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, tol
 def test_an_announcement_by_a_stranger_is_told(site: Site, tmp_path: Path) -> None:
     allowed_file(tmp_path, other=site.folder / "stranger")
 
-    found = inspect(site.bundle, HeldTo(read_allowed(tmp_path / "allowed_signers")))
+    found = inspect(site.bundle, Requirements(read_allowed(tmp_path / "allowed_signers")))
 
     assert sum(text.startswith("announcements: entry ") for text in bad(found)) == 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.data.dataset_config import ImagesConf
-from aiperf.system.control_groups import Limits, control_group_limits, usable_processors
+from aiperf.system.control_groups import ControlGroupLimits, control_group_limits, usable_processors
 from aiperf.system.describe import describe
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
@@ -37,7 +37,7 @@ def test_the_tightest_limit_of_version_2_groups_holds(tmp_path: Path) -> None:
     write(tmp_path / "slurm/job", cpu__max="250000 100000", memory__max="max")
     mounts = f"30 24 0:27 / {tmp_path} rw,nosuid - cgroup2 cgroup2 rw"
 
-    assert control_group_limits("0::/slurm/job\n", mounts) == Limits(processors=2.5, memory_bytes=8 << 30)
+    assert control_group_limits("0::/slurm/job\n", mounts) == ControlGroupLimits(processors=2.5, memory_bytes=8 << 30)
 
 
 def test_a_container_has_its_group_at_the_root_of_the_mount(tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_a_container_has_its_group_at_the_root_of_the_mount(tmp_path: Path) -> N
     inside = f"30 24 0:27 / {tmp_path} ro - cgroup2 cgroup ro"
     bound = f"30 24 0:27 /docker/abc {tmp_path} ro - cgroup2 cgroup ro"
 
-    assert control_group_limits("0::/\n", inside) == Limits(processors=4.0, memory_bytes=1 << 30)
-    assert control_group_limits("0::/docker/abc\n", bound) == Limits(processors=4.0, memory_bytes=1 << 30)
+    assert control_group_limits("0::/\n", inside) == ControlGroupLimits(processors=4.0, memory_bytes=1 << 30)
+    assert control_group_limits("0::/docker/abc\n", bound) == ControlGroupLimits(processors=4.0, memory_bytes=1 << 30)
 
 
 def test_the_limits_of_version_1_groups_hold_too(tmp_path: Path) -> None:
@@ -55,14 +55,14 @@ def test_the_limits_of_version_1_groups_hold_too(tmp_path: Path) -> None:
 
     found = control_group_limits("5:cpu,cpuacct:/a\n4:memory:/b\n", version_1(tmp_path))
 
-    assert found == Limits(processors=1.5, memory_bytes=2 << 30)
+    assert found == ControlGroupLimits(processors=1.5, memory_bytes=2 << 30)
 
 
 def test_no_limit_is_none_and_not_a_large_number(tmp_path: Path) -> None:
     write(tmp_path / "cpu", cpu__cfs_quota_us="-1", cpu__cfs_period_us="100000")
     write(tmp_path / "memory", memory__limit_in_bytes="9223372036854771712")
 
-    assert control_group_limits("5:cpu,cpuacct:/\n4:memory:/\n", version_1(tmp_path)) == Limits()
+    assert control_group_limits("5:cpu,cpuacct:/\n4:memory:/\n", version_1(tmp_path)) == ControlGroupLimits()
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_affinity_and_quota_both_hold_and_one_is_the_least(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 5})
 
-    assert usable_processors(Limits(processors=quota)) == expected
+    assert usable_processors(ControlGroupLimits(processors=quota)) == expected
 
 
 @pytest.mark.parametrize(("cores", "ranks", "each"), [(8, 8, 1), (16, 2, 8), (7, 2, 3), (1, 2, 1), (512, 1, 64)])

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import Log, Look, Session
+from aiperf.system.log import Log, RecordedSample, Session
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.telemetry import read, summarise
-from aiperf.system.utilization_series import PARTS, GrowingCourse, mean
+from aiperf.system.utilization_series import PARTS, SeriesBuilder, mean
 
 DEVICE = Device(id="GPU-0", kind="accelerator", memory_bytes=100)
 
 
-def look(at: float, utilisation: float | None = None, memory: int | None = None) -> Look:
-    return Look(device="GPU-0", at=at, wall_unix=at, utilisation=utilisation, memory_used_bytes=memory)
+def look(at: float, utilisation: float | None = None, memory: int | None = None) -> RecordedSample:
+    return RecordedSample(device="GPU-0", at=at, wall_unix=at, utilisation=utilisation, memory_used_bytes=memory)
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 400.0), st.floats(0.0, 1.0)), max_size=40), st.floats(1.0, 1000.0))
 def test_the_series_has_all_samples_before_the_end(drawn: list[tuple[float, float]], end: float) -> None:
-    course, at, busy, seconds = GrowingCourse("accelerator", end), 0.0, 0.0, 0.0
+    course, at, busy, seconds = SeriesBuilder("accelerator", end), 0.0, 0.0, 0.0
     for length, utilisation in drawn:
         course.add(DEVICE, look(at + length, utilisation), at)
         part = max(0.0, min(end, at + length) - at)
@@ -37,7 +37,7 @@ def test_the_series_has_all_samples_before_the_end(drawn: list[tuple[float, floa
 
 
 def test_values_keep_their_time_and_gaps_stay_empty() -> None:
-    course = GrowingCourse("accelerator", float(PARTS))
+    course = SeriesBuilder("accelerator", float(PARTS))
     course.add(DEVICE, look(11.0, 1.0, 50), 10.0)
     course.add(DEVICE, look(21.5, 0.5), 20.5)
 
@@ -48,7 +48,7 @@ def test_values_keep_their_time_and_gaps_stay_empty() -> None:
 
 
 def test_a_device_whose_memory_is_not_known_has_no_share_of_it() -> None:
-    course = GrowingCourse("accelerator", 10.0)
+    course = SeriesBuilder("accelerator", 10.0)
     course.add(Device(id="GPU-0", kind="accelerator"), look(1.0, 1.0, 50), 0.0)
 
     assert not any(course.course().memory_seconds)

@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aiperf.system.describe import System, container, describe
+from aiperf.system.describe import HostDescription, container, describe
 from aiperf.system.processor import cpu_model, near_processors
 from aiperf.system.sampler import Device, Sampler, Unavailable
-from aiperf.system.samplers.attach import Attached, attach, visible
+from aiperf.system.samplers.attach import OpenSamplers, attach, visible
 
 
 def test_this_host_is_described() -> None:
@@ -31,8 +31,8 @@ def test_this_host_is_described() -> None:
 def test_a_description_survives_json() -> None:
     system = describe()
 
-    assert msgspec.json.decode(msgspec.json.encode(system), type=System) == system
-    assert msgspec.convert(msgspec.to_builtins(system), System) == system
+    assert msgspec.json.decode(msgspec.json.encode(system), type=HostDescription) == system
+    assert msgspec.convert(msgspec.to_builtins(system), HostDescription) == system
 
 
 def test_a_processor_without_a_name_has_none(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_sampler_that_cannot_be_opened_leaves_its_reason() -> None:
     def none_here() -> Sampler:
         raise Unavailable("no such driver")
 
-    assert attach({"invented": none_here}) == Attached({}, {"invented": "no such driver"})
+    assert attach({"invented": none_here}) == OpenSamplers({}, {"invented": "no such driver"})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.reading import NodeReadings, ProbeReading
 from aiperf.preflight.result_table import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page
@@ -28,14 +28,14 @@ from tests.report.journals import Shape, invented
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
 
 
-def measured(name: str, description: dict[str, Any] | None) -> Measured:
+def measured(name: str, description: dict[str, Any] | None) -> NodeReadings:
     """Return a node as preflight measured it. None if its description failed."""
     if description is None:
-        reading = Reading(probe="system", unit="text", failed="no answer in 180 s")
+        reading = ProbeReading(probe="system", unit="text", failed="no answer in 180 s")
     else:
         facts = {"hash": hash_of(description), "description": description}
-        reading = Reading(probe="system", unit="text", facts=facts)
-    return Measured(node=name, address=name, host=name, kind="x", is_head=False, readings={"system": reading})
+        reading = ProbeReading(probe="system", unit="text", facts=facts)
+    return NodeReadings(node=name, address=name, host=name, kind="x", is_head=False, readings={"system": reading})
 
 
 OLD, NEW = {"driver": "550.54", "kernel": "6.1"}, {"driver": "560.35", "kernel": "6.1"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.accounting.spans import Span
+from aiperf.accounting.spans import WorkerSpan
 from aiperf.errors import BadPower
-from aiperf.system.log import Log, Look, Record, Sample, Session
+from aiperf.system.log import Log, Record, RecordedSample, Sample, Session
 from aiperf.system.power.eehpc import Level, Measurement, level
 from aiperf.system.power.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.power.meters import read_meters
@@ -91,7 +91,9 @@ def test_counter_and_samples_of_one_curve_agree(base: float, slope: float, gaps:
     at = 0.0
     for gap in (0.0, *gaps):
         at += gap
-        look = Look(device="GPU-0", at=at, wall_unix=WALL + at, power_watts=watts(at), energy_joules=joules(at))
+        look = RecordedSample(
+            device="GPU-0", at=at, wall_unix=WALL + at, power_watts=watts(at), energy_joules=joules(at)
+        )
         records.append(Sample(session, gpu(), look))
 
     (one,) = summarise(records, (0.0, at)).devices
@@ -205,13 +207,13 @@ def test_energy_by_activity_sums_to_all_energy(
     stretches: list[tuple[float, float, str]], has_counter: bool, slope: float
 ) -> None:
     """Power of slope · t: between any two moments it is known what was spent."""
-    listed: list[Span] = []
+    listed: list[WorkerSpan] = []
     for pause, length, activity in stretches:
         start = (listed[-1].end if listed else 0.0) + pause
-        listed.append(Span(start, start + length, activity))  # type: ignore[arg-type]
+        listed.append(WorkerSpan(start, start + length, activity))  # type: ignore[arg-type]
     session = Session(host="n0", worker=0, at=0.0, wall_unix=WALL, interval_seconds=1.0, devices=(gpu(),))
     looks = (
-        Look(
+        RecordedSample(
             device="GPU-0",
             at=float(at),
             wall_unix=WALL + at,

@@ -13,10 +13,18 @@ import pytest
 from aiperf.system.host import HOST
 from aiperf.system.load.load_watch import LoadWatch
 from aiperf.system.load.own_processes import OwnProcesses
-from aiperf.system.log import Look, parse
+from aiperf.system.log import RecordedSample, parse
 from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime
-from aiperf.system.telemetry import HostLoad, Limits, Sample, Session, Telemetry, summarise, telemetry_warnings
+from aiperf.system.telemetry import (
+    HostLoad,
+    Sample,
+    Session,
+    Telemetry,
+    WarningThresholds,
+    summarise,
+    telemetry_warnings,
+)
 from tests.system.test_nvml import invented_driver
 from tests.system.test_own_processes import a_process
 from tests.waiting import comes_true
@@ -58,7 +66,7 @@ def looks(
         yield Sample(
             of,
             of.devices[0],
-            Look(device=HOST, at=float(at), wall_unix=float(at), utilisation=0.5, processors=processors),
+            RecordedSample(device=HOST, at=float(at), wall_unix=float(at), utilisation=0.5, processors=processors),
         )
 
 
@@ -67,7 +75,7 @@ def loads(*records: Session | Sample, window: tuple[float, float] = (10.0, 90.0)
 
 
 def warned(*records: Session | Sample) -> list[str]:
-    found = telemetry_warnings(summarise(records, (10.0, 90.0)), Limits())
+    found = telemetry_warnings(summarise(records, (10.0, 90.0)), WarningThresholds())
     return [warning.text for warning in found if warning.severity == "warning"]
 
 
@@ -105,7 +113,7 @@ def test_the_part_of_the_window_with_most_of_others_is_named() -> None:
             Sample(
                 busy,
                 busy.devices[0],
-                Look(
+                RecordedSample(
                     device=HOST,
                     at=at,
                     wall_unix=at,
@@ -143,7 +151,7 @@ def test_telemetry_of_older_releases_says_nothing_of_others() -> None:
     old = Session(
         host="n1", worker=0, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=(Device(id=HOST, kind="host"),)
     )
-    samples = [Sample(old, old.devices[0], Look(device=HOST, at=at, wall_unix=at)) for at in (0.0, 1.0, 2.0)]
+    samples = [Sample(old, old.devices[0], RecordedSample(device=HOST, at=at, wall_unix=at)) for at in (0.0, 1.0, 2.0)]
 
     assert loads(old, *samples) == ()
 
@@ -234,13 +242,17 @@ def test_foreign_programs_on_an_accelerator_are_warned_of_at_all() -> None:
     first = Session(host="n1", worker=0, at=0.0, wall_unix=0.0, interval_seconds=1.0, devices=(gpu,), accelerators=1)
     shown = [(), ("python 4711",), ()]
     seen_by = [
-        Sample(first, gpu, Look(device="GPU-1", at=20.0 + at, wall_unix=0.0, utilisation=0.9, foreign=foreign))
+        Sample(
+            first, gpu, RecordedSample(device="GPU-1", at=20.0 + at, wall_unix=0.0, utilisation=0.9, foreign=foreign)
+        )
         for at, foreign in enumerate(shown)
     ]
 
     telemetry: Telemetry = summarise([first, *seen_by], (10.0, 90.0))
 
-    texts = [warning.text for warning in telemetry_warnings(telemetry, Limits()) if warning.severity == "warning"]
+    texts = [
+        warning.text for warning in telemetry_warnings(telemetry, WarningThresholds()) if warning.severity == "warning"
+    ]
     assert texts == [
         "1 of 1 accelerator computed for other programs too; first A100 #3 of worker 0 on 'n1', at 21 s: python 4711"
     ]

@@ -19,7 +19,7 @@ from aiperf.system.log import parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.samplers import nvml
 from aiperf.system.samplers.xid import hardware_xids
-from aiperf.system.telemetry import Limits, Sample, Session, summarise, telemetry_warnings
+from aiperf.system.telemetry import Sample, Session, WarningThresholds, summarise, telemetry_warnings
 
 LOOK = """
 import sys, msgspec
@@ -285,7 +285,9 @@ def test_a_recorder_records_its_workers_accelerators(invented_driver: Path, tmp_
     }
     last = records[-1]
     assert isinstance(last, Sample)
-    texts = [warning.text for warning in telemetry_warnings(summarise(records, (0.0, last.look.at)), Limits())]
+    texts = [
+        warning.text for warning in telemetry_warnings(summarise(records, (0.0, last.look.at)), WarningThresholds())
+    ]
     assert any("1 of 2 accelerators of worker 0 on 'n1' missing" in text for text in texts)
     assert any("throttled (hw_thermal_slowdown)" in text and "100 % of the time" in text for text in texts)
 

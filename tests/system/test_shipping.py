@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.system import shipping
-from aiperf.system.shipping import Shipment
+from aiperf.system.shipping import IncrementalCopy
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=30)
 
@@ -22,7 +22,7 @@ def test_the_copy_is_always_whole_recorded_lines(
     """A line may be written in part when it is copied. Blocks hold at least one line."""
     folder = tmp_path_factory.mktemp("shipping")
     arrived = folder / "run" / "telemetry" / "0.jsonl"
-    shipment = Shipment(folder / "local.jsonl", arrived)
+    shipment = IncrementalCopy(folder / "local.jsonl", arrived)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shipping, "BLOCK", block)
         for number, line in enumerate(lines):
@@ -34,7 +34,7 @@ def test_the_copy_is_always_whole_recorded_lines(
 
 
 def test_a_rejected_write_is_repeated_and_stored_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shipment = Shipment(tmp_path / "local.jsonl", tmp_path / "0.jsonl")
+    shipment = IncrementalCopy(tmp_path / "local.jsonl", tmp_path / "0.jsonl")
     shipment.local.write_bytes(b"one\ntwo\n")
     write, left = os.write, [3]
 

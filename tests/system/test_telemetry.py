@@ -14,10 +14,10 @@ from aiperf.system.log import Log, Record, parse
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.telemetry import (
     DeviceTelemetry,
-    Limits,
     Sample,
     Session,
     Telemetry,
+    WarningThresholds,
     read,
     summarise,
     telemetry_warnings,
@@ -72,7 +72,11 @@ def device(telemetry: Telemetry, id_: str) -> DeviceTelemetry:
 
 
 def texts(telemetry: Telemetry, severity: str | None = None) -> list[str]:
-    return [warning.text for warning in telemetry_warnings(telemetry, Limits()) if severity in (None, warning.severity)]
+    return [
+        warning.text
+        for warning in telemetry_warnings(telemetry, WarningThresholds())
+        if severity in (None, warning.severity)
+    ]
 
 
 # --- warnings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.size import PROJECT, Lines, crowded, function_lengths, lines_of, tracked
+from tools.size import PROJECT, LineCounts, crowded, function_lengths, lines_of, tracked
 
 _SOURCE = '''"""A docstring
 
@@ -25,7 +25,7 @@ def doubled() -> int:
 
 
 def test_each_line_counts_once_by_its_kind() -> None:
-    assert lines_of(_SOURCE) == Lines(files=1, code=6, docstrings=5, comments=1, blank=3)
+    assert lines_of(_SOURCE) == LineCounts(files=1, code=6, docstrings=5, comments=1, blank=3)
     assert list(function_lengths(_SOURCE)) == [3]
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, Done, EpochDone, Train, Word
+from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
@@ -85,6 +85,6 @@ def hear(group: RankGroup) -> list[Word]:
 
 def to_the_end(group: RankGroup, heard: list[Word]) -> list[Word]:
     """Return the earlier messages and those up to the last one of the attempt, which may be among them."""
-    while not (heard and isinstance(heard[-1], Done | Crashed | CheckpointGone)):
+    while not (heard and isinstance(heard[-1], TrialDone | Crashed | CheckpointGone)):
         heard += group.words(timeout=60.0)
     return heard

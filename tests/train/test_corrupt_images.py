@@ -10,7 +10,7 @@ import pytest
 from aiperf.data.dataset_config import ImagesConf
 from aiperf.data.errors import DamagedData
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Crashed, Done, Skipped, Word
+from aiperf.journal.messages import CorruptImagesFound, Crashed, TrialDone, Word
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.trainer_config import TrainerConf
@@ -45,12 +45,12 @@ def network() -> Graph:
 
 def named(words: Iterable[Word]) -> set[str]:
     """Return the last parts of the reported names."""
-    files = [name for word in words if isinstance(word, Skipped) for name, _ in word.files]
+    files = [name for word in words if isinstance(word, CorruptImagesFound) for name, _ in word.files]
     return {"/".join(Path(name).parts[-3:]) for name in files}
 
 
 def check(words: list[Word], training: int = TRAINING - 3) -> None:
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
     assert [word.advanced.training_images for word in epochs(words)] == [training] * 2
     assert [word.advanced.validation_images for word in epochs(words)] == [VALIDATION - 1] * 2
     for word in advances(words):
@@ -69,7 +69,7 @@ def test_images_that_were_really_processed_count_and_the_others_are_named(
 
     # 37 that are kept make four whole steps; of 40 that are decoded as they come 37 are processed in five
     check(words, 32 if cache == "decoded" else 37)
-    skipped = [word for word in words if isinstance(word, Skipped)]
+    skipped = [word for word in words if isinstance(word, CorruptImagesFound)]
     assert {word.worker for word in skipped} == {told.worker}
     assert len(skipped) < 6  # reported when there are more of them, not at each step
 

@@ -13,10 +13,10 @@ import torch.distributed as dist
 
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Done, OutOfMemory
+from aiperf.journal.messages import OutOfMemory, TrialDone
 from aiperf.train import loop
 from aiperf.train.collectives import horovod_choice
-from aiperf.train.collectives.collective import Alone, is_of_exchange
+from aiperf.train.collectives.collective import SingleRank, is_of_exchange
 from aiperf.train.device_errors import is_of_device, is_out_of_memory
 from aiperf.train.device_timer import HostTimeline
 from aiperf.train.optimiser import sgd
@@ -78,11 +78,11 @@ def test_a_step_without_memory_reduces_the_batch(error: RuntimeError, monkeypatc
 
     monkeypatch.setattr(loop, "prepare", fails_once)
     with open_data(IMAGES) as images:
-        context = RankContext.make(CONF, images, graph(), CPU, Alone(), None)
+        context = RankContext.make(CONF, images, graph(), CPU, SingleRank(), None)
         words = list(loop.train(order(last_epoch=1, batch_size=64), context, taken=0.0))
 
     assert isinstance(words[0], OutOfMemory) and words[0].to_batch_size == batches[1] < 64
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
 
 
 def test_a_torch_without_cuda_is_named_with_what_to_install() -> None:
@@ -95,7 +95,7 @@ def test_a_torch_without_cuda_is_named_with_what_to_install() -> None:
 def test_a_first_step_that_overflows_changes_no_weight() -> None:
     """New memory is filled with NaN, so that momentum that was never written shows."""
     with open_data(IMAGES) as images:
-        context = RankContext.make(replace(CONF, precision="fp16"), images, graph(), CPU, Alone(), None)
+        context = RankContext.make(replace(CONF, precision="fp16"), images, graph(), CPU, SingleRank(), None)
         torch.use_deterministic_algorithms(True)
         try:
             ready = prepare(order(), context, epoch=1, batch=8)

@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Crashed, Done, Prepared, Train
+from aiperf.journal.messages import Crashed, Prepared, Train, TrialDone
 from aiperf.train import execution, loop
 from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
 from aiperf.train.checkpoint import load
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoint_writer import Writer
-from aiperf.train.collectives.collective import Alone
-from aiperf.train.execution import Execution, NotHad, fastest
+from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
 from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
@@ -112,7 +112,9 @@ def descendants(count: int) -> list[Train]:
 def compiling(compiler: str, compile: str = "on") -> RankContext:
     with open_data(IMAGES) as images:
         conf = replace(CONF, compile=compile)
-        return replace(RankContext.make(conf, images, graph(), torch.device("cpu"), Alone(), None), compiler=compiler)
+        return replace(
+            RankContext.make(conf, images, graph(), torch.device("cpu"), SingleRank(), None), compiler=compiler
+        )
 
 
 def graphs_compiled() -> int:
@@ -141,7 +143,7 @@ def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(co
         words = list(loop.train(told, context, taken=0.0))
 
         assert isinstance(words[0], Prepared) and words[0].compiled
-        assert isinstance(words[-1], Done)
+        assert isinstance(words[-1], TrialDone)
         assert graphs_compiled() - before == 1
 
 
@@ -163,7 +165,7 @@ def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch:
     execution = Execution(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")), "eager")
     network.straight_line(network, torch.zeros(4, 1, 8, 8))
 
-    with pytest.raises(NotHad, match="TORCH_COMPILE_DISABLE"):
+    with pytest.raises(ModeUnavailable, match="TORCH_COMPILE_DISABLE"):
         execution.verify()
 
 
@@ -218,7 +220,7 @@ def test_a_mode_that_is_refused_is_not_had(error: Exception, graphs: str, monkey
         assert choose_one().mode == EAGER
         assert context.expected.of[GRAPHED].share == inf
     else:
-        with pytest.raises(NotHad, match=re.escape(str(error))):
+        with pytest.raises(ModeUnavailable, match=re.escape(str(error))):
             choose_one()
 
 
@@ -279,7 +281,7 @@ class Slower:
 
 def prepared() -> tuple[Network, torch.Tensor, RankContext]:
     with open_data(IMAGES) as images:
-        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), SingleRank(), None)
     network = build(graph())
     initialise(network, seed=0)
     return network, blank(graph(), 4, context.device, context.precision, channels_last=True), context
@@ -310,7 +312,7 @@ def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() 
 def test_the_fastest_of_real_candidates_is_kept_and_what_was_measured_is_expected_next(factor: float) -> None:
     """The eager step's measured time is scaled, so that it is sure which of the two is faster."""
     with open_data(IMAGES) as images:
-        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), SingleRank(), None)
     context.timeline = Scaled(factor)
     network = build(graph())
     initialise(network, seed=0)
@@ -397,7 +399,7 @@ def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands
 
     with open_data(IMAGES) as images:
         context = RankContext.make(
-            CONF, images, graph(), torch.device("cpu"), Alone(), Writer(CheckpointFolder(tmp_path), 0.0)
+            CONF, images, graph(), torch.device("cpu"), SingleRank(), Writer(CheckpointFolder(tmp_path), 0.0)
         )
         before = torch.backends.cudnn.benchmark
         torch.backends.cudnn.benchmark = True
@@ -408,7 +410,7 @@ def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands
             hook.remove()
             torch.backends.cudnn.benchmark = before
 
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
     last = {entry for entry in found if entry[1] != 24}
     assert {is_training for is_training, _, _ in last} == {False}, (
         "a training epoch is whole steps; validation has a rest"
@@ -428,7 +430,7 @@ def rehearsed(
     tmp_path: Path, ways_open: tuple[ExecutionMode, ...], beside: Callable[[], None]
 ) -> tuple[Execution, RankContext]:
     with open_data(IMAGES) as images:
-        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), Alone(), None)
+        context = RankContext.make(CONF, images, graph(), torch.device("cpu"), SingleRank(), None)
     network = build(graph())
     initialise(network, seed=0)
     batch = blank(graph(), 4, context.device, context.precision, channels_last=True)

@@ -12,7 +12,7 @@ import torch
 
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Done, Unsaved, Word
+from aiperf.journal.messages import CheckpointFailed, TrialDone, Word
 from aiperf.train.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.checkpoint_writer import Writer
@@ -88,13 +88,13 @@ def test_a_trial_on_a_full_disk_goes_on_says_which_checkpoints_are_lost_and_save
     with open_data(IMAGES) as images:
         for word in train_here(order(last_epoch=5), CONF, images, graph(), disk / "checkpoints"):
             words.append(word)
-            if isinstance(word, Unsaved) and word.epoch == 3:
+            if isinstance(word, CheckpointFailed) and word.epoch == 3:
                 filler.unlink()
 
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
     stands = [word.checkpoint for word in epochs(words)]
     assert stands == [False, False, False, True, True]
-    lost = [word for word in words if isinstance(word, Unsaved)]
+    lost = [word for word in words if isinstance(word, CheckpointFailed)]
     assert [word.epoch for word in lost] == [1, 2, 3]
     assert all((word.trial, word.attempt) == (1, 1) and "No space left" in word.reason for word in lost)
     assert load(CheckpointFolder(disk / "checkpoints"), 1, graph().fingerprint).epoch == 5
@@ -110,9 +110,9 @@ def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) 
     finally:
         group.close()
 
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
     assert {word.checkpoint for word in epochs(words)} == {False}
-    assert any(isinstance(word, Unsaved) for word in words)
+    assert any(isinstance(word, CheckpointFailed) for word in words)
 
 
 def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(

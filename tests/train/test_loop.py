@@ -14,11 +14,11 @@ from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
     Crashed,
-    Done,
     EpochDone,
     OutOfMemory,
     Prepared,
     Train,
+    TrialDone,
     Word,
 )
 from aiperf.train.checkpoint import Snapshot, load
@@ -41,7 +41,7 @@ def test_a_trial_says_that_it_is_prepared_then_its_epochs_then_that_it_is_done(t
     assert isinstance(words[0], Prepared)
     assert (words[0].precision, words[0].ranks, words[0].compiled) == ("fp32", 1, False)
     assert [word.advanced.epoch for word in epochs(words)] == [1, 2, 3]
-    assert words[-1] == Done(trial=1, attempt=1, reason="epochs")
+    assert words[-1] == TrialDone(trial=1, attempt=1, reason="epochs")
 
 
 def test_every_image_of_every_whole_step_is_counted_once(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
 
     words = train(order(last_epoch=3), tmp_path)
 
-    assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, Done]
+    assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, TrialDone]
 
 
 def test_an_epoch_whose_checkpoint_is_still_being_written_says_its_work_at_once(
@@ -120,7 +120,7 @@ def test_an_epoch_whose_checkpoint_is_still_being_written_says_its_work_at_once(
             if isinstance(word, Advanced):
                 heard.set()
 
-    assert [type(word) for word in words] == [Prepared, Advanced, EpochDone, Done]
+    assert [type(word) for word in words] == [Prepared, Advanced, EpochDone, TrialDone]
     assert epochs(words)[0].checkpoint
 
 
@@ -191,7 +191,7 @@ def test_a_trial_that_stops_improving_ends_early(tmp_path: Path) -> None:
     words = train(told, tmp_path)
 
     assert len(epochs(words)) == 3  # the first improves on nothing, the next two do not improve
-    assert words[-1] == Done(trial=1, attempt=1, reason="early stop")
+    assert words[-1] == TrialDone(trial=1, attempt=1, reason="early stop")
 
 
 def test_losses_of_earlier_attempts_count_for_the_early_stop(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_losses_of_earlier_attempts_count_for_the_early_stop(tmp_path: Path) -> 
     words = train(told, tmp_path)
 
     assert len(epochs(words)) == 1
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
 
 
 def test_a_batch_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_batch_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path)
     reduced = [word for word in words if isinstance(word, OutOfMemory)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48), (48, 32)]
     assert epochs(words)[0].advanced.training_images == visited(32)
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
 
 
 def test_a_network_that_fits_at_no_batch_is_not_tried_again(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_a_resumed_fp16_trial_takes_its_loss_scale_up(tmp_path: Path) -> None:
     first = epochs(train(order(last_epoch=1), tmp_path, conf))
     told = order(attempt=2, first_epoch=2, last_epoch=2, losses=(first[0].validation_loss,))
 
-    assert isinstance(train(told, tmp_path, conf)[-1], Done)
+    assert isinstance(train(told, tmp_path, conf)[-1], TrialDone)
 
 
 def test_contiguous_and_channels_last_training_agree(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train import precision_choice
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.precision import candidates, choose
 from aiperf.train.precision_choice import FASTER_BY, fastest, measured, settled, shared
 from aiperf.train.trainer_config import TrainerConf
@@ -125,7 +125,7 @@ def test_auto_is_settled_once_and_an_explicit_choice_is_left_alone(
     monkeypatch.setattr(precision_choice, "candidates", lambda device: ("fp32", "bf16"))
     monkeypatch.setattr(precision_choice, "measured", lambda *_: {"fp32": 1.0, "bf16": 0.5})
 
-    assert settled(TrainerConf(), graph(), CPU, Alone(), tmp_path).precision == "bf16"
+    assert settled(TrainerConf(), graph(), CPU, SingleRank(), tmp_path).precision == "bf16"
     monkeypatch.setattr(precision_choice, "measured", lambda *_: pytest.fail("measured again"))
-    assert settled(TrainerConf(), graph(), CPU, Alone(), tmp_path).precision == "bf16"
-    assert settled(TrainerConf(precision="fp32"), graph(), CPU, Alone(), tmp_path).precision == "fp32"
+    assert settled(TrainerConf(), graph(), CPU, SingleRank(), tmp_path).precision == "bf16"
+    assert settled(TrainerConf(precision="fp32"), graph(), CPU, SingleRank(), tmp_path).precision == "fp32"

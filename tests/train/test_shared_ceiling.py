@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from aiperf.train.ranks.group import RankGroup
-from aiperf.train.shared_ceiling import Kind, shared_ceiling
+from aiperf.train.shared_ceiling import CeilingKey, shared_ceiling
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
 from tests.train.orders import IMAGES, plain_graph
 
-KIND = Kind("host-a", "NVIDIA H200", "150 GB", "f00d", "bf16")
+KIND = CeilingKey("host-a", "NVIDIA H200", "150 GB", "f00d", "bf16")
 
 
 def test_groups_that_start_together_measure_once_and_all_have_what_was_found(tmp_path: Path) -> None:

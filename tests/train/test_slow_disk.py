@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, Done, EpochDone, Saved, Train, Word
+from aiperf.journal.messages import Advanced, CheckpointSaved, EpochDone, Train, TrialDone, Word
 from aiperf.train import checkpoint, checkpoint_writer
 from aiperf.train.checkpoint import Snapshot
 from aiperf.train.checkpoint_files import CheckpointFolder
@@ -54,8 +54,8 @@ def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_st
 
     assert [word.advanced.epoch for word in epochs] == list(range(1, 6))
     assert [word.checkpoint for word in epochs[:3]] == [False, False, False]
-    assert Saved(trial=1, attempt=1, epoch=1) in said[said.index(epochs[2]) :]
-    assert epochs[-1].checkpoint and isinstance(said[-1], Done)
+    assert CheckpointSaved(trial=1, attempt=1, epoch=1) in said[said.index(epochs[2]) :]
+    assert epochs[-1].checkpoint and isinstance(said[-1], TrialDone)
 
 
 def test_while_the_last_checkpoint_is_written_the_trial_says_that_it_waits_and_is_done_only_then(
@@ -69,7 +69,7 @@ def test_while_the_last_checkpoint_is_written_the_trial_says_that_it_waits_and_i
             disk.is_open.set()
     epoch, done = said[-2:]
 
-    assert isinstance(done, Done) and isinstance(epoch, EpochDone) and epoch.checkpoint
+    assert isinstance(done, TrialDone) and isinstance(epoch, EpochDone) and epoch.checkpoint
     seconds = [word.checkpoint_seconds for word in said if isinstance(word, Advanced)]
     assert seconds == sorted(seconds)
     assert epoch.advanced.checkpoint_seconds >= seconds[-1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.attempt_sums import EpochClock, Reports, Span
+from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
 from aiperf.train.batch_sizes import LEAST, largest, smaller
 from aiperf.train.ceiling import largest_batch
 from aiperf.train.collectives.choice import choose
@@ -138,7 +138,7 @@ def test_what_the_clock_reports_never_falls_and_ends_with_the_exact_sums(
     clock.begin_pass(1.0)
     now, words = 1.0, []
     for wait, seconds, images, share in steps:
-        span = Span(now + wait, now + wait + seconds, images, True, share * seconds)
+        span = StepTimes(now + wait, now + wait + seconds, images, True, share * seconds)
         words.append(clock.step(span))
         now = span.end
     final = clock.finish(now, sum(step[2] for step in steps), 0)
@@ -158,7 +158,7 @@ def test_the_first_step_to_end_after_an_edge_reports_at_once() -> None:
     clock = EpochClock(Reports(1, 1, 100.0, (2.5,)), epoch=1, batch_size=10, images=50)
     clock.begin_pass(0.0)
 
-    said = [clock.step(Span(float(n), n + 1.0, 10, True)) for n in range(5)]
+    said = [clock.step(StepTimes(float(n), n + 1.0, 10, True)) for n in range(5)]
 
     assert [word is not None for word in said] == [False, False, True, False, False]
     assert said[2] is not None
@@ -172,7 +172,7 @@ def test_no_epoch_leaves_a_stub_of_an_interval_and_none_is_much_longer_than_it_s
     clock = EpochClock(Reports(1, 1, every, ()), epoch=1, batch_size=10, images=10 * steps)
     clock.begin_pass(0.0)
 
-    said = [n + 1.0 for n in range(steps) if clock.step(Span(float(n), n + 1.0, 10, True)) is not None]
+    said = [n + 1.0 for n in range(steps) if clock.step(StepTimes(float(n), n + 1.0, 10, True)) is not None]
 
     ends = [0.0, *said, float(steps)]
     lengths = [later - earlier for earlier, later in pairwise(ends)]

@@ -19,7 +19,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
 from aiperf.system.describe import versions
-from aiperf.verify import Checked, Verification, verify
+from aiperf.verify import CheckResult, Verification, verify
 from tests.journal.forged import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
@@ -165,7 +165,7 @@ def report_of(lines: list[Line], folder: Path) -> dict[str, Any]:
     return {"run": {"events": len(lines)}, "score": dataclasses.asdict(figures)}
 
 
-def verified_with(folder: Path, lines: list[Line], report: object) -> Checked:
+def verified_with(folder: Path, lines: list[Line], report: object) -> CheckResult:
     """The check of a report next to a journal."""
     run = write(folder, lines)
     (run / "report.json").write_text(report if isinstance(report, str) else json.dumps(report))

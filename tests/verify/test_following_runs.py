@@ -9,7 +9,7 @@ import pytest
 
 from aiperf.journal.events import AnyEvent, TrialProposed
 from aiperf.journal.journal import NAME, Journal
-from aiperf.verify import Checked, Verification, verify
+from aiperf.verify import CheckResult, Verification, verify
 from tests.simulate.test_following import simulated
 
 
@@ -22,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[Any
     return place / "earlier", place / "again", again
 
 
-def check(found: Verification, name: str) -> Checked:
+def check(found: Verification, name: str) -> CheckResult:
     (one,) = [each for each in found.checks if each.name == name]
     return one
 

@@ -13,7 +13,7 @@ from aiperf.cli.output import program
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from aiperf.submission.announcements import Announcements, Signed
+    from aiperf.submission.announcements import Announcements, SignedEntry
 
 DESCRIPTION = """Announces a run in the site's log before it starts: configuration and time, signed with an Ed25519 key.
 Start the run with the printed command. It runs once, and only as announced. Its seed is derived from the
@@ -113,7 +113,7 @@ def _show(arguments: argparse.Namespace) -> int:
     log = read_log(log_path(arguments.log))
     signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
     known = True
-    rows: list[tuple[Signed, tuple[str, ...] | None]] = []
+    rows: list[tuple[SignedEntry, tuple[str, ...] | None]] = []
     for each in log.entries:
         by = None if signers is None else signers.get(each.id)
         known = known and by != ()
@@ -138,7 +138,7 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0 if known else 1
 
 
-def _as_json(signed: Signed) -> dict[str, object]:
+def _as_json(signed: SignedEntry) -> dict[str, object]:
     from aiperf.ranking.announced_seed import announced_seed
     from aiperf.submission.announcements import RunAnnounced
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 if TYPE_CHECKING:
-    from aiperf.ranking.breaches import Judgement
+    from aiperf.ranking.breaches import RuleOutcome
     from aiperf.ranking.candidate import Candidate
     from aiperf.ranking.division import Division
 
@@ -96,12 +96,12 @@ def known_options() -> Collection[str]:
     return sorted(names | {name.partition(".")[0] for name in names})
 
 
-def is_valid(judged: Sequence[Judgement]) -> bool:
+def is_valid(judged: Sequence[RuleOutcome]) -> bool:
     """Return True if no rule is broken or unknown."""
     return all(each.breach is None for each in judged)
 
 
-def as_json(run: str, held_to: Division, judged: Sequence[Judgement]) -> dict[str, object]:
+def as_json(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> dict[str, object]:
     """Return the content of --json. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
     return {
         "run": run,
@@ -116,7 +116,7 @@ def as_json(run: str, held_to: Division, judged: Sequence[Judgement]) -> dict[st
     }
 
 
-def junit(run: str, held_to: Division, judged: Sequence[Judgement]) -> bytes:
+def junit(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> bytes:
     """Return a JUnit test suite with a case for each rule.
 
     A broken rule is a failure, an unknown rule is an error. Both fail a build. A rule that does not apply is skipped.
@@ -152,7 +152,7 @@ def junit(run: str, held_to: Division, judged: Sequence[Judgement]) -> bytes:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
-def _of_one(judged: Judgement) -> list[str]:
+def _of_one(judged: RuleOutcome) -> list[str]:
     breach = judged.breach
     assert breach is not None
     where = "the whole journal" if breach.line is None else f"line {breach.line} of the journal"
@@ -163,7 +163,7 @@ def _of_one(judged: Judgement) -> list[str]:
     ]
 
 
-def _lines(run: str, held_to: Division, judged: Sequence[Judgement], candidate: Candidate) -> list[str]:
+def _lines(run: str, held_to: Division, judged: Sequence[RuleOutcome], candidate: Candidate) -> list[str]:
     from aiperf.ranking.candidate import losses
 
     broken = [each for each in judged if each.outcome == "broken"]

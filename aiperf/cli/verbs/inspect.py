@@ -56,12 +56,12 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.ranking.division import division
     from aiperf.submission.archive import MOST_BYTES
     from aiperf.submission.inspect_submission import inspect_all
-    from aiperf.submission.inspection import HeldTo
+    from aiperf.submission.inspection import Requirements
     from aiperf.submission.signatures import read_allowed
     from aiperf.verify.sample import DEFAULT
 
     signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
-    held_to = HeldTo(
+    held_to = Requirements(
         signers=signers,
         source=arguments.source,
         division=None if arguments.division is None else division(arguments.division, known_options()),

@@ -43,11 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Stay until the run is over; return the exit status: HEAD_LOST if the head ended before the run."""
-    from aiperf.drive.ray.cluster.join_node import Tie, join
+    from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost
     from cluster.place import HEAD_LOST
 
-    tie = Tie(0 if arguments.tied else None)
+    tie = ParentConnection(0 if arguments.tied else None)
     try:
         join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)
     except HeadLost as lost:

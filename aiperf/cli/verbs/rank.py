@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aiperf.leaderboard.announcing import Site
+    from aiperf.leaderboard.announcing import SiteAnnouncements
 
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
 their hash chains are checked. A journal that cannot be read is listed with the reason.
@@ -65,7 +65,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"a list needs at least one readable run; found none: {reasons}")
-    sites: tuple[Site, ...] = ()
+    sites: tuple[SiteAnnouncements, ...] = ()
     if logs:
         entries, sites = with_announcements(entries, first_lines(entries), logs)
     found = leaderboard(entries, [*fruitless, *unread], by, sites)

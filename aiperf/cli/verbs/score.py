@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aiperf.accounting.score import Score
-    from aiperf.ranking.breaches import Breach
+    from aiperf.ranking.breaches import RuleViolation
 
 
 DESCRIPTION = """Computes the score of a run from its journal and checks the journal's hash chain.
@@ -62,6 +62,6 @@ def as_json(found: Score) -> dict[str, Any]:
     return asdict(found)
 
 
-def ranking(breaches: Sequence[Breach]) -> list[dict[str, Any]]:
+def ranking(breaches: Sequence[RuleViolation]) -> list[dict[str, Any]]:
     """Return the broken and the undetermined (`is_unknown`) rules of the ranking."""
     return [asdict(breach) for breach in breaches]

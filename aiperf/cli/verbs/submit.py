@@ -46,12 +46,12 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.verbs.inspect import lines
     from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder
-    from aiperf.submission.build import Wanted, build
+    from aiperf.submission.build import SubmissionContents, build
     from aiperf.submission.signatures import read_allowed
 
     folders = [run_folder(word) for word in arguments.runs]
     path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
-    wanted = Wanted(
+    wanted = SubmissionContents(
         runs=folders,
         key=arguments.key,
         log=arguments.log,

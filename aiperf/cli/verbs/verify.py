@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aiperf.cli.arguments import add_number
 
 if TYPE_CHECKING:
-    from aiperf.verify import Checked, Verification
+    from aiperf.verify import CheckResult, Verification
 
 DESCRIPTION = """Verifies a run from its journal: recomputes hashes, times, decisions, architectures, operation counts,
 proposals, epochs, images, rates and the score. No accelerator is needed.
@@ -83,13 +83,13 @@ def lines(found: Verification) -> Iterator[str]:
         yield f"contradictions: {found.contradictions}"
 
 
-def _mark(check: Checked) -> str:
+def _mark(check: CheckResult) -> str:
     if check.contradictions:
         return "NO"
     return " ?" if check.untold else "ok" if check.examined else " -"
 
 
-def _counted(check: Checked) -> str:
+def _counted(check: CheckResult) -> str:
     of = "" if check.of is None or check.of == check.examined else f" of {check.of}"
     counts = f"{check.examined}{of} {check.unit}"
     if check.contradictions:

@@ -22,7 +22,7 @@ FILE = "aiperf-checksums.jsonl"
 _FLUSHED_EVERY = 256
 
 
-class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
+class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     """Result of one file's check."""
 
     file: str
@@ -39,7 +39,7 @@ class Checked(msgspec.Struct, frozen=True, omit_defaults=True):
     width: int = 0
 
 
-def set_checksum(lines: Iterable[Checked]) -> str:
+def set_checksum(lines: Iterable[FileCheck]) -> str:
     """Return the SHA-256 over "SHA256  FILE" lines (as sha256sum prints them) in the order of names.
 
     Independent of the set's location.
@@ -56,7 +56,7 @@ class Checksums:
     def __init__(self, path: Path) -> None:
         """Read the existing lines. An incomplete last line is dropped. Raises DamagedData, DataError."""
         self.path = path
-        self.known: dict[str, Checked] = {}
+        self.known: dict[str, FileCheck] = {}
         try:
             require_file(path)
             # created if absent, and never truncated here: another process may be writing it
@@ -76,7 +76,7 @@ class Checksums:
         self._out.seek(whole)
         self._pending = 0
 
-    def add(self, line: Checked) -> None:
+    def add(self, line: FileCheck) -> None:
         """Append a line. It is flushed with a few hundred others."""
         self.known[line.file] = line
         self._out.write(msgspec.json.encode(line) + b"\n")
@@ -97,7 +97,7 @@ class Checksums:
         """Fill `known`. Return the bytes of complete lines."""
         content = self.path.read_bytes()
         whole = content.rfind(b"\n") + 1
-        decoder = msgspec.json.Decoder(Checked)
+        decoder = msgspec.json.Decoder(FileCheck)
         for number, text in enumerate(content[:whole].splitlines(), 1):
             try:
                 line = decoder.decode(text)

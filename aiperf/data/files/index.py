@@ -73,7 +73,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Pixels:
+class ImageSizes:
     """Sizes of a split's images (images,). 0 if unknown."""
 
     heights: NDArray[np.uint16]
@@ -89,7 +89,7 @@ class Index:
     header: Header
     training: Samples
     validation: Samples
-    pixels: tuple[Pixels, Pixels]
+    pixels: tuple[ImageSizes, ImageSizes]
     """Image sizes of both splits."""
 
     def check(self, asker: str | None) -> None:
@@ -122,7 +122,7 @@ def require_writable(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
-def write(path: Path, root: Path, training: Samples, validation: Samples, *, pixels: Sequence[Pixels] | None = None,
+def write(path: Path, root: Path, training: Samples, validation: Samples, *, pixels: Sequence[ImageSizes] | None = None,
           contents: str | None = None) -> Header:  # fmt: skip
     """Write the index of a set that was just listed, atomically. Return its header.
 
@@ -185,7 +185,7 @@ def read(path: Path, root: Path) -> Index:
 _REMEDY = "`python -m aiperf prepare … --index-only`"
 
 
-def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> tuple[Samples, Pixels]:
+def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> tuple[Samples, ImageSizes]:
     images = sum(header.images)
     sizes, ends = body[: 8 * images].view("<i8"), body[8 * images : 16 * images].view("<i8")
     heights, widths = body[16 * images : 18 * images].view("<u2"), body[18 * images : 20 * images].view("<u2")
@@ -193,7 +193,7 @@ def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: s
         root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[20 * images :]
     )
     samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
-    return samples, Pixels(heights, widths)
+    return samples, ImageSizes(heights, widths)
 
 
 def _split_header(root: Path, samples: Samples) -> SplitHeader:
@@ -209,12 +209,12 @@ def _split_header(root: Path, samples: Samples) -> SplitHeader:
     )
 
 
-def _columns(splits: Sequence[Samples], pixels: Sequence[Pixels] | None) -> Iterator[bytes]:
+def _columns(splits: Sequence[Samples], pixels: Sequence[ImageSizes] | None) -> Iterator[bytes]:
     for number, samples in enumerate(splits):
         files = samples.paths
         assert isinstance(files, ClassFolders)
         unknown = np.zeros(len(samples), np.uint16)
-        known = Pixels(unknown, unknown) if pixels is None else pixels[number]
+        known = ImageSizes(unknown, unknown) if pixels is None else pixels[number]
         yield samples.sizes().astype("<i8").tobytes()
         yield files.ends.astype("<i8").tobytes()
         yield known.heights.astype("<u2").tobytes()

@@ -20,20 +20,20 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.drive.ray.history_updates import Heard, Parcel
+from aiperf.drive.ray.history_updates import HistoryUpdate, UpdateReceiver
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.journal.messages import (
     Crashed,
-    Done,
     Drop,
     HelperDown,
+    ProposalFailed,
+    ProposalReturned,
     Propose,
-    Proposed,
     Sum,
     Train,
-    Unproposed,
+    TrialDone,
     Word,
     WorkerUp,
 )
@@ -42,7 +42,7 @@ from aiperf.scratch import MARK
 from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
-from aiperf.system.shipping import Shipment
+from aiperf.system.shipping import IncrementalCopy
 from aiperf.train.peak_after_run import measured_again
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
@@ -138,7 +138,7 @@ class WorkerHost:
         self._refused: BaseException | None = None
         self._recorder_began = 0.0
         """Time of the last replacement."""
-        self._shipment: Shipment | None = None
+        self._shipment: IncrementalCopy | None = None
         self._ended = threading.Event()
         self._ready: Ready | None = None
         self._stopped = threading.Event()
@@ -179,7 +179,7 @@ class WorkerHost:
         of_ray = os.environ.get(MARK)
         with tempfile.TemporaryDirectory(prefix="telemetry-", dir=of_ray) as folder:
             shared = telemetry.path(self._plan.folder, self._plan.worker)
-            self._shipment = Shipment(Path(folder) / shared.name, shared)
+            self._shipment = IncrementalCopy(Path(folder) / shared.name, shared)
             yield
 
     def _ship(self) -> None:
@@ -236,7 +236,7 @@ class WorkerHost:
             words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
             if words or not self._sender.is_read:
                 self._sender.put(words)
-            if any(isinstance(word, Done | Crashed) for word in words):
+            if any(isinstance(word, TrialDone | Crashed) for word in words):
                 self._ship()
 
     def order(self, order: Train | Drop | Sum) -> None:
@@ -279,10 +279,10 @@ class Generator:
         os.nice(niceness)
         self._proposer = proposer
         self._history = History(space)
-        self._heard = Heard()
+        self._heard = UpdateReceiver()
         self._sender = Sender(mailbox)
 
-    def propose(self, parcel: Parcel, order: Propose) -> Proposed | Unproposed:
+    def propose(self, parcel: HistoryUpdate, order: Propose) -> ProposalReturned | ProposalFailed:
         """Add the observations in `parcel`, then send the proposal to the mailbox.
 
         The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.

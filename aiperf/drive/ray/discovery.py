@@ -17,7 +17,7 @@ from aiperf.drive.ray.slots import Slot, Slots, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import common, shape_of, together
-from aiperf.system.describe import System, describe, describe_usable
+from aiperf.system.describe import HostDescription, describe, describe_usable
 from aiperf.train.trainer_config import ranks_of_hosts
 
 PROBE_SECONDS = 120.0
@@ -25,7 +25,7 @@ PROBE_SECONDS = 120.0
 
 
 @ray.remote(num_cpus=0)
-def _described() -> System:
+def _described() -> HostDescription:
     return describe()
 
 
@@ -49,7 +49,7 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
     shares = [share for slot in of_node.values() for share in slot.shares]
     # This process knows the node of its own Ray, so no task is needed, which would delay the worker's actor.
     # An existing Ray cluster may give its processes other limits than those of this process.
-    systems: dict[str, System] = {own: describe_usable()} if any(share.node == own for share in shares) else {}
+    systems: dict[str, HostDescription] = {own: describe_usable()} if any(share.node == own for share in shares) else {}
     asked = {_ask(share.node): share for share in shares if share.node != own}
     done = ray.wait([*asked], num_returns=len(asked), timeout=PROBE_SECONDS)[0] if asked else []
     silent = [share.address for call, share in asked.items() if call not in done]
@@ -68,7 +68,7 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
     return common(shapes, source)
 
 
-def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, System]) -> WorkerShape:
+def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, HostDescription]) -> WorkerShape:
     shares = slot.shares
     own = conf.trainer
     if len(shares) > 1:
@@ -108,7 +108,7 @@ def _awaited(conf: RunConf, patience_seconds: float, excluded: Collection[str]) 
     )
 
 
-def _ask(node: str) -> ray.ObjectRef[System]:
+def _ask(node: str) -> ray.ObjectRef[HostDescription]:
     here = NodeAffinitySchedulingStrategy(node, soft=False)
-    call: ray.ObjectRef[System] = _described.options(scheduling_strategy=here).remote()
+    call: ray.ObjectRef[HostDescription] = _described.options(scheduling_strategy=here).remote()
     return call

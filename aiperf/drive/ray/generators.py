@@ -18,9 +18,9 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.actors import Generator
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.history_updates import News
-from aiperf.drive.ray.ray_worker import Making, last_line
-from aiperf.journal.messages import HelperDown, Propose, Unproposed, Word
+from aiperf.drive.ray.history_updates import UpdateLog
+from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
+from aiperf.journal.messages import HelperDown, ProposalFailed, Propose, Word
 
 GENERATOR_NICENESS = 10
 """Niceness of generators. Training has priority on shared cores: the next proposal is requested while a trial is being
@@ -43,7 +43,7 @@ class _OfNode:
 class Generators:
     """Generators of all nodes. Their proposals arrive in the mailbox."""
 
-    def __init__(self, making: Making, runtime: Runtime, mailbox: ActorHandle[Any], news: News) -> None:
+    def __init__(self, making: WorkerParameters, runtime: Runtime, mailbox: ActorHandle[Any], news: UpdateLog) -> None:
         """`news`: history for the generators."""
         self._making = making
         self._runtime = runtime
@@ -107,7 +107,7 @@ class Generators:
         if worker is not None:
             said.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
         said += [
-            Unproposed(number=order.number, reason=f"no proposal: {why}", was_made=False)
+            ProposalFailed(number=order.number, reason=f"no proposal: {why}", was_made=False)
             for order, why in lost
             if order.worker in there.workers
         ]

@@ -21,7 +21,7 @@ BLOCK_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class HistoryUpdate:
     """History update that is sent with an order."""
 
     first: int
@@ -33,7 +33,7 @@ class Parcel:
     """Encoded packets that are in no block."""
 
 
-class News:
+class UpdateLog:
     """All observations in order, as packets numbered from 0."""
 
     def __init__(self, put: Callable[[list[bytes]], Any] = ray.put) -> None:
@@ -69,16 +69,16 @@ class News:
         self._recent, self._recent_from = list(block), self._open_from
         self._open_from, self._open_bytes = self.count, 0
 
-    def since(self, known: int) -> Parcel:
+    def since(self, known: int) -> HistoryUpdate:
         """Return the packets after the first `known` ones."""
         if known >= self._recent_from:
-            return Parcel(known, (), tuple(self._recent[known - self._recent_from :]))
+            return HistoryUpdate(known, (), tuple(self._recent[known - self._recent_from :]))
         block = bisect_right(self._begins, known) - 1
         loose = self._recent[self._open_from - self._recent_from :]
-        return Parcel(self._begins[block], tuple(self._blocks[block:]), tuple(loose))
+        return HistoryUpdate(self._begins[block], tuple(self._blocks[block:]), tuple(loose))
 
 
-class Heard:
+class UpdateReceiver:
     """Receiver in a generator. Takes each packet once."""
 
     def __init__(self, get: Callable[[list[Any]], list[list[bytes]]] = ray.get) -> None:
@@ -86,7 +86,7 @@ class Heard:
         self._get = get
         self._known = 0
 
-    def take(self, parcel: Parcel) -> list[Observation]:
+    def take(self, parcel: HistoryUpdate) -> list[Observation]:
         """Return the new observations."""
         packets = [packet for block in self._get(list(parcel.blocks)) for packet in block] if parcel.blocks else []
         packets += parcel.loose

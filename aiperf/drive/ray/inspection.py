@@ -24,8 +24,8 @@ from aiperf.preflight.partners import blamed, rounds
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.preflight.probes.all_probes import full, quick
 from aiperf.preflight.probes.all_reduce import AllReduce
-from aiperf.preflight.reading import Measured, Probe, Reading, Setting
-from aiperf.preflight.shared_folder import Meeting, meeting
+from aiperf.preflight.reading import NodeReadings, Probe, ProbeReading, Setting
+from aiperf.preflight.shared_folder import SharedFolderMark, meeting
 from aiperf.train.trainer_config import TrainerConf
 
 Node = Mapping[str, Any]
@@ -34,7 +34,7 @@ Probes = Callable[[], Sequence[Probe]]
 
 
 @dataclass(frozen=True, slots=True)
-class Inspection:
+class NodeInspection:
     """Parameters of the check of a run's nodes."""
 
     conf: PreflightConf
@@ -58,7 +58,7 @@ class Inspection:
         self._is_over.set()
         recall(list(self._begun))
 
-    def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[Measured]:
+    def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[NodeReadings]:
         """Measure these nodes. `partner`: a node that was checked before, for the exchanges of nodes that join late. It
         may be training: an exchange uses its network and memory of its host."""
         with meeting(self.parent) as place:
@@ -85,14 +85,14 @@ class Inspection:
 class _Work:
     """One inspection under way."""
 
-    def __init__(self, how: Inspection, there: Sequence[Inspector], place: Meeting) -> None:
+    def __init__(self, how: NodeInspection, there: Sequence[Inspector], place: SharedFolderMark) -> None:
         self._how = how
         self._conf = how.conf
         self._there = there
         self._place = place
-        self._readings: dict[str, dict[str, Reading]] = {one.node: {} for one in there}
+        self._readings: dict[str, dict[str, ProbeReading]] = {one.node: {} for one in there}
 
-    def carried_out(self, beside: Sequence[Inspector]) -> list[Measured]:
+    def carried_out(self, beside: Sequence[Inspector]) -> list[NodeReadings]:
         for node, reading in introduced([*self._there, *beside], self._conf.seconds).items():
             if node in self._readings:
                 self._readings[node][reading.probe] = reading
@@ -127,7 +127,7 @@ class _Work:
         able = self._meeting()
         return [one for one in able if one.accelerators] or able
 
-    def _keep(self, told: Mapping[str, Reading]) -> None:
+    def _keep(self, told: Mapping[str, ProbeReading]) -> None:
         for node, reading in told.items():
             if node in self._readings:
                 self._readings[node][reading.probe] = reading
@@ -148,12 +148,12 @@ class _Work:
         for group, told in zip(groups, self._reduced(groups), strict=True):
             for one, other in (group, group[::-1]):
                 if one.node in self._readings:
-                    before = self._readings[one.node].get(PAIRS) or Reading(
+                    before = self._readings[one.node].get(PAIRS) or ProbeReading(
                         probe=PAIRS, unit="B/s", facts={FAILED_WITH: {}}
                     )
                     self._readings[one.node][PAIRS] = _added(before, other.address, told[one.node])
 
-    def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, Reading]]:
+    def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, ProbeReading]]:
         """Run an all-reduce in each group. Return the readings by node."""
         limit = self._conf.seconds
         probes: dict[str, Probe] = {}
@@ -211,10 +211,10 @@ class _Work:
                     self._readings[one.node][name] = _joined(before, told)
 
 
-_NONE = Reading(probe=PAIRS, unit="")
+_NONE = ProbeReading(probe=PAIRS, unit="")
 
 
-def _added(before: Reading, partner: str, told: Reading) -> Reading:
+def _added(before: ProbeReading, partner: str, told: ProbeReading) -> ProbeReading:
     """A pair's exchange in the reading of one of its ends: by partner and size, as 'ADDRESS, 1048576 B'."""
     facts = before.facts | {"with": sorted({*before.facts.get("with", []), partner})}
     if told.failed is not None:
@@ -228,7 +228,7 @@ def _added(before: Reading, partner: str, told: Reading) -> Reading:
     return msgspec.structs.replace(before, series=merged, facts=facts, seconds=before.seconds + told.seconds)
 
 
-def _joined(before: Reading, more: Reading) -> Reading:
+def _joined(before: ProbeReading, more: ProbeReading) -> ProbeReading:
     """Join two measurements of one probe. If the second failed, the result has failed."""
     if more.failed is not None:
         return msgspec.structs.replace(before, failed=more.failed)

@@ -21,7 +21,7 @@ from aiperf.drive.ray.ray_worker import last_line
 from aiperf.preflight import clock
 from aiperf.preflight.clock import RoundTrip
 from aiperf.preflight.prober import Prober
-from aiperf.preflight.reading import Measured, Probe, Reading, Setting, failed
+from aiperf.preflight.reading import NodeReadings, Probe, ProbeReading, Setting, failed
 from aiperf.system.describe import describe
 
 GRACE_SECONDS = 15.0
@@ -61,7 +61,7 @@ class _Actor:
         received = self._now()
         return received, self._now()
 
-    def measure(self, probe: Probe, seconds: float) -> Reading:
+    def measure(self, probe: Probe, seconds: float) -> ProbeReading:
         return self._prober.measure(probe, seconds)
 
     def close(self) -> None:
@@ -83,9 +83,9 @@ class Inspector:
     is_silent: bool = False
     """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
-    def measured(self, readings: Mapping[str, Reading]) -> Measured:
+    def measured(self, readings: Mapping[str, ProbeReading]) -> NodeReadings:
         """Return the node with its readings."""
-        return Measured(
+        return NodeReadings(
             node=self.node,
             address=self.address,
             host=self.host or self.address,
@@ -110,28 +110,28 @@ def sent_to(
     return Inspector(identifier, address, accelerators, is_head, actor)
 
 
-def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
     """Wait until all nodes have introduced themselves. Return failed readings of the others, by node."""
     calls = {one.actor.who.remote(): one for one in inspectors}
     done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
-    missing: dict[str, Reading] = {}
+    missing: dict[str, ProbeReading] = {}
     for call in done:
         one = calls[call]
         try:
             one.host, one.kind, one.boot_id = ray.get(call)
         except RayError as error:
             one.is_silent = True
-            missing[one.node] = Reading(probe=START, unit="", failed=last_line(error))
+            missing[one.node] = ProbeReading(probe=START, unit="", failed=last_line(error))
     for call in late:
         one = calls[call]
         one.is_silent = True
         what = f"its {one.accelerators} accelerators were not free, or " if one.accelerators else ""
         why = f"no process of preflight ran on {one.address} after {seconds + GRACE_SECONDS:g} s: {what}the node hangs"
-        missing[one.node] = Reading(probe=START, unit="", failed=why)
+        missing[one.node] = ProbeReading(probe=START, unit="", failed=why)
     return missing
 
 
-def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
     """Run one probe per node, all at the same time. Return a reading for every node in `inspectors` that has a
     probe."""
     there = [one for one in inspectors if not one.is_silent and one.node in probes]
@@ -139,7 +139,7 @@ def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds:
     if not calls:
         return {}
     done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
-    told: dict[str, Reading] = {}
+    told: dict[str, ProbeReading] = {}
     for call in done:
         one = calls[call]
         try:
@@ -155,7 +155,7 @@ def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds:
     return told
 
 
-def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
+def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
     """Measure round trips to one node, one after the other. `now`: clock of the head."""
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
@@ -167,10 +167,10 @@ def clock_of(inspector: Inspector, now: Clock, seconds: float) -> Reading:
     except GetTimeoutError:
         inspector.is_silent = True
         why = f"no answer from {inspector.address} in {CLOCK_SECONDS:g} s: the node hangs, or cannot be reached"
-        return Reading(probe=clock.NAME, unit=clock.UNIT, failed=why)
+        return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=why)
     except RayError as error:
         inspector.is_silent = True
-        return Reading(probe=clock.NAME, unit=clock.UNIT, failed=last_line(error))
+        return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=last_line(error))
     return clock.reading(trips)
 
 

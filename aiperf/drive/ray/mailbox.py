@@ -117,7 +117,7 @@ class Sender:
         return not self._unread
 
 
-class Post:
+class MailboxOwner:
     """Driver's end of the mailbox. It replaces a mailbox that has died or is stopped, and remembers the last message of
     each sender."""
 

@@ -17,28 +17,28 @@ from typing import Any
 import ray
 
 from aiperf.config import RunConf
-from aiperf.drive.preflight import Checked, as_word, judged, nobody_left
-from aiperf.drive.ray.inspection import Inspection
+from aiperf.drive.preflight import PreflightResult, as_word, judged, nobody_left
+from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
 from aiperf.journal.messages import Inspected
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Measured, Reading
+from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]
-Inspect = Callable[[Sequence[Node], Node | None], list[Measured]]
+Inspect = Callable[[Sequence[Node], Node | None], list[NodeReadings]]
 """Function that measures nodes. The second argument is a partner that was checked before, or None."""
 
 
-def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> Checked:
+def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResult:
     """Check the nodes of the Ray cluster that this process is connected to.
 
     Raises:
         NoWorkers: no node is left, or a node has a fault and preflight.broken=stop.
     """
     head = ray.get_runtime_context().get_node_id()
-    inspection = Inspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
+    inspection = NodeInspection(conf.preflight, conf.dataset, conf.trainer, parent, head, is_full)
     nodes: list[dict[str, Any]] = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
     return checked_by(inspection.of, nodes, conf.preflight, conf.accelerators_per_worker, inspection.stop)
 
@@ -49,7 +49,7 @@ def checked_by(
     conf: PreflightConf,
     accelerators_per_worker: int | str | None,
     stop: Callable[[], None] = lambda: None,
-) -> Checked:
+) -> PreflightResult:
     """Check these nodes, and return the gate for later ones. `stop` ends a check in progress."""
     measured = inspect(nodes, None)
     events = judged(measured, measured, conf)
@@ -61,7 +61,7 @@ def checked_by(
     partner = next((node for node in nodes if node["NodeID"] not in excluded), None)
     # a node that joins later must not stop the run
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf
-    return Checked(events, excluded, Gate(inspect, late, measured, excluded, partner, stop))
+    return PreflightResult(events, excluded, RayNodeAdmission(inspect, late, measured, excluded, partner, stop))
 
 
 def without(there: Slots, kept_out: Collection[str]) -> Slots:
@@ -71,22 +71,22 @@ def without(there: Slots, kept_out: Collection[str]) -> Slots:
     )
 
 
-def _unmeasured(node: Node, why: str) -> Measured:
+def _unmeasured(node: Node, why: str) -> NodeReadings:
     address = str(node["NodeManagerAddress"])
-    reading = Reading(probe=START, unit="", failed=why)
-    return Measured(
+    reading = ProbeReading(probe=START, unit="", failed=why)
+    return NodeReadings(
         node=str(node["NodeID"]), address=address, host=address, kind="", is_head=False, readings={START: reading}
     )
 
 
-class Gate:
+class RayNodeAdmission:
     """Used from one thread, the driver's."""
 
     def __init__(
         self,
         inspect: Inspect,
         conf: PreflightConf,
-        measured: Sequence[Measured],
+        measured: Sequence[NodeReadings],
         excluded: Collection[str],
         partner: Node | None,
         stop: Callable[[], None] = lambda: None,
@@ -99,7 +99,7 @@ class Gate:
         self._stop = stop
         self._thread: threading.Thread | None = None
         self._under_way: set[str] = set()
-        self._found: queue.SimpleQueue[list[Measured]] = queue.SimpleQueue()
+        self._found: queue.SimpleQueue[list[NodeReadings]] = queue.SimpleQueue()
 
     @property
     def excluded(self) -> AbstractSet[str]:

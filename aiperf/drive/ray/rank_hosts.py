@@ -24,7 +24,7 @@ from aiperf.system import telemetry
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.remote_ranks import Hello, Outpost, Sight
+from aiperf.train.ranks.remote_ranks import HostProperties, HostRankServer, StartChanges
 
 PLACE_SECONDS = 300.0
 """Maximum time for an actor on another host to get its place and to answer."""
@@ -51,20 +51,20 @@ class RankHost:
         self._driver = driver
         self._recorder_began = 0.0
 
-    def hello(self, word: str | None) -> Hello:
+    def hello(self, word: str | None) -> HostProperties:
         """Start this host's part and describe it. Raises NotShared if the run's folder differs here."""
         if word is not None:
             check_shared(self._recipe.run_folder, word)
-        self._outpost = Outpost(self._recipe)
+        self._outpost = HostRankServer(self._recipe)
         hello = self._outpost.hello()
         self._name = hello.name
         self._recorder = self._new_recorder()
         return hello
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """One of `Outpost`'s methods."""
+        """One of `HostRankServer`'s methods."""
         answer = getattr(self._outpost, method)(*arguments)
-        return replace(answer, words=self._words()) if isinstance(answer, Sight) else answer
+        return replace(answer, words=self._words()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
         """End ranks and recorder."""
@@ -145,9 +145,9 @@ def _actor(recipe: Recipe, number: int, share: Share, started_unix: float, drive
     return options.remote(recipe, number, share.accelerators, started_unix, driver)
 
 
-def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> Hello:
+def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> HostProperties:
     try:
-        answer: Hello = ray.get(hello, timeout=max(0.0, deadline - time.monotonic()))
+        answer: HostProperties = ray.get(hello, timeout=max(0.0, deadline - time.monotonic()))
     except RayTaskError as error:
         if isinstance(error.cause, AiperfError):
             raise error.cause from error
@@ -160,7 +160,7 @@ def _answer(share: Share, hello: ray.ObjectRef[Any], deadline: float) -> Hello:
     return answer
 
 
-def _distant(share: Share, actor: Any, hello: Hello, look_seconds: float) -> DistantHost:
+def _distant(share: Share, actor: Any, hello: HostProperties, look_seconds: float) -> DistantHost:
     def call(method: str, *arguments: Any) -> Future[Any]:
         future: Future[Any] = actor.call.remote(method, *arguments).future()
         return future

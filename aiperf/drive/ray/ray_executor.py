@@ -18,19 +18,19 @@ from typing import Any, assert_never
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from aiperf.drive.preflight import Gate
+from aiperf.drive.preflight import NodeAdmission
 from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.demand import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators
-from aiperf.drive.ray.history_updates import News
-from aiperf.drive.ray.mailbox import Post
+from aiperf.drive.ray.history_updates import UpdateLog
+from aiperf.drive.ray.mailbox import MailboxOwner
 from aiperf.drive.ray.places import Places
-from aiperf.drive.ray.ray_worker import Making, RayWorker, bring_up, end_of, remove
+from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, remove
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
-from aiperf.drive.ray.worker_states import Call, Fleet
+from aiperf.drive.ray.worker_states import Call, ExecutorWorkers
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (
     Drop,
@@ -44,7 +44,7 @@ from aiperf.journal.messages import (
     WorkerDown,
     WorkerUp,
 )
-from aiperf.planning.worker_shape import Terms, breach
+from aiperf.planning.worker_shape import WorkerRequirements, breach
 from aiperf.rules.proposals import Proposer
 from searchers.history import Observation, Space
 
@@ -67,10 +67,10 @@ class RayExecutor:
         first_worker: int,
         accelerators_per_worker: int | str | None,
         only_accelerators: bool = False,
-        terms: Terms | None = None,
+        terms: WorkerRequirements | None = None,
         open_group: OpenGroup = open_ranks,
         law: StartLaw | None = None,
-        gate: Gate | None = None,
+        gate: NodeAdmission | None = None,
     ) -> None:
         """Create an executor. Ray must be initialized.
 
@@ -78,13 +78,13 @@ class RayExecutor:
         hold no workers, since the plan is for accelerators. `terms`: requirements of the plan for each worker. `gate`:
         chooses the nodes that may hold workers. None if all may.
         """
-        self._making = Making(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
+        self._making = WorkerParameters(replace(plan, word=leave_word(plan.folder)), proposer, space, open_group)
         self._law = law or StartLaw()
         self._gate = gate
         self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
-        self._terms = terms or Terms(None, None)
-        self._fleet = Fleet()
+        self._terms = terms or WorkerRequirements(None, None)
+        self._fleet = ExecutorWorkers()
         self._places = Places(
             partial(slots, accelerators_per_worker=accelerators_per_worker, only_accelerators=only_accelerators)
         )
@@ -96,8 +96,8 @@ class RayExecutor:
         self._next_look = 0.0
         self._said_too_small: set[str] = set()
         self._runtime = Runtime.of_this_process()
-        self._post = Post()
-        self._news = News()
+        self._post = MailboxOwner()
+        self._news = UpdateLog()
         self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._news)
 
     def start(self) -> None:
@@ -173,7 +173,7 @@ class RayExecutor:
         return said + own
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        """See `executor.MeasuresAgain`."""
+        """See `executor.MeasuresPeaks`."""
         with self._runtime.watched():
             waited = {worker.host.peak_again.remote(seconds): number for number, worker in self._fleet.up.items()}
             end = time.monotonic() + seconds

@@ -19,7 +19,7 @@ from searchers.history import Space
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class WorkerParameters:
     """Common parameters of all workers."""
 
     plan: WorkerPlan
@@ -48,7 +48,7 @@ class RayWorker:
     has_place: bool = False
 
 
-def bring_up(making: Making, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
+def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
     """Request a worker at a place, by node affinity. A placement group is not needed, since the actor fits on one node.
     Return at once."""
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from aiperf.config import ALL
-from aiperf.drive.ray.spanning import Grouped, Standing, accelerators_of, of_several, one_of_all
+from aiperf.drive.ray.spanning import NodeGroups, WorkerNodes, accelerators_of, of_several, one_of_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,14 @@ def _but(nodes: Sequence[Mapping[str, Any]], excluded: Collection[str]) -> list[
     return [node for node in nodes if node["NodeID"] not in excluded]
 
 
-def _standing(held: Collection[Slot]) -> dict[Standing, Slot]:
+def _standing(held: Collection[Slot]) -> dict[WorkerNodes, Slot]:
     return {
-        Standing(tuple(one.node for one in slot.shares), tuple(one.address for one in slot.shares)): slot
+        WorkerNodes(tuple(one.node for one in slot.shares), tuple(one.address for one in slot.shares)): slot
         for slot in held
     }
 
 
-def _spanning(grouped: Grouped, held: Collection[Slot], alive: frozenset[str]) -> Slots:
+def _spanning(grouped: NodeGroups, held: Collection[Slot], alive: frozenset[str]) -> Slots:
     standing = _standing(held)
     found = [standing[one] for one in grouped.kept]
     for nodes in grouped.new:

@@ -18,7 +18,7 @@ _STANDS_BY = "is in reserve: no node is added to a running worker. It is used wh
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class WorkerNodes:
     """Nodes of an existing worker, the leading one first."""
 
     nodes: tuple[str, ...]
@@ -27,10 +27,10 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Grouped:
+class NodeGroups:
     """Groups of nodes."""
 
-    kept: tuple[Standing, ...]
+    kept: tuple[WorkerNodes, ...]
     """Existing groups that stay."""
     new: tuple[tuple[Node, ...], ...]
     """Nodes of each new group, the leading one first."""
@@ -38,16 +38,16 @@ class Grouped:
     """Reason by address, for nodes in no group."""
 
 
-def one_of_all(nodes: Sequence[Node], standing: Sequence[Standing]) -> Grouped:
+def one_of_all(nodes: Sequence[Node], standing: Sequence[WorkerNodes]) -> NodeGroups:
     """Return one group of all these nodes."""
     there = {str(node["NodeID"]) for node in nodes}
     kept = tuple(one for one in standing if one.nodes[0] in there)[:1]
     if kept or not nodes:
-        return Grouped(kept, (), _standing_by(kept, nodes))
-    return Grouped((), (tuple(_in_order(nodes)),), {})
+        return NodeGroups(kept, (), _standing_by(kept, nodes))
+    return NodeGroups((), (tuple(_in_order(nodes)),), {})
 
 
-def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Standing]) -> Grouped:
+def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[WorkerNodes]) -> NodeGroups:
     """Return groups of `accelerators` accelerators each, on nodes that have fewer each.
 
     The nodes of a group have equally many accelerators, since its ranks wait for each other in every step.
@@ -75,7 +75,7 @@ def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Stan
             "add nodes, or lower accelerators_per_worker"
         )
         unused |= {node["NodeManagerAddress"]: why for node in ordered[whole:]}
-    return Grouped(kept, tuple(new), unused)
+    return NodeGroups(kept, tuple(new), unused)
 
 
 def accelerators_of(node: Node) -> int:
@@ -83,7 +83,7 @@ def accelerators_of(node: Node) -> int:
     return int(node["Resources"].get("GPU", 0))
 
 
-def _standing_by(kept: Sequence[Standing], nodes: Sequence[Node]) -> dict[str, str]:
+def _standing_by(kept: Sequence[WorkerNodes], nodes: Sequence[Node]) -> dict[str, str]:
     taken = {node for one in kept for node in one.nodes}
     return {node["NodeManagerAddress"]: _STANDS_BY for node in nodes if node["NodeID"] not in taken}
 

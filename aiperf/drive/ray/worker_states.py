@@ -18,7 +18,7 @@ LEAVE_SECONDS = 10.0
 Call = ray.ObjectRef[Any]
 
 
-class Fleet:
+class ExecutorWorkers:
     """Workers of one executor."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import accelerator_samplers, attach, slices, visible
@@ -21,7 +21,7 @@ class Accelerators:
     name: ClassVar[str] = "accelerators"
     unit: ClassVar[str] = "count"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         attached = attach(accelerator_samplers())
         try:
@@ -49,7 +49,7 @@ class Accelerators:
                 "not_seen_by": attached.absent,
             }
             count = float(len(usable) + len(parts))
-            return Reading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
+            return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
         finally:
             attached.close()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 from aiperf.system.network import interface_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class AllReduce:
     name: ClassVar[str] = "all-reduce"
     unit: ClassVar[str] = "B/s"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         import torch
         import torch.distributed as dist
@@ -65,7 +65,7 @@ class AllReduce:
         finally:
             dist.destroy_process_group()
         facts = {"ranks": self.ranks, "over": "nccl" if is_on_device else "gloo", "interface": interface}
-        return Reading(probe=self.name, unit=self.unit, series=series, facts=facts)
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts=facts)
 
 
 def _bus_bandwidth(size: int, ranks: int, device: torch.device) -> list[float]:

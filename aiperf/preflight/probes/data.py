@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aiperf.data.survey import data_fingerprint
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,6 @@ class Data:
     name: ClassVar[str] = "data"
     unit: ClassVar[str] = "text"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`. Raises MissingData, DataError."""
-        return Reading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
+        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})

@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import ClassVar
 
-from aiperf.preflight.reading import MARK, Reading, Setting
+from aiperf.preflight.reading import MARK, ProbeReading, Setting
 
 BLOCK = 2**20
 
@@ -27,7 +27,7 @@ class Space:
     name: ClassVar[str] = "space"
     unit: ClassVar[str] = "bytes"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         free = {}
         for name, folder in folders(setting).items():
@@ -36,7 +36,7 @@ class Space:
         mark = setting.folder / MARK
         is_shared = mark.is_file() and mark.read_text() == setting.mark
         facts = {name: str(folder) for name, folder in folders(setting).items()} | {"is_shared": is_shared}
-        return Reading(probe=self.name, unit=self.unit, series=free, facts=facts)
+        return ProbeReading(probe=self.name, unit=self.unit, series=free, facts=facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Rates:
         """Return the rate with one empty file, in bytes per second."""
         raise NotImplementedError
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         series: dict[str, list[float]] = {}
         for name, folder in folders(setting).items():
@@ -60,7 +60,7 @@ class _Rates:
             for _ in range(self.repetitions):
                 with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
                     series[name].append(self.rate(file))
-        return Reading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": self.bytes})
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts={"file_bytes": self.bytes})
 
 
 @dataclass(frozen=True, slots=True)

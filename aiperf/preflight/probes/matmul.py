@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ class Matmul:
     name: ClassVar[str] = "matrix product"
     unit: ClassVar[str] = "FLOPS"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         import torch
 
@@ -44,7 +44,7 @@ class Matmul:
             else:
                 series[str(device)] = _on_accelerator(device, precision.dtype, self.for_seconds)
         facts = {"precision": precision.name, "threads": setting.processors, "torch": str(torch.__version__)}
-        return Reading(probe=self.name, unit=self.unit, series=series, facts=facts)
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts=facts)
 
 
 def devices_of(setting: Setting) -> list[torch.device]:

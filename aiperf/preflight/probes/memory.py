@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from aiperf.preflight.probes.matmul import devices_of
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 
 if TYPE_CHECKING:
     import torch
@@ -24,14 +24,14 @@ class Memory:
     name: ClassVar[str] = "memory"
     unit: ClassVar[str] = "B/s"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         import torch
 
         torch.set_num_threads(setting.processors)
         series = {str(device): _triad(device, self.for_seconds) for device in devices_of(setting)}
         facts = {"array_bytes": ARRAY_BYTES["cuda" if setting.accelerators else "cpu"], "threads": setting.processors}
-        return Reading(probe=self.name, unit=self.unit, series=series, facts=facts)
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts=facts)
 
 
 def _triad(device: torch.device, seconds: float) -> list[float]:

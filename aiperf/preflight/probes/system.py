@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 from aiperf.system.describe import folders_of
 from aiperf.system.description.node import describe_node, hash_of
 
@@ -17,8 +17,10 @@ class System:
     name: ClassVar[str] = "system"
     unit: ClassVar[str] = "text"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
         described = describe_node(folders)
-        return Reading(probe=self.name, unit=self.unit, facts={"hash": hash_of(described), "description": described})
+        return ProbeReading(
+            probe=self.name, unit=self.unit, facts={"hash": hash_of(described), "description": described}
+        )

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aiperf.preflight.reading import Reading, Setting
+from aiperf.preflight.reading import ProbeReading, Setting
 from aiperf.system.describe import versions
 from aiperf.system.samplers.attach import accelerator_samplers, attach
 from aiperf.system.source import digest, installed
@@ -19,12 +19,12 @@ class Versions:
     name: ClassVar[str] = "versions"
     unit: ClassVar[str] = "text"
 
-    def measure(self, setting: Setting) -> Reading:
+    def measure(self, setting: Setting) -> ProbeReading:
         """See `reading.Probe`."""
         attached = attach(accelerator_samplers())
         devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
         attached.close()
-        return Reading(
+        return ProbeReading(
             probe=self.name,
             unit=self.unit,
             facts={

@@ -9,15 +9,15 @@ from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import INK, VERMILION, accent
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.units import count
 
 
-def accelerators_over_time(report: Report) -> Picture:
+def accelerators_over_time(report: Report) -> DrawnFigure:
     """Draw a step line: up when a worker joins, down when one is lost."""
     name, title, there = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
-        return Picture(name, title, "", "", None, None, None, "No worker has joined yet.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No worker has joined yet.")
     warmup, end = report.run.warmup_seconds, report.run.end
     planned = "planned" if there.is_declared else "largest number at once"
 
@@ -44,4 +44,4 @@ def accelerators_over_time(report: Report) -> Picture:
 
     svg, png, pdf = drawn(draw, name, 2.6, phrases.source(report))
     described = f"Accelerators over time, {count(there.planned)} {planned}; available {phrases.share(there.share)}."
-    return Picture(name, title, f"{phrases.availability_meaning(report)}.", described, svg, png, pdf)
+    return DrawnFigure(name, title, f"{phrases.availability_meaning(report)}.", described, svg, png, pdf)

@@ -11,18 +11,20 @@ from aiperf.report.phrases import source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import BLUE, GREEN
 from aiperf.report.plots.progress import shade_warmup
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
-from aiperf.system.utilization_series import Course, mean
+from aiperf.system.utilization_series import UtilizationSeries, mean
 from aiperf.units import NOT_MEASURED, count, duration, share
 
 
-def devices_over_time(report: Report) -> Picture:
+def devices_over_time(report: Report) -> DrawnFigure:
     """Draw utilization and memory of the accelerators, or of the hosts if no accelerator was sampled."""
     name, title = "devices", "Utilization and memory over time"
     course = shown(report)
     if course is None:
-        return Picture(name, title, "", "", None, None, None, "Utilization and memory of the devices: not measured.")
+        return DrawnFigure(
+            name, title, "", "", None, None, None, "Utilization and memory of the devices: not measured."
+        )
     whose, parts = _whose(course)
     busy = mean(course.utilisation, course.utilisation_seconds)
     full = mean(course.memory, course.memory_seconds)
@@ -52,10 +54,10 @@ def devices_over_time(report: Report) -> Picture:
         "devices. A gap in a line is time without samples. Utilization is the share of time in which the device was active, "
         "as defined by its vendor; MFU counts the work done. Both may fall between two trials."
     )
-    return Picture(name, title, caption, f"Line chart; on average over the run {averages}.", svg, png, pdf)
+    return DrawnFigure(name, title, caption, f"Line chart; on average over the run {averages}.", svg, png, pdf)
 
 
-def shown(report: Report) -> Course | None:
+def shown(report: Report) -> UtilizationSeries | None:
     """Return the time series to draw: of accelerators if measured, else of hosts, else None."""
     courses = {} if report.telemetry is None else {course.kind: course for course in report.telemetry.courses}
     measured = [
@@ -64,11 +66,11 @@ def shown(report: Report) -> Course | None:
     return measured[0] if measured else None
 
 
-def _is_measured(course: Course) -> bool:
+def _is_measured(course: UtilizationSeries) -> bool:
     return any(course.utilisation_seconds) or any(course.memory_seconds)
 
 
-def _whose(course: Course) -> tuple[str, tuple[str, str]]:
+def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:
     if course.kind == "accelerator":
         return "All accelerators", ("accelerators busy", "their memory used")
     return "No accelerator was sampled; processors and memory of the hosts", ("processors busy", "host memory used")
@@ -78,7 +80,7 @@ def _share(value: float | None) -> str:
     return NOT_MEASURED if value is None else share(value)
 
 
-def each_device_over_time(report: Report) -> Picture | None:
+def each_device_over_time(report: Report) -> DrawnFigure | None:
     """Draw the utilization of each device as one row of a heat map. Return None without samples of two devices."""
     courses = () if report.telemetry is None else report.telemetry.device_courses
     rows = [each for each in courses if any(value is not None for value in each.utilisation)]
@@ -108,4 +110,4 @@ def each_device_over_time(report: Report) -> Picture | None:
     svg, png, pdf = drawn(draw, name, 0.9 + max(0.9, 0.16 * len(rows)), source(report))
     caption = f"One row for each of the first {count(len(rows))} sampled devices. White: not measured."
     described = f"Heat map of the utilization of {count(len(rows))} devices."
-    return Picture(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, svg, png, pdf)

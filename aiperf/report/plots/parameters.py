@@ -14,7 +14,7 @@ from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.phrases import source
 from aiperf.report.plots.figure import drawn
 from aiperf.report.plots.palette import AXIS, MUTED
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.report.trial_facts import operations
 from aiperf.units import count, share, si
 
@@ -43,19 +43,19 @@ AXES: tuple[Axis, ...] = (
 )
 
 
-def trials_as_lines(report: Report) -> Picture:
+def trials_as_lines(report: Report) -> DrawnFigure:
     """Draw one line for each of the best evaluated trials."""
     name, title = "parameters", "Parameters of the trials"
     evaluated = sorted((trial for trial in report.trials if trial.accuracy is not None), key=_accuracy)
     if len(evaluated) < 2:
-        return Picture(name, title, "", "", None, None, None, "Fewer than two trials were evaluated.")
+        return DrawnFigure(name, title, "", "", None, None, None, "Fewer than two trials were evaluated.")
     shown = evaluated[-MOST_TRIALS:]
     svg, png, pdf = drawn(lambda figure: _lines(figure, shown), name, 3.6, source(report))
     caption = (
         f"One line for each of the best {count(len(shown))} of {count(len(evaluated))} evaluated trials, "
         "coloured by accuracy. A line without a kernel size was not tuned and lies at the bottom of that axis."
     )
-    return Picture(name, title, caption, f"Parallel coordinates of {count(len(shown))} trials.", svg, png, pdf)
+    return DrawnFigure(name, title, caption, f"Parallel coordinates of {count(len(shown))} trials.", svg, png, pdf)
 
 
 def _lines(figure: Figure, shown: Sequence[TrialFacts]) -> None:

@@ -16,7 +16,7 @@ from aiperf.report.facts import Report
 from aiperf.report.phrases import error_of, interval_meaning, measured, source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import LINE, MUTED, SHADE, VERMILION, accent
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 
@@ -41,11 +41,11 @@ def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: s
         )
 
 
-def score_over_time(report: Report) -> Picture:
+def score_over_time(report: Report) -> DrawnFigure:
     """Draw score and regulated score, with the warm-up shaded and the 95 % interval."""
     name, title = "score", "Score over time"
     if not report.curve:
-        return Picture(name, title, "", "", None, None, None, "No work has been reported yet.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No work has been reported yet.")
     run, score, curve = report.run, report.score, report.curve
     own = accent(is_simulated=run.is_simulated)
     at = np.array([point.at for point in curve])
@@ -126,7 +126,7 @@ def score_over_time(report: Report) -> Picture:
         f"({duration(run.warmup_seconds)}); instantaneous is the work between two of these times. The 95 % interval: "
         f"{interval_meaning(report)}."
     )
-    return Picture(
+    return DrawnFigure(
         name,
         title,
         caption,
@@ -149,11 +149,11 @@ FINE_ERROR_TICKS = (
 )
 
 
-def error_over_time(report: Report) -> Picture:
+def error_over_time(report: Report) -> DrawnFigure:
     """Draw the error of every epoch, and the best so far."""
     name, title = "error", "Error over time"
     if not report.errors:
-        return Picture(name, title, "", "", None, None, None, "No evaluation yet: the error is not defined.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet: the error is not defined.")
     run = report.run
     svg, png, pdf = drawn(lambda figure: _errors(figure, report), name, 3.5, source(report))
     shown, all_ = len(report.errors), report.error_points
@@ -164,7 +164,7 @@ def error_over_time(report: Report) -> Picture:
     )
     only = "Invented learning curves." if run.is_simulated else "Measured values only, never predicted ones."
     caption = f"One point for each evaluated epoch ({rule}). {only}"
-    return Picture(
+    return DrawnFigure(
         name,
         title,
         caption,

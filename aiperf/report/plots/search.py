@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
-from aiperf.report.facts import Report, Tree, TrialFacts
+from aiperf.report.facts import ArchitectureTree, Report, TrialFacts
 from aiperf.report.phrases import source
 from aiperf.report.plots.figure import drawn, legend_above
 from aiperf.report.plots.palette import LINE, MUTED, PAPER, VERMILION
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.units import count, operations, scale, share
 
 # Viridis without its ends, which are invisible on a dark or a white page.
@@ -31,12 +31,12 @@ MOST_TREE_LABELS = 40
 ACCURACY_TICKS = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
-def accuracy_against_operations(report: Report) -> Picture:
+def accuracy_against_operations(report: Report) -> DrawnFigure:
     """Draw the accuracy of each architecture against its operations."""
     name, title = "operations", "Accuracy against operations"
     measured = [trial for trial in report.trials if trial.accuracy is not None]
     if not measured:
-        return Picture(name, title, "", "", None, None, None, "No evaluation yet.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet.")
     shown = _best_and_others(measured)
     best = next(trial for trial in measured if trial.number == report.best)
     svg, png, pdf = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9, source(report))
@@ -49,7 +49,7 @@ def accuracy_against_operations(report: Report) -> Picture:
         f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
         f"at {operations(_operations(best))} per image."
     )
-    return Picture(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, svg, png, pdf)
 
 
 def _operations(trial: TrialFacts) -> int:
@@ -167,12 +167,12 @@ def _frontier(shown: Sequence[TrialFacts]) -> list[TrialFacts]:
     return kept
 
 
-def tree_of_architectures(report: Report) -> Picture:
+def tree_of_architectures(report: Report) -> DrawnFigure:
     """Draw the tree of inheritance, coloured by accuracy."""
     name, title, tree = "tree", "Tree of architectures", report.tree
     if tree.shown == 0:
         why = "proposed" if not tree.trials else "evaluated"
-        return Picture(name, title, "", "", None, None, None, f"No architecture has been {why} yet.")
+        return DrawnFigure(name, title, "", "", None, None, None, f"No architecture has been {why} yet.")
     rows = max(node.row for node in tree.nodes) + 1
     svg, png, pdf = drawn(
         lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)), source(report)
@@ -183,10 +183,10 @@ def tree_of_architectures(report: Report) -> Picture:
         rule = f"{count(tree.shown)} of {count(tree.trials)} trials: the best and all their ancestors"
     caption = f"{rule}; hollow: not evaluated. The coloured line goes from the starting graph to the best architecture."
     described = f"Tree of {count(tree.shown)} architectures grown from the starting graph."
-    return Picture(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, svg, png, pdf)
 
 
-def _tree(figure: Figure, tree: Tree, rows: float) -> None:
+def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:
     axes = figure.subplots()
     places = [np.array([node.generation, node.row]) for node in tree.nodes]
     accuracies = [node.accuracy for node in tree.nodes if node.accuracy is not None]
@@ -227,7 +227,9 @@ def _tree(figure: Figure, tree: Tree, rows: float) -> None:
         bar.set_label("best top-1 accuracy")
 
 
-def _nodes(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]], norm: Normalize, size: float) -> None:
+def _nodes(
+    axes: Axes, tree: ArchitectureTree, places: Sequence[npt.NDArray[np.float64]], norm: Normalize, size: float
+) -> None:
     # Few calls for many nodes: drawing one collection costs as much as a thousand dots.
     for is_start in (True, False):
         chosen = [
@@ -250,7 +252,7 @@ def _nodes(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]], no
         )
 
 
-def _edges(axes: Axes, tree: Tree, places: Sequence[npt.NDArray[np.float64]]) -> None:
+def _edges(axes: Axes, tree: ArchitectureTree, places: Sequence[npt.NDArray[np.float64]]) -> None:
     # The edges to the best architecture are emphasized.
     strong: set[int] = set()
     walk = next((index for index, node in enumerate(tree.nodes) if node.is_best), None)

@@ -12,7 +12,7 @@ from aiperf.report.facts import Report
 from aiperf.report.phrases import energy_by_activity, largest_losses, source, waterfall_top
 from aiperf.report.plots.figure import drawn, legend_above
 from aiperf.report.plots.palette import AMBER, BLUE, GREEN, IDLE, LINE, MUTED, PURPLE, VERMILION, Accent, accent
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.units import count, duration, flops_per_second, scale, share
 
 ROW_INCHES = 0.27
@@ -25,12 +25,12 @@ COLUMNS = (48, 122, 198)
 """Right edges of the columns of figures, in points from the right edge of the bars."""
 
 
-def waterfall(report: Report) -> Picture:
+def waterfall(report: Report) -> DrawnFigure:
     """Draw one bar for each loss, which begins at the end of the previous bar. The last bar is the score."""
     name, title, fallen = "losses", "From the peak to the score", report.losses
     if fallen is None:
         empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."
-        return Picture(name, title, "", "", None, None, None, empty)
+        return DrawnFigure(name, title, "", "", None, None, None, empty)
     shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
     none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
 
@@ -92,7 +92,7 @@ def waterfall(report: Report) -> Picture:
     if negative:
         caption += f" Green is gained: {'; '.join(negative)}."
     described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
-    return Picture(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, svg, png, pdf)
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:

@@ -13,7 +13,7 @@ from aiperf.report.facts import Gantt, Report
 from aiperf.report.phrases import source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
-from aiperf.report.section import Picture
+from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
 from aiperf.units import NOT_MEASURED, count, duration, share
 
@@ -21,11 +21,11 @@ MOST_BARS_AS_VECTORS = 4000
 """Maximum number of bars drawn as vectors. More bars become pixels."""
 
 
-def workers_over_time(report: Report) -> Picture:
+def workers_over_time(report: Report) -> DrawnFigure:
     """Draw the Gantt chart of the workers. Empty strips are idle."""
     name, title, chart = "workers", "Workers over time", report.gantt
     if not chart.workers:
-        return Picture(name, title, "", "", None, None, None, "No worker has joined yet.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No worker has joined yet.")
     rows = len(chart.workers)
     bars_height = 0.95 + max(0.42, min(0.34, 6.4 / rows) * rows)
     grid_height = 3.4 if chart.grid else 0.0
@@ -50,7 +50,7 @@ def workers_over_time(report: Report) -> Picture:
     busy = report.score.busy_share
     measured = NOT_MEASURED if busy is None else share(busy)
     described = f"Gantt chart of {count(chart.all_workers)} workers; busy time {measured}."
-    return Picture(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png, pdf)
+    return DrawnFigure(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png, pdf)
 
 
 def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.section import Folded, Section
+from aiperf.report.section import CollapsedTables, Section
 from aiperf.report.tables import Cell, Column, Table, pairs
 
 
 def configuration(report: Report) -> Section:
     """Facts of the run, and all options."""
     options = option_table(report)
-    parts = (run(report), Folded(f"Configuration, {len(options.rows)} options", (options,)))
+    parts = (run(report), CollapsedTables(f"Configuration, {len(options.rows)} options", (options,)))
     return Section("configuration", "Run and configuration", parts, "Configuration")
 
 

@@ -10,7 +10,7 @@ from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.plots.parameters import trials_as_lines
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures
-from aiperf.report.section import Paragraph, Picture, Section, Steps
+from aiperf.report.section import DrawnFigure, Paragraph, Section, Steps
 from aiperf.report.tables import Cell, Column, Table, row_of
 from aiperf.report.trial_facts import operations
 from morphism.draw import svg
@@ -47,19 +47,19 @@ def trials(report: Report) -> Section:
     return Section("trials", "Trials", (trials_as_lines(report), shown))
 
 
-def best_drawn(report: Report) -> Picture:
+def best_drawn(report: Report) -> DrawnFigure:
     """Draw the best architecture. Nodes that morphs added or changed have another colour."""
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:
-        return Picture(name, title, "", "", None, None, None, "No evaluation yet: there is no best architecture.")
+        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet: there is no best architecture.")
     graph = graph_of(best)
     if graph is None:
-        return Picture(name, title, "", "", None, None, None, f"Not drawn: {best.why_not}")
+        return DrawnFigure(name, title, "", "", None, None, None, f"Not drawn: {best.why_not}")
     reached = next(trial.accuracy for trial in report.trials if trial.number == best.trial)
     described = f"trial {best.trial}, {units.share(reached or 0.0, 2)}"
     nodes = units.count(len(graph.nodes))
-    return Picture(
+    return DrawnFigure(
         name,
         title,
         f"Trial {best.trial}. Orange: added or changed by its morphs. {nodes} nodes.",

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import NodeFacts, Report
-from aiperf.report.section import Folded, Paragraph, Section, SideBySide
+from aiperf.report.section import CollapsedTables, Paragraph, Section, SideBySide
 from aiperf.report.tables import Cell, Column, Table, pairs, row_of
 from aiperf.system.description.differences import MOST_NAMED
-from aiperf.system.description.of_run import Kind, SystemDescription
+from aiperf.system.description.of_run import NodeKind, SystemDescription
 
 MOST_SYSTEMS = 8
 MOST_NODES = 128
@@ -25,7 +25,7 @@ def system(report: Report) -> Section:
     described = tuple(described_nodes(report))
     parts = (
         nodes(report) or missing,
-        Folded("Descriptions of the nodes, and the site's form", described) if described else None,
+        CollapsedTables("Descriptions of the nodes, and the site's form", described) if described else None,
         SideBySide((*systems(report), versions(report))),
     )
     return Section("system", "System", parts)
@@ -143,7 +143,7 @@ def _form(system: SystemDescription) -> Table:
     return Table("form", "System, as described by the site", (Column("field"), Column("value")), rows)
 
 
-def _kind(kind: Kind, index: int, system: SystemDescription) -> Table:
+def _kind(kind: NodeKind, index: int, system: SystemDescription) -> Table:
     rows = tuple((Cell(phrases.part(part)), Cell(value)) for part, value in phrases.flattened(kind.description))
     caption = f"{units.count(len(kind.nodes))} of {units.count(system.nodes)} nodes: {_named(kind.nodes)}"
     left_out = len(system.kinds) - MOST_KINDS

@@ -25,7 +25,7 @@ def build_fault(conf: AnyFault) -> Fault:
     hold(conf, "cluster.faults")
     match conf:
         case faults.WorkerLostConf():
-            return kinds.WorkerLost(conf)
+            return kinds.WorkerLoss(conf)
         case faults.WorkerHungConf():
             return kinds.WorkerHung(conf)
         case faults.IdleWorkerHungConf():
@@ -51,13 +51,13 @@ def build_fault(conf: AnyFault) -> Fault:
         case faults.CheckpointsUnwrittenConf():
             return kinds.CheckpointsUnwritten(conf)
         case faults.LateConf():
-            return kinds.Late(conf)
+            return kinds.DelayedMessages(conf)
         case faults.TwiceConf():
-            return kinds.Twice(conf)
+            return kinds.RepeatedMessages(conf)
         case faults.OutOfOrderConf():
             return kinds.OutOfOrder(conf)
         case faults.NeverConf():
-            return kinds.Never(conf)
+            return kinds.LostMessages(conf)
         case faults.GeneratorDeadConf():
             return kinds.GeneratorDead(conf)
         case faults.BadProposalConf():

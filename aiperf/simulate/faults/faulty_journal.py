@@ -10,9 +10,9 @@ from typing import IO
 import msgspec
 
 from aiperf.journal.events import AnyEvent
-from aiperf.journal.journal import Journal, Reading
-from aiperf.simulate.model.fault import Death, DriverKilled, Fault
-from aiperf.simulate.model.simulated_executor import World
+from aiperf.journal.journal import Journal, JournalReading
+from aiperf.simulate.model.fault import AppendFailure, DriverKilled, Fault
+from aiperf.simulate.model.simulated_executor import SimulatedWorld
 
 
 class FaultyJournal(Journal):
@@ -21,8 +21,8 @@ class FaultyJournal(Journal):
     def __init__(
         self,
         path: Path,
-        world: World,
-        reading: Reading | None = None,
+        world: SimulatedWorld,
+        reading: JournalReading | None = None,
         on_disk: Callable[[Sequence[AnyEvent]], None] | None = None,
     ) -> None:
         super().__init__(path, reading, durable=False)
@@ -52,7 +52,7 @@ class FaultyJournal(Journal):
         if self._on_disk is not None:
             self._on_disk(events)
 
-    def _die(self, events: Sequence[AnyEvent], death: Death) -> None:
+    def _die(self, events: Sequence[AnyEvent], death: AppendFailure) -> None:
         if death.is_disk_full:
             # The real journal writes to a file that takes only a part, so that its own handling of a full disk is used.
             room = int(death.torn_share * 400) + death.whole_lines * 400

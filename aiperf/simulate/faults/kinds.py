@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aiperf.journal.events import AnyEvent
-from aiperf.journal.messages import Order, Propose, Proposed, Train, Unproposed, Word, WorkerDown, WorkerUp
-from aiperf.simulate.model.fault import Death, DriverKilled, Fault
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word, WorkerDown, WorkerUp
+from aiperf.simulate.model.fault import AppendFailure, DriverKilled, Fault
 from cluster.faults import (
     AllGoneConf,
     BadProposalConf,
@@ -36,17 +36,17 @@ from cluster.faults import (
 )
 
 if TYPE_CHECKING:
-    from aiperf.simulate.model.simulated_attempt import Attempt, Worker
+    from aiperf.simulate.model.simulated_attempt import SimulatedAttempt, SimulatedWorker
     from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
 @dataclass(slots=True, eq=False)
-class WorkerLost(Fault):
+class WorkerLoss(Fault):
     """Loss of a worker before, during or after a trial. Another starts in its place."""
 
     conf: WorkerLostConf
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() >= self.conf.rate:
             return
         when = self.draw.choice(("before", "during", "after")) if self.conf.when == "any" else self.conf.when
@@ -68,7 +68,7 @@ class WorkerHung(Fault):
 
     conf: WorkerHungConf
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
             number = worker.number
             cluster.after(self.draw.random() * attempt.left_seconds, lambda: cluster.vanish(number))
@@ -80,7 +80,7 @@ class IdleWorkerHung(Fault):
 
     conf: IdleWorkerHungConf
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
             worker.is_silent = True
 
@@ -123,7 +123,7 @@ class Flap(Fault):
 
     conf: FlapConf
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         number = worker.number
         if self.draw.random() < self.conf.rate:
             cluster.after(
@@ -160,7 +160,7 @@ class Straggler(Fault):
 
     conf: StragglerConf
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
             worker.speed /= self.conf.factor
 
@@ -171,7 +171,7 @@ class WrongClock(Fault):
 
     conf: WrongClockConf
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
             worker.clock_rate = self.conf.factor ** self.draw.uniform(-1.0, 1.0)
 
@@ -182,7 +182,7 @@ class Crash(Fault):
 
     conf: CrashConf
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
             attempt.fate.crashes_in = self.draw.randrange(4)
             attempt.fate.crash_can_be_retried = self.draw.random() >= self.conf.final
@@ -194,7 +194,7 @@ class MemoryRunsOut(Fault):
 
     conf: MemoryRunsOutConf
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
             attempt.fate.out_of_memory_in = self.draw.randrange(3)
 
@@ -218,13 +218,13 @@ class CheckpointsUnwritten(Fault):
 
     conf: CheckpointsUnwrittenConf
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
             attempt.fate.has_no_disk = True
 
 
 @dataclass(slots=True, eq=False)
-class Late(Fault):
+class DelayedMessages(Fault):
     """Random delay of each message. Later messages may overtake it."""
 
     conf: LateConf
@@ -236,7 +236,7 @@ class Late(Fault):
 
 
 @dataclass(slots=True, eq=False)
-class Twice(Fault):
+class RepeatedMessages(Fault):
     """Repeated delivery of messages."""
 
     conf: TwiceConf
@@ -260,7 +260,7 @@ class OutOfOrder(Fault):
 
 
 @dataclass(slots=True, eq=False)
-class Never(Fault):
+class LostMessages(Fault):
     """Loss of messages, except the executor's own messages WorkerUp and WorkerDown."""
 
     conf: NeverConf
@@ -277,11 +277,13 @@ class GeneratorDead(Fault):
 
     conf: GeneratorDeadConf
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
             worker.is_generating = False
 
-    def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
+    def asked(
+        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+    ) -> ProposalReturned | ProposalFailed | None:
         return answer if worker.is_generating else None
 
 
@@ -291,14 +293,16 @@ class BadProposal(Fault):
 
     conf: BadProposalConf
 
-    def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
+    def asked(
+        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+    ) -> ProposalReturned | ProposalFailed | None:
         if self.draw.random() >= self.conf.rate:
             return answer
-        if isinstance(answer, Proposed) and self.draw.random() < 0.7:
+        if isinstance(answer, ProposalReturned) and self.draw.random() < 0.7:
             if self.draw.random() < 0.3:
                 return msgspec.structs.replace(answer, parent=order.number + 1000)
             return msgspec.structs.replace(answer, morphs=({"morph": "invented"},))
-        return Unproposed(number=order.number, reason="an invented reason")
+        return ProposalFailed(number=order.number, reason="an invented reason")
 
 
 @dataclass(slots=True, eq=False)
@@ -307,11 +311,13 @@ class DriverDies(Fault):
 
     conf: DriverDiesConf
 
-    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> AppendFailure | None:
         if self.draw.random() >= self.conf.rate:
             return None
         whole = self.draw.randint(0, len(events))
-        return Death(whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.conf.seconds))
+        return AppendFailure(
+            whole, self.draw.choice((0.0, self.draw.random())), self.draw.expovariate(1 / self.conf.seconds)
+        )
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
         if self.draw.random() < self.conf.rate:
@@ -324,7 +330,7 @@ class DiskFull(Fault):
 
     conf: DiskFullConf
 
-    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> AppendFailure | None:
         if self.draw.random() >= self.conf.rate:
             return None
         whole, torn, down = (
@@ -332,4 +338,4 @@ class DiskFull(Fault):
             self.draw.random(),
             self.draw.expovariate(1 / self.conf.seconds),
         )
-        return Death(whole, torn, down, is_disk_full=True)
+        return AppendFailure(whole, torn, down, is_disk_full=True)

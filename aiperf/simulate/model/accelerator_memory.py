@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aiperf.errors import BadConfiguration
-from aiperf.simulate.model.pace import Figures
+from aiperf.simulate.model.pace import ImageCosts
 from aiperf.train.batch_sizes import largest, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.simulated import SimulatedConf
@@ -16,7 +16,7 @@ from morphism import Graph, cost
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class AcceleratorMemory:
     """Memory of one accelerator, the same for all."""
 
     usable_bytes: int
@@ -25,12 +25,12 @@ class Memory:
     ceiling: int
     """Largest batch for the starting graph, as each worker reports it."""
 
-    def holds(self, figures: Figures, batch_size: int) -> bool:
+    def holds(self, figures: ImageCosts, batch_size: int) -> bool:
         """Return True if an architecture can be trained at a batch size. A rank makes the same check before it builds."""
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
 
-def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> Memory:
+def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> AcceleratorMemory:
     """Return the memory of a configuration's accelerators. The ceiling is `conf.ceiling`, or computed as on a real rank.
 
     Raises BadConfiguration if the starting graph fits at no batch size. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB
@@ -42,4 +42,4 @@ def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> Memory
     reckoned = largest(lambda batch: cost(start).training_memory(batch, element) <= allowed)
     if not reckoned:
         raise BadConfiguration(nothing_fits(start, element, allowed))
-    return Memory(usable, element, conf.ceiling or reckoned)
+    return AcceleratorMemory(usable, element, conf.ceiling or reckoned)

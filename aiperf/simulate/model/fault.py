@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from aiperf.journal.events import AnyEvent
-from aiperf.journal.messages import Order, Propose, Proposed, Unproposed, Word
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Word
 from aiperf.rng import derive
 
 if TYPE_CHECKING:
-    from aiperf.simulate.model.simulated_attempt import Attempt, Worker
+    from aiperf.simulate.model.simulated_attempt import SimulatedAttempt, SimulatedWorker
     from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 
 
@@ -29,7 +29,7 @@ class DriverKilled(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class AppendFailure:
     """Failure of an append."""
 
     whole_lines: int
@@ -56,17 +56,19 @@ class Fault:
     def began(self, cluster: SimulatedExecutor) -> None:
         """Called after each start of a driver."""
 
-    def joined(self, cluster: SimulatedExecutor, worker: Worker) -> None:
+    def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         """Called before a worker sends WorkerUp."""
 
     def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
         """Return the seconds for which no worker may start in this slot."""
         return 0.0
 
-    def taken(self, cluster: SimulatedExecutor, worker: Worker, attempt: Attempt) -> None:
+    def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """Called after a worker accepts an order to train."""
 
-    def asked(self, worker: Worker, order: Propose, answer: Proposed | Unproposed) -> Proposed | Unproposed | None:
+    def asked(
+        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+    ) -> ProposalReturned | ProposalFailed | None:
         """Return the answer to an order to propose. None for no answer."""
         return answer
 
@@ -77,6 +79,6 @@ class Fault:
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
         """Called when the driver sends an order. Raise DriverKilled to kill the driver."""
 
-    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> Death | None:
+    def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> AppendFailure | None:
         """Called before the driver writes events. Return a Death to kill it while it writes."""
         return None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiperf.journal.messages import Advanced, EpochDone, Train, Word, WorkerUp
-from aiperf.simulate.model.simulated_attempt import Attempt
+from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class GroundTruth:
         """Record messages that reached the driver."""
         self.up.update(word.worker for word in words if isinstance(word, WorkerUp))
 
-    def ordered(self, order: Train, running: Attempt | None) -> None:
+    def ordered(self, order: Train, running: SimulatedAttempt | None) -> None:
         """Record an order to train, and whether the worker was already training."""
         self.orders.append((order.trial, order.attempt))
         if running is not None:

@@ -22,7 +22,7 @@ _BACKWARD_SHARE = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ImageCosts:
     """Costs of one image of a trial's architecture: the part of its `Cost` that a simulation of 50,000 trials can store."""
 
     training_flops: int
@@ -36,7 +36,7 @@ class Figures:
     largest_elements: int
 
     @classmethod
-    def of(cls, cost: Cost) -> Figures:
+    def of(cls, cost: Cost) -> ImageCosts:
         """Return the figures of a cost."""
         return cls(
             cost.training_flops,
@@ -62,7 +62,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TrialTiming:
     """Timing of one trial on one worker, in seconds of the driver's clock."""
 
     images_per_step: int
@@ -87,13 +87,13 @@ class Pace:
 
 def pace(
     conf: SimulatedConf,
-    figures: Figures,
+    figures: ImageCosts,
     batch_size: int,
     speed: float,
     training_images: int,
     validation_images: int,
     generation: int = 1,
-) -> Pace:
+) -> TrialTiming:
     """Return the pace of a trial at a batch size (per accelerator).
 
     `speed`: speed of the host relative to the configured one.
@@ -118,7 +118,7 @@ def pace(
         validation = -(-validation_images // global_batch) * conf.step_seconds
         validation += validation_images / ranks * figures.validation_flops / flops
     waiting = conf.input_share * busy
-    return Pace(
+    return TrialTiming(
         images_per_step=global_batch,
         step_seconds=busy + waiting,
         busy_seconds=busy,
@@ -132,7 +132,7 @@ def pace(
 
 
 def seconds_of_an_image(
-    costs: Sequence[float], figures: Figures, generation: int, batch: int, *, is_training: bool
+    costs: Sequence[float], figures: ImageCosts, generation: int, batch: int, *, is_training: bool
 ) -> float:
     """Return busy accelerator-seconds by the five-cost model of `aiperf.statistics.speed_model`."""
     operations = figures.training_flops if is_training else figures.validation_flops

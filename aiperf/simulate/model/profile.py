@@ -31,7 +31,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.model.pace import Figures, seconds_of_an_image
+from aiperf.simulate.model.pace import ImageCosts, seconds_of_an_image
 from aiperf.statistics.speed_model import content_of_an_image, fit, trials_of
 from aiperf.statistics.work_mix import RunWork, TrialWork
 from aiperf.train.trainer_config import ELEMENT_BYTES
@@ -241,6 +241,8 @@ def _costs(found: Profile) -> tuple[list[float], list[float], float]:
     return costs, speeds, measured / validated if validated > 0 else 1.0
 
 
-def _figures(own: TrialProposed) -> Figures:
+def _figures(own: TrialProposed) -> ImageCosts:
     training, tensor = own.forward_flops + own.backward_flops, own.tensor_forward_flops
-    return Figures(training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0)
+    return ImageCosts(
+        training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0
+    )

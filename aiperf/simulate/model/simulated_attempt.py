@@ -11,11 +11,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.journal.messages import Advanced, Crashed, Done, EpochDone, OutOfMemory, Prepared, Train, Unsaved, Word
+from aiperf.journal.messages import (
+    Advanced,
+    CheckpointFailed,
+    Crashed,
+    EpochDone,
+    OutOfMemory,
+    Prepared,
+    Train,
+    TrialDone,
+    Word,
+)
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.learning_curves import Curve
-from aiperf.simulate.model.pace import Pace
+from aiperf.simulate.model.pace import TrialTiming
 from aiperf.train.batch_sizes import smaller
 
 _ACCIDENT_SHARE = 0.4
@@ -23,7 +33,7 @@ _ACCIDENT_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SimulatedTask:
     """Data set and trainer options of the training."""
 
     training_images: int
@@ -32,7 +42,7 @@ class Task:
 
 
 @dataclass(slots=True)
-class Fate:
+class AttemptFaults:
     """Accidents that a fault has drawn for an attempt."""
 
     is_lost: str | None = None
@@ -47,7 +57,7 @@ class Fate:
 
 
 @dataclass(slots=True, eq=False)
-class Worker:
+class SimulatedWorker:
     """A simulated worker. The driver knows it by its number. Its slot outlives it."""
 
     number: int
@@ -61,17 +71,17 @@ class Worker:
     """True if it holds its slot but sends no more messages."""
     is_generating: bool = True
     """True if its generator of proposals answers."""
-    attempt: Attempt | None = None
+    attempt: SimulatedAttempt | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Attempt:
+class SimulatedAttempt:
     """Attempt from the order to train to its last message or the end of its worker."""
 
     order: Train
-    worker: Worker
-    task: Task
-    pace_of: Callable[[int], Pace]
+    worker: SimulatedWorker
+    task: SimulatedTask
+    pace_of: Callable[[int], TrialTiming]
     """Return the pace at a batch size."""
     holds: Callable[[int], bool]
     """Return True if the accelerators' memory holds the trial at a batch size."""
@@ -80,12 +90,12 @@ class Attempt:
     prepared: Prepared
     began: float
     """Time of the order."""
-    fate: Fate
+    fate: AttemptFaults
     losses: list[float]
     batch_size: int
     due: float = field(init=False)
     """Time of the next call of `step`. Infinite after the end of the attempt."""
-    pace: Pace = field(init=False)
+    pace: TrialTiming = field(init=False)
     epoch: int = 0
     """Current epoch. 0 while the network is being built."""
     _epoch_began: float = 0.0
@@ -165,7 +175,7 @@ class Attempt:
             reason = "early stop"
         if reason is not None:
             self.due = math.inf
-            return [Done(trial=order.trial, attempt=order.attempt, reason=reason)]
+            return [TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)]
         self._begin_epoch(epoch, now)
         return []
 
@@ -229,7 +239,9 @@ class Attempt:
         )
         unsaved: list[Word] = []
         if self.fate.has_no_disk:
-            unsaved = [Unsaved(trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk")]
+            unsaved = [
+                CheckpointFailed(trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk")
+            ]
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
     def _advanced(self, now: float) -> Advanced:

@@ -19,15 +19,15 @@ import msgspec
 from aiperf.journal.messages import (
     Ceiling,
     CheckpointGone,
-    Done,
     Drop,
     Order,
     Prepared,
+    ProposalReturned,
     Propose,
-    Proposed,
     Release,
     Sum,
     Train,
+    TrialDone,
     Word,
     WorkerDown,
     WorkerUp,
@@ -35,13 +35,13 @@ from aiperf.journal.messages import (
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
-from aiperf.simulate.model.accelerator_memory import Memory
+from aiperf.simulate.model.accelerator_memory import AcceleratorMemory
 from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import Learning
-from aiperf.simulate.model.pace import Figures, Pace, pace
-from aiperf.simulate.model.simulated_attempt import Attempt, Fate, Task, Worker
+from aiperf.simulate.model.pace import ImageCosts, TrialTiming, pace
+from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedTask, SimulatedWorker
 from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
 from morphism import Graph, cost, decode_morph
@@ -51,20 +51,20 @@ _WORD, _STEP, _CALL = range(3)
 
 
 @dataclass(slots=True)
-class World:
+class SimulatedWorld:
     """State that survives a driver restart: time, files, faults, and the record of the true work."""
 
     conf: SimulatedConf
-    task: Task
+    task: SimulatedTask
     seed: int
     space: Space
     proposer: Proposer
-    memory: Memory
+    memory: AcceleratorMemory
     learning: Learning
     clock: VirtualClock
     checkpoints: Checkpoints
     faults: tuple[Fault, ...]
-    figures: dict[int, Figures] = field(default_factory=dict)
+    figures: dict[int, ImageCosts] = field(default_factory=dict)
     """Costs of every proposal."""
     generations: dict[int, int] = field(default_factory=dict)
     """Proposals from the starting graph to each trial's network, counted from 1."""
@@ -86,12 +86,12 @@ class World:
 class SimulatedExecutor:
     """Executor for one start of the driver. All times in its heap are times of the driver's clock."""
 
-    def __init__(self, world: World, first_worker: int, incarnation: int = 0) -> None:
+    def __init__(self, world: SimulatedWorld, first_worker: int, incarnation: int = 0) -> None:
         """`first_worker`: lowest worker number that is unused in this run."""
         self.world = world
         self.now = world.clock.now()
         """Time of the last simulated action. The clock is advanced to it when the driver polls messages."""
-        self.workers: dict[int, Worker] = {}
+        self.workers: dict[int, SimulatedWorker] = {}
         self.proposals = 0
         self.proposing_seconds = 0.0
         """Processor time for making proposals."""
@@ -158,7 +158,7 @@ class SimulatedExecutor:
             if due > self.now:
                 self.now = due
             if kind == _STEP:
-                attempt = cast(Attempt, what)
+                attempt = cast(SimulatedAttempt, what)
                 # An attempt that ended or was rescheduled may have left an outdated step in the heap.
                 if attempt.due == due and attempt.worker.attempt is attempt:
                     words += self._step(attempt)
@@ -244,7 +244,7 @@ class SimulatedExecutor:
     def _up(self, slot: int) -> None:
         conf = self.world.conf
         host = slot // conf.workers_per_host
-        worker = Worker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
+        worker = SimulatedWorker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
         self._next_worker += 1
         for fault in self.world.faults:
             fault.joined(self, worker)
@@ -284,7 +284,7 @@ class SimulatedExecutor:
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
-        if isinstance(answer, Proposed):
+        if isinstance(answer, ProposalReturned):
             # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
@@ -293,7 +293,7 @@ class SimulatedExecutor:
             if changed is None:
                 return
             answer = changed
-        if isinstance(answer, Proposed):
+        if isinstance(answer, ProposalReturned):
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.say(answer, self.world.conf.proposal_seconds)
@@ -330,10 +330,10 @@ class SimulatedExecutor:
 
     def _work_out(self, number: int, graph: Graph) -> None:
         """Compute the cost of a proposal's network and the error that its training converges to."""
-        self.world.figures[number] = Figures.of(cost(graph))
+        self.world.figures[number] = ImageCosts.of(cost(graph))
         self.world.floors[number] = self.world.learning.floor(graph)
 
-    def _attempt(self, order: Train, worker: Worker) -> Attempt:
+    def _attempt(self, order: Train, worker: SimulatedWorker) -> SimulatedAttempt:
         world, conf = self.world, self.world.conf
         if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
             self._work_out(order.trial, self._history.graph(order.trial))
@@ -350,7 +350,7 @@ class SimulatedExecutor:
             conf.build_seconds * (0.8 + 0.4 * draw.random()),
             conf.compile_seconds * (0.8 + 0.4 * draw.random()),
         )
-        return Attempt(
+        return SimulatedAttempt(
             order=order,
             worker=worker,
             task=world.task,
@@ -376,17 +376,17 @@ class SimulatedExecutor:
                 compile_seconds=compiling,
             ),
             began=self.now,
-            fate=Fate(),
+            fate=AttemptFaults(),
             losses=list(order.losses),
             batch_size=order.batch_size,
         )
 
-    def _pace(self, figures: Figures, generation: int, speed: float, batch_size: int) -> Pace:
+    def _pace(self, figures: ImageCosts, generation: int, speed: float, batch_size: int) -> TrialTiming:
         task = self.world.task
         images = task.training_images, task.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
-    def _step(self, attempt: Attempt) -> list[Word]:
+    def _step(self, attempt: SimulatedAttempt) -> list[Word]:
         """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
         worker = attempt.worker
         words = attempt.step()
@@ -395,7 +395,7 @@ class SimulatedExecutor:
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []
-        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], Done):
+        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], TrialDone):
             del words[-1]
             self.lose(worker.number, "lost after it had trained (invented)")
         elif attempt.is_over:

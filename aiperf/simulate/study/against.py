@@ -29,7 +29,7 @@ TRAINING = "training and exchange"
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class RunFigures:
     """Figures of one run, in its valid window."""
 
     flops_per_second: float
@@ -40,17 +40,17 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Against:
+class PredictionComparison:
     """A prediction and its measurement."""
 
     run: str
     profile: str
     workers: int
-    predicted: Figures
-    measured: Figures
+    predicted: RunFigures
+    measured: RunFigures
 
 
-def against(run: str, runs: str, words: list[str]) -> Against:
+def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
     """Simulate a run's configuration and compare.
 
     Raises:
@@ -80,7 +80,7 @@ def against(run: str, runs: str, words: list[str]) -> Against:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
         predicted = _figures(work_log(read(path)))
-    return Against(run, profile, workers, predicted, measured)
+    return PredictionComparison(run, profile, workers, predicted, measured)
 
 
 def _data_of(first: RunStarted) -> DataSet:
@@ -95,7 +95,7 @@ def _data_of(first: RunStarted) -> DataSet:
     )
 
 
-def _figures(kept: WorkLog) -> Figures:
+def _figures(kept: WorkLog) -> RunFigures:
     inside = window(kept)
     found = score(kept).flops_per_second
     if not found:
@@ -106,10 +106,10 @@ def _figures(kept: WorkLog) -> Figures:
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
     shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
     shares |= {name: line.share for name, line in lines.items()}
-    return Figures(found, window_work(kept, inside) / busy, shares)
+    return RunFigures(found, window_work(kept, inside) / busy, shares)
 
 
-def against_lines(found: Against) -> list[str]:
+def against_lines(found: PredictionComparison) -> list[str]:
     """Return the comparison as text. Differences of rates are relative. Those of lines are points of all accelerator time."""
     predicted, measured = found.predicted, found.measured
     workers = "1 worker" if found.workers == 1 else f"{found.workers} workers"

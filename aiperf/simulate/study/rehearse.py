@@ -32,7 +32,7 @@ BUSY = ("training", "communication", "validation")
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleWorkerMean:
     """Mean over seeds of one worker of exactly the configured speed, without faults."""
 
     score_flops_per_second: float
@@ -90,19 +90,19 @@ def sizes(largest: int) -> list[int]:
     return found if largest <= 1 else [*found, largest]
 
 
-def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> Alone:
+def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
     """Return the reference of perfect scaling. The first seed is the configuration's own."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = replace(conf, cluster=replace(conf.cluster, workers=1, speed_spread=0.0, faults=[]))
-    nothing = Alone(1.0, 0.0, 1.0)
+    nothing = SingleWorkerMean(1.0, 0.0, 1.0)
     runs = [rehearse(replace(calm, seed=conf.seed + number), 1, nothing) for number in range(seeds)]
     scores = [each.score_flops_per_second for each in runs]
     mean = statistics.fmean(scores)
     spread = statistics.stdev(scores) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
-    return Alone(mean, spread / mean, statistics.fmean(each.busy_share for each in runs))
+    return SingleWorkerMean(mean, spread / mean, statistics.fmean(each.busy_share for each in runs))
 
 
-def rehearse(conf: RunConf, workers: int, reference: Alone) -> Rehearsed:
+def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehearsed:
     """Simulate a cluster of `workers` workers and score its journal."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))

@@ -14,7 +14,7 @@ import msgspec
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
 from aiperf.planning.plan import make_folder
-from aiperf.simulate.study.rehearse import BUSY, Alone, Rehearsed, alone, differences, rehearse, sizes
+from aiperf.simulate.study.rehearse import BUSY, Rehearsed, SingleWorkerMean, alone, differences, rehearse, sizes
 from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
 
@@ -77,7 +77,7 @@ def introduction(conf: RunConf) -> str:
     )
 
 
-def reference_in_words(reference: Alone) -> str:
+def reference_in_words(reference: SingleWorkerMean) -> str:
     """Return a text on the reference of perfect scaling."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
@@ -134,7 +134,7 @@ def workers_in_words(number: int) -> str:
     return f"{count(number)} worker{'' if number == 1 else 's'}"
 
 
-def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: Alone) -> str:
+def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: SingleWorkerMean) -> str:
     """Return the cost of the configured faults at the largest size as Markdown, compared with the same cluster without them."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)

@@ -20,7 +20,7 @@ HASH, DESCRIPTION = "hash", "description"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class NodeKind:
     """Nodes with one description."""
 
     hash: str
@@ -39,7 +39,7 @@ class SystemDescription:
     """Form of the site (system.*). None for an empty field."""
     unfinished: tuple[str, ...]
     """Empty fields of the form."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[NodeKind, ...]
     """Kinds of nodes, the most frequent first."""
     not_described: tuple[tuple[str, str], ...]
     """(node, reason)."""
@@ -59,7 +59,7 @@ def system_description(config: Mapping[str, Any], checks: Sequence[NodeChecked])
     for node, hash in hashes.items():
         by_hash.setdefault(hash, []).append(node)
     stored = _stored(checks)
-    kinds = [Kind(hash, tuple(sorted(nodes)), stored[hash]) for hash, nodes in by_hash.items() if hash in stored]
+    kinds = [NodeKind(hash, tuple(sorted(nodes)), stored[hash]) for hash, nodes in by_hash.items() if hash in stored]
     lost = {node: "no line has the description of its hash" for node, hash in hashes.items() if hash not in stored}
     form = config.get("system")
     form = form if isinstance(form, Mapping) else {}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from aiperf.system.log import Look, Session
+from aiperf.system.log import RecordedSample, Session
 
 PARTS = 240
 LEAST_PART_SECONDS = 10.0
@@ -57,7 +57,7 @@ class _Sums:
     has_stalled: bool = True
 
 
-class GrowingLoads:
+class LoadBuilder:
     """Loads while telemetry is being read. Used by `summarise` only."""
 
     def __init__(self, window: tuple[float, float]) -> None:
@@ -68,9 +68,9 @@ class GrowingLoads:
         self._sums: dict[str, dict[str, _Sums]] = {}
         """By machine and process space."""
         self._names: dict[str, set[str]] = {}
-        self._last: tuple[Session, Look] | None = None
+        self._last: tuple[Session, RecordedSample] | None = None
 
-    def add(self, session: Session, look: Look) -> None:
+    def add(self, session: Session, look: RecordedSample) -> None:
         """Add the next sample of a recorder, in the order of its file."""
         now = look.processors
         if now is None:

@@ -20,7 +20,7 @@ import msgspec
 from aiperf import bounded_yaml
 from aiperf.errors import BadPower
 from aiperf.files import bounded_lines, require_file
-from aiperf.system.log import Damage, Look, Record, Sample, Session
+from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.power.eehpc import AVERAGES, WHOLE, Loss, Measurement, Point
 from aiperf.system.sampler import LARGEST_READING, Device
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, summarise
@@ -147,7 +147,7 @@ def _meter(file: Path, started_unix: float, window: tuple[float, float], end: fl
     )
 
 
-def _records(name: str, interval: float, looks: list[Look]) -> Iterator[Record]:
+def _records(name: str, interval: float, looks: list[RecordedSample]) -> Iterator[Record]:
     device = Device(id=name, kind="host")
     session = Session(
         host=name, worker=0, at=looks[0].at, wall_unix=looks[0].wall_unix, interval_seconds=interval, devices=(device,)
@@ -157,7 +157,7 @@ def _records(name: str, interval: float, looks: list[Look]) -> Iterator[Record]:
         yield Sample(session, device, look)
 
 
-def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[Look]:
+def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[RecordedSample]:
     """Yield the samples of a table. Invalid lines are skipped and added to `damaged`."""
     law = f"a meter's table is CSV with a line of names: {COLUMNS[0]}, and {COLUMNS[1]} or {COLUMNS[2]} or both"
     try:
@@ -175,7 +175,7 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
                     damaged.append(Damage(f"{table.parent.name}/{table.name}", reader.line_num, str(why)))
                     continue
                 before = at
-                yield Look(
+                yield RecordedSample(
                     device=table.stem,
                     at=at - started_unix,
                     wall_unix=at,

@@ -20,7 +20,7 @@ VISIBILITY = {"NVIDIA": ("CUDA_VISIBLE_DEVICES",), "AMD": ("ROCR_VISIBLE_DEVICES
 
 
 @dataclass(frozen=True, slots=True)
-class Attached:
+class OpenSamplers:
     """Open samplers by name, and the reasons why the others are not open."""
 
     samplers: dict[str, Sampler]
@@ -56,7 +56,7 @@ def accelerator_samplers() -> dict[str, Callable[[], Sampler]]:
     return openers
 
 
-def attach(openers: Mapping[str, Callable[[], Sampler]]) -> Attached:
+def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
     """Open all samplers that are available. `Unavailable` is kept as a reason. Other errors propagate."""
     samplers: dict[str, Sampler] = {}
     absent: dict[str, str] = {}
@@ -65,7 +65,7 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> Attached:
             samplers[name] = opener()
         except Unavailable as reason:
             absent[name] = str(reason)
-    return Attached(samplers, absent)
+    return OpenSamplers(samplers, absent)
 
 
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:

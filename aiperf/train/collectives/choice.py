@@ -6,7 +6,7 @@ import importlib
 from typing import Protocol, cast
 
 from aiperf.errors import BadConfiguration
-from aiperf.train.collectives.collective import Alone, Collective, Joining
+from aiperf.train.collectives.collective import Collective, Joining, SingleRank
 from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 
@@ -49,4 +49,4 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
 def join(choice: str, joining: Joining) -> Collective:
     """Join the ranks by `trainer.collective`. Raises BadConfiguration if it is not available."""
     name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
-    return Alone() if name == "none" else module_of(name).join(joining)
+    return SingleRank() if name == "none" else module_of(name).join(joining)

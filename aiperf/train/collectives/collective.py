@@ -124,7 +124,7 @@ def is_of_exchange(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
-class Alone:
+class SingleRank:
     """Collective of one rank: nothing is exchanged."""
 
     name = "none"

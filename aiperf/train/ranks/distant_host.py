@@ -17,9 +17,9 @@ from typing import Any
 
 from aiperf.journal.messages import Word
 from aiperf.train.ranks.heartbeat import HeartbeatFile
-from aiperf.train.ranks.host_ranks import DEATH_SECONDS, Start
-from aiperf.train.ranks.protocol import Do, Failed, Ready
-from aiperf.train.ranks.remote_ranks import SeenRank, Sight
+from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
+from aiperf.train.ranks.remote_ranks import RankStatus, StartChanges
 
 SILENCE_SECONDS = 20.0
 """A host is given up after this many seconds without an answer.
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 10.0
 """Time for an answer to a call, in addition to the duration of the call itself."""
 
 Call = Callable[..., "Future[Any]"]
-"""call(method, *arguments): call a method of the host's `Outpost`."""
+"""call(method, *arguments): call a method of the host's `HostRankServer`."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class DistantRank:
     rank: int
     failed: Failed | None = None
     signal: signal.Signals | None = None
-    seen: SeenRank | None = None
+    seen: RankStatus | None = None
 
     @property
     def pid(self) -> int:
@@ -98,7 +98,7 @@ class DistantHost:
     def __post_init__(self) -> None:
         self.news, self._told = Pipe(duplex=False)
 
-    def begin(self, number: int, start: Start) -> list[DistantRank]:
+    def begin(self, number: int, start: RankStart) -> list[DistantRank]:
         """Start the host's ranks of a start. They are reported as they are observed."""
         ranks = [DistantRank(seat.rank) for seat in start.own]
         self._begun = _Begun(number, {rank.rank: rank for rank in ranks}, time.monotonic())
@@ -118,7 +118,7 @@ class DistantHost:
             if (error := future.exception()) is not None:
                 if number == begun.number:
                     self._lose(f"is gone: {_in_words(error)}")
-            elif number == begun.number and isinstance(sight := future.result(), Sight):
+            elif number == begun.number and isinstance(sight := future.result(), StartChanges):
                 begun.seen = asked
                 heard += self._taken(begun, sight, heartbeats, now)
                 self._ask(now)
@@ -130,7 +130,7 @@ class DistantHost:
         """Return whether the ranks were observed at or after `moment`, or the host is lost."""
         return self.lost is not None or (self._begun is not None and self._begun.seen >= moment)
 
-    def tell(self, do: Do) -> None:
+    def tell(self, do: ExecuteOrder) -> None:
         """Send an order to its ranks."""
         self._of_start("tell", do)
 
@@ -164,7 +164,7 @@ class DistantHost:
         return left
 
     def _taken(
-        self, begun: _Begun, sight: Sight, heartbeats: HeartbeatFile, now: float
+        self, begun: _Begun, sight: StartChanges, heartbeats: HeartbeatFile, now: float
     ) -> Sequence[tuple[int, Ready | Word | Failed]]:
         self.words += sight.words
         if sight.is_abandoned:

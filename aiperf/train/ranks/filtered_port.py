@@ -18,7 +18,7 @@ from contextlib import suppress
 BLOCK_BYTES = 2**16
 
 
-class GuardedDoor:
+class FilteredPort:
     """Port that listens from its creation."""
 
     def __init__(self, address: str, admitted: Collection[str], port: int) -> None:

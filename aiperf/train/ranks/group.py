@@ -32,14 +32,14 @@ from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Done, Drop, Heartbeat, Sum, Train, Word
+from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Drop, Heartbeat, Sum, Train, TrialDone, Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import Do, Failed, Ready
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.rank_numbers import seats
-from aiperf.train.ranks.started_group import NotStarted, Ranks
+from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
 _LOOK_SECONDS = 0.2
@@ -109,8 +109,8 @@ class RankGroup:
         self._host = socket.gethostname()
         self._words: queue.SimpleQueue[Word | WorkerEnded] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._waiting: Do | None = None
-        self._doing: Do | None = None
+        self._waiting: ExecuteOrder | None = None
+        self._doing: ExecuteOrder | None = None
         self._sums_asked = False
         self._said = 0.0
         """Time of the current order's last message."""
@@ -149,7 +149,7 @@ class RankGroup:
             assert self._doing is None and self._waiting is None, (
                 f"trial {order.trial} ordered while another is trained"
             )
-            self._waiting = Do(order, time.monotonic())
+            self._waiting = ExecuteOrder(order, time.monotonic())
         self._wake()
 
     def words(self, timeout: float) -> list[Word]:
@@ -217,12 +217,12 @@ class RankGroup:
                 if failure.is_fixable:  # another start would end the same way
                     raise _Fixable(failure.reason)
                 if failure.is_device and ranks.failed_devices() == 1:
-                    self._count_device_failure(NotStarted(failure, ranks.seats[rank]))
+                    self._count_device_failure(StartFailed(failure, ranks.seats[rank]))
                 ranks = self._bring_up()
         except _Fixable as error:
             self._ended = WorkerEnded(str(error))
             self._words.put(self._ended)
-        except NotStarted as error:
+        except StartFailed as error:
             reason = f"no rank can be started on {self._host}: {error}"
             self._ended = WorkerEnded(reason)
             if not self._first.done():
@@ -245,7 +245,7 @@ class RankGroup:
     def _bury(self, ranks: Ranks) -> None:
         """Raise NotStarted if a rank cannot be ended, because its accelerator and memory remain in use."""
         for rank, how in ranks.end():
-            raise NotStarted(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
+            raise StartFailed(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
         """Start as many ranks as possible. Raises NotStarted if none is left to try.
@@ -259,7 +259,7 @@ class RankGroup:
             self._leave_lost_hosts_out()
             try:
                 return self._start_ranks()
-            except NotStarted as error:
+            except StartFailed as error:
                 if error.failure.is_fixable or error.failure.is_final or self._closing:
                     raise
                 if any(other.lost is not None for other in self._others):
@@ -275,7 +275,7 @@ class RankGroup:
                 if failures == _STARTS:
                     raise
 
-    def _count_device_failure(self, error: NotStarted) -> None:
+    def _count_device_failure(self, error: StartFailed) -> None:
         """Exclude an accelerator at its second failure.
 
         Raises the error if it is the last one of this host, which has rank 0.
@@ -302,7 +302,7 @@ class RankGroup:
         try:
             ranks = Ranks(self._recipe, places, self._starts, self._host, self._address, self._others)
         except OSError as error:
-            raise NotStarted(Failed(str(error), is_final=True), places[0]) from error
+            raise StartFailed(Failed(str(error), is_final=True), places[0]) from error
         self._set_ranks(ranks)
         try:
             ranks.start()
@@ -326,16 +326,16 @@ class RankGroup:
                     case Failed():
                         raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
             if self._closing:
-                raise NotStarted(Failed("closed while it started"), ranks.seats[0])
+                raise StartFailed(Failed("closed while it started"), ranks.seats[0])
             if ranks.has_ended() or ranks.lost() is not None:
                 raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
                 raise self._not_started(ranks, Failed(f"{ranks.named(rank)} {how}"), rank)
 
-    def _not_started(self, ranks: Ranks, failure: Failed, rank: int) -> NotStarted:
+    def _not_started(self, ranks: Ranks, failure: Failed, rank: int) -> StartFailed:
         refused = replace(failure, reason=failure.reason + ranks.refused)
-        return NotStarted(refused, ranks.seats[rank], ranks.failed_devices())
+        return StartFailed(refused, ranks.seats[rank], ranks.failed_devices())
 
     def _serve(self, ranks: Ranks) -> tuple[Failed, int] | None:
         """Send orders down and messages up until something fails.
@@ -385,7 +385,7 @@ class RankGroup:
         self._say(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
     def _say(self, word: Word) -> None:
-        if isinstance(word, Done | Crashed | CheckpointGone):
+        if isinstance(word, TrialDone | Crashed | CheckpointGone):
             with self._lock:
                 self._doing = None
         self._said = time.monotonic()

@@ -21,9 +21,9 @@ from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import Progress, look_at
-from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
-from aiperf.train.ranks.rank_numbers import Seat
+from aiperf.train.ranks.process_progress import ProcessProgress, look_at
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
+from aiperf.train.ranks.rank_numbers import RankPlace
 from aiperf.train.ranks.rendezvous import horovod_environment
 from aiperf.train.ranks.rendezvous_point import Directions
 from aiperf.train.stages import Stage
@@ -48,10 +48,10 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class RankStart:
     """One start of a worker's ranks, as sent to one of its hosts."""
 
-    seats: tuple[Seat, ...]
+    seats: tuple[RankPlace, ...]
     """Seats of all ranks."""
     host: int
     """Index of this host."""
@@ -60,7 +60,7 @@ class Start:
     """This host's address, as the others reach it. None if there are no other hosts."""
 
     @property
-    def own(self) -> tuple[Seat, ...]:
+    def own(self) -> tuple[RankPlace, ...]:
         """Return the seats on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
@@ -68,12 +68,12 @@ class Start:
 class HostRanks:
     """Ranks of a start on this host. `start` starts them, and they die with the thread that calls it."""
 
-    def __init__(self, recipe: Recipe, start: Start) -> None:
+    def __init__(self, recipe: Recipe, start: RankStart) -> None:
         """Raises OSError if no interface has this host's address."""
         self._interface = "lo" if start.address is None else interface_of(start.address)
         (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
         self.processes: list[RankProcess] = []
-        self.progress: list[Progress] = []
+        self.progress: list[ProcessProgress] = []
         # in the run's scratch folder, which is removed with the run. Default: the system's, for a group without a run
         self.folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
         self.heartbeats = HeartbeatFile(self.folder / "heartbeats", len(start.seats), create=True)
@@ -87,9 +87,9 @@ class HostRanks:
             log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
             self.processes.append(RankProcess(self._setup(seat), self._environment(seat), log))
         now = time.monotonic()
-        self.progress = [Progress(process.pid, now) for process in self.processes]
+        self.progress = [ProcessProgress(process.pid, now) for process in self.processes]
 
-    def _setup(self, seat: Seat) -> Setup:
+    def _setup(self, seat: RankPlace) -> Setup:
         recipe = self._recipe
         cores = max(1, recipe.cores // seat.local_size)
         return Setup(
@@ -108,7 +108,7 @@ class HostRanks:
             meeting=self._start.directions.store or self.folder / "meeting",
         )
 
-    def _environment(self, seat: Seat) -> dict[str, str]:
+    def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
         # ranks of all workers on this host share images through the run's folder; without one, the ranks of this worker
         chosen = {NAMES: os.environ.get(MARK, str(self.folder))}
@@ -144,7 +144,7 @@ class HostRanks:
                 heard.append((process.rank, message))
         return heard
 
-    def tell(self, do: Do) -> None:
+    def tell(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.system import processes
-from aiperf.train.ranks.protocol import Do, Failed, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Setup
 from aiperf.train.rendezvous_place import StoreAt
 
 LAST_LINES = 3
@@ -64,7 +64,7 @@ class RankProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def send(self, message: Setup | Do) -> None:
+    def send(self, message: Setup | ExecuteOrder) -> None:
         with contextlib.suppress(BrokenPipeError):  # it has ended, which is detected elsewhere
             self.pipe.send(message)
 

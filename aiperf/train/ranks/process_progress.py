@@ -23,7 +23,7 @@ _ENOUGH = 6
 """Horovod's thread wakes up about every millisecond and is observed awake in one poll of twenty."""
 
 
-class Progress:
+class ProcessProgress:
     """Progress of one process and its children (compilers)."""
 
     def __init__(self, pid: int, now: float) -> None:
@@ -63,7 +63,7 @@ class AnyProgress(Protocol):
         ...
 
 
-def look_at(progress: Sequence[Progress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
+def look_at(progress: Sequence[ProcessProgress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
     """Poll each process once. `stages`: stage of each rank, and since when."""
     for each, (stage, since) in zip(progress, stages, strict=True):
         if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:

@@ -42,7 +42,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Do:
+class ExecuteOrder:
     """To all ranks: execute an order."""
 
     order: Train

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from aiperf.errors import BadConfiguration
 from aiperf.system.processor import cpu_model, near_processors
 from aiperf.train.ranks.heartbeat import HeartbeatFile
-from aiperf.train.ranks.protocol import Do, Failed, Ready, Setup
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
 from aiperf.train.stages import Stage
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from aiperf.train.checkpoint_writer import Writer
     from aiperf.train.rank_context import RankContext
-    from aiperf.train.shared_ceiling import Kind
+    from aiperf.train.shared_ceiling import CeilingKey
 
 SWITCH_SECONDS = 0.0005
 """Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each
@@ -69,7 +69,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     import torch
 
     from aiperf.data.opening import open_data
-    from aiperf.journal.messages import Skipped
+    from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop
     from aiperf.train.ceiling import largest_batch
     from aiperf.train.checkpoint_files import CheckpointFolder
@@ -131,13 +131,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             matmul_flops=peak,
         )
     )
-    orders: queue.SimpleQueue[Do] = queue.SimpleQueue()
+    orders: queue.SimpleQueue[ExecuteOrder] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
     while True:
         heartbeats.beat(setup.rank, 0, Stage.IDLE, inf)
         do = orders.get()
         for word in loop.train(do.order, context, do.taken):
-            if is_first or isinstance(word, Skipped):  # each rank reads other images
+            if is_first or isinstance(word, CorruptImagesFound):  # each rank reads other images
                 pipe.send(word)
 
 
@@ -150,16 +150,16 @@ def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) 
         )
 
 
-def _kind(setup: Setup, context: RankContext) -> Kind:
+def _kind(setup: Setup, context: RankContext) -> CeilingKey:
     import torch
 
-    from aiperf.train.shared_ceiling import Kind
+    from aiperf.train.shared_ceiling import CeilingKey
 
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
     else:  # free memory varies
         memory = f"the host's, between {setup.local_ranks}"
-    return Kind(
+    return CeilingKey(
         socket.gethostname(), _name_of(context.device), memory, context.start.fingerprint, context.precision.name
     )
 
@@ -175,7 +175,7 @@ def _measured_peak(context: RankContext, threads: int) -> float:
     return one.flops
 
 
-def _listen(pipe: Connection, orders: queue.SimpleQueue[Do], writer: Writer | None) -> None:
+def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: Writer | None) -> None:
     with contextlib.suppress(EOFError, OSError):
         while True:
             orders.put(pipe.recv())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class RankPlace:
     """Place of one rank."""
 
     rank: int
@@ -24,16 +24,16 @@ class Seat:
     cross_size: int
 
 
-def seats(devices: Sequence[Sequence[int | None]]) -> tuple[Seat, ...]:
+def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
     """Return a seat for each device of each host. Hosts may have different numbers of devices.
 
     >>> [(seat.rank, seat.host, seat.local_rank, seat.cross_rank, seat.cross_size) for seat in seats([[0, 1], [0]])]
     [(0, 0, 0, 0, 2), (1, 0, 1, 0, 1), (2, 1, 0, 1, 2)]
     """
-    found: list[Seat] = []
+    found: list[RankPlace] = []
     for host, of_host in enumerate(devices):
         for local, accelerator in enumerate(of_host):
             beside = [other for other, those in enumerate(devices) if len(those) > local]
             cross = beside.index(host)
-            found.append(Seat(len(found), host, accelerator, local, len(of_host), cross, len(beside)))
+            found.append(RankPlace(len(found), host, accelerator, local, len(of_host), cross, len(beside)))
     return tuple(found)

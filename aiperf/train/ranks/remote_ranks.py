@@ -18,8 +18,8 @@ from multiprocessing.connection import Pipe
 from aiperf.journal.messages import Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.ranks.heartbeat import Sign
-from aiperf.train.ranks.host_ranks import HostRanks, Recipe, Start
-from aiperf.train.ranks.protocol import Do, Failed, Ready
+from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 
 ABANDONED_SECONDS = 30.0
 """Ranks are ended after this many seconds without a call.
@@ -29,7 +29,7 @@ Above the leading host's limit for an answer (`distant_host.SILENCE_SECONDS`), s
 
 
 @dataclass(frozen=True, slots=True)
-class Hello:
+class HostProperties:
     """Properties that the leading host needs before the first start."""
 
     name: str
@@ -38,7 +38,7 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRank:
+class RankStatus:
     """A rank as its host sees it."""
 
     rank: int
@@ -53,19 +53,19 @@ class SeenRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class StartChanges:
     """Changes of a start since the last call."""
 
     messages: tuple[tuple[int, Ready | Word | Failed], ...]
     """Messages with their rank."""
-    ranks: tuple[SeenRank, ...]
+    ranks: tuple[RankStatus, ...]
     """State of each rank. Empty before they are started."""
     words: tuple[Word, ...] = ()
     """Messages of the host itself."""
     is_abandoned: bool = False
 
 
-class Outpost:
+class HostRankServer:
     """Ranks of a worker on this host.
 
     See the module's docstring. `number`: of the start. Calls for an earlier start have no effect.
@@ -86,24 +86,24 @@ class Outpost:
         self._guard = threading.Thread(target=self._look_for_leader, name="outpost-guard", daemon=True)
         self._guard.start()
 
-    def hello(self) -> Hello:
+    def hello(self) -> HostProperties:
         """Return this host's name and cores."""
-        return Hello(socket.gethostname(), min(self._recipe.cores, usable_processors()))
+        return HostProperties(socket.gethostname(), min(self._recipe.cores, usable_processors()))
 
-    def start(self, number: int, start: Start) -> None:
+    def start(self, number: int, start: RankStart) -> None:
         """Start the ranks of this host. Returns at once, and raises the failure."""
         self._starter.submit(self._start, number, start).result()
 
-    def look(self, number: int, seconds: float) -> Sight:
+    def look(self, number: int, seconds: float) -> StartChanges:
         """Return the changes, waiting up to `seconds` for the first message."""
         self._asked = time.monotonic()
         with self._lock:
             if self._ranks is not None and self._number == number:
                 return self._seen(self._ranks, tuple(self._ranks.hear(seconds, [self._wake_here])))
         time.sleep(seconds)  # not started yet
-        return Sight((), ())
+        return StartChanges((), ())
 
-    def tell(self, number: int, do: Do) -> None:
+    def tell(self, number: int, do: ExecuteOrder) -> None:
         """Send an order to the ranks."""
         ranks = self._ranks
         if ranks is not None and self._number == number:
@@ -135,7 +135,7 @@ class Outpost:
         self._starter.shutdown()
         self._guard.join()
 
-    def _start(self, number: int, start: Start) -> None:
+    def _start(self, number: int, start: RankStart) -> None:
         self.end(number - 1)
         with self._lock:
             if number <= self._over:
@@ -145,14 +145,14 @@ class Outpost:
             self._asked = time.monotonic()
             ranks.start()
 
-    def _seen(self, ranks: HostRanks, messages: tuple[tuple[int, Ready | Word | Failed], ...]) -> Sight:
+    def _seen(self, ranks: HostRanks, messages: tuple[tuple[int, Ready | Word | Failed], ...]) -> StartChanges:
         now = time.monotonic()
         ranks.look(now)
         seen = []
         for process, progress in zip(ranks.processes, ranks.progress, strict=True):
             has_ended = process.has_ended()
             seen.append(
-                SeenRank(
+                RankStatus(
                     rank=process.rank,
                     pid=process.pid,
                     sign=ranks.heartbeats.sign(process.rank, now),
@@ -163,7 +163,7 @@ class Outpost:
                     quiet_seconds=progress.quiet_for(now),
                 )
             )
-        return Sight(messages, tuple(seen), is_abandoned=self._is_abandoned)
+        return StartChanges(messages, tuple(seen), is_abandoned=self._is_abandoned)
 
     def _with_ranks(self, number: int, act: Callable[[HostRanks], None]) -> None:
         self._wake()

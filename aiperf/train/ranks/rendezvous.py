@@ -11,7 +11,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
-from aiperf.train.ranks.rank_numbers import Seat
+from aiperf.train.ranks.rank_numbers import RankPlace
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
@@ -24,7 +24,9 @@ def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
     return HorovodRendezvous() if ranks > 1 and may_be_horovod else None
 
 
-def horovod_environment(seat: Seat, ranks: int, address: str, port: int, interface: str, host: str) -> dict[str, str]:
+def horovod_environment(
+    seat: RankPlace, ranks: int, address: str, port: int, interface: str, host: str
+) -> dict[str, str]:
     """Return the environment of a rank's process, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py), horovod
     0.28.
 
@@ -96,7 +98,7 @@ class HorovodRendezvous:
 
     def environment(self, rank: int, ranks: int) -> dict[str, str]:
         """Return the environment of a rank whose worker is on this host alone."""
-        seat = Seat(rank, 0, None, local_rank=rank, local_size=ranks, cross_rank=0, cross_size=1)
+        seat = RankPlace(rank, 0, None, local_rank=rank, local_size=ranks, cross_rank=0, cross_size=1)
         return horovod_environment(seat, ranks, "127.0.0.1", self.port, "lo", "localhost")
 
     def close(self) -> None:

@@ -10,13 +10,13 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from aiperf.train.ranks.filtered_port import GuardedDoor
+from aiperf.train.ranks.filtered_port import FilteredPort
 from aiperf.train.ranks.rendezvous import open_rendezvous
 from aiperf.train.rendezvous_place import StoreAt
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
+class HostAddress:
     """Address of a server, as the ranks of one host reach it."""
 
     address: str
@@ -27,13 +27,13 @@ class Addressed:
 class Directions:
     """Rendezvous as the ranks of one host reach it."""
 
-    horovod: Addressed | None
+    horovod: HostAddress | None
     """Horovod's rendezvous. None if Horovod cannot be the collective."""
     store: StoreAt | None
     """torch's store. None if all ranks are on one host and meet in a file."""
 
 
-class MeetingPoint:
+class OpenRendezvous:
     """Rendezvous that is open from its creation."""
 
     def __init__(self, collective: str, ranks: int, addresses: Sequence[str]) -> None:
@@ -41,14 +41,14 @@ class MeetingPoint:
         self._leader, others = addresses[0], addresses[1:]
         self._rendezvous = open_rendezvous(collective, ranks)
         self._listening: socket.socket | None = None
-        self._doors: dict[str, GuardedDoor] = {}
+        self._doors: dict[str, FilteredPort] = {}
         try:
             if others:
                 # torch's store would listen on all addresses by itself (2.13)
                 self._listening = socket.create_server(("127.0.0.1", 0), backlog=4096)
-                self._doors["store"] = GuardedDoor(self._leader, others, self._listening.getsockname()[1])
+                self._doors["store"] = FilteredPort(self._leader, others, self._listening.getsockname()[1])
                 if self._rendezvous is not None:
-                    self._doors["horovod"] = GuardedDoor(self._leader, others, self._rendezvous.port)
+                    self._doors["horovod"] = FilteredPort(self._leader, others, self._rendezvous.port)
         except BaseException:
             self.close()
             raise
@@ -57,8 +57,8 @@ class MeetingPoint:
         """Return the directions for the ranks of a host. 0 is the leading one."""
         horovod = store = None
         if self._rendezvous is not None:
-            here = Addressed("127.0.0.1", self._rendezvous.port)
-            horovod = here if host == 0 else Addressed(self._leader, self._doors["horovod"].port)
+            here = HostAddress("127.0.0.1", self._rendezvous.port)
+            horovod = here if host == 0 else HostAddress(self._leader, self._doors["horovod"].port)
         if self._listening is not None:
             own = self._listening
             here_too = StoreAt("127.0.0.1", own.getsockname()[1], own.fileno())

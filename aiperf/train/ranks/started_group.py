@@ -14,11 +14,11 @@ from aiperf.journal.messages import Word
 from aiperf.train.ranks import fault_attribution, host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import Watch
-from aiperf.train.ranks.host_ranks import HostRanks, Recipe, Start
-from aiperf.train.ranks.protocol import Do, Failed, Ready
+from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.rank_handle import AnyRank
-from aiperf.train.ranks.rank_numbers import Seat
-from aiperf.train.ranks.rendezvous_point import MeetingPoint
+from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.rendezvous_point import OpenRendezvous
 from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
@@ -31,10 +31,10 @@ The kernel may take seconds to end a process with much memory.
 """
 
 
-class NotStarted(Exception):
+class StartFailed(Exception):
     """A start failed."""
 
-    def __init__(self, failure: Failed, seat: Seat, failed_devices: int = 0) -> None:
+    def __init__(self, failure: Failed, seat: RankPlace, failed_devices: int = 0) -> None:
         super().__init__(failure.reason)
         self.failure = failure
         self.seat = seat
@@ -51,7 +51,7 @@ class Ranks:
     def __init__(
         self,
         recipe: Recipe,
-        seats: Sequence[Seat],
+        seats: Sequence[RankPlace],
         number: int,
         host: str,
         address: str,
@@ -72,7 +72,7 @@ class Ranks:
         self._patience = recipe.conf.start_seconds
         self._watch: Watch | None = None
         with ExitStack() as stack:
-            self._meeting = MeetingPoint(
+            self._meeting = OpenRendezvous(
                 recipe.conf.collective, len(seats), (address, *(other.address for other in distant))
             )
             stack.callback(self._meeting.close)
@@ -80,8 +80,8 @@ class Ranks:
             stack.pop_all()
         self.heartbeats = self._here.heartbeats
 
-    def _start_of(self, host: int, address: str | None) -> Start:
-        return Start(self.seats, host, self._meeting.directions(host), address)
+    def _start_of(self, host: int, address: str | None) -> RankStart:
+        return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
         """Start all ranks."""
@@ -127,7 +127,7 @@ class Ranks:
             other.words = []
         return said
 
-    def tell(self, do: Do) -> None:
+    def tell(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
         self._here.tell(do)
         for other in self._distant:

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from aiperf.drive.ray.ray_worker import RayWorker
 from aiperf.drive.ray.slots import Slot
-from aiperf.drive.ray.worker_states import Fleet
+from aiperf.drive.ray.worker_states import ExecutorWorkers
 
 
-def asked(fleet: Fleet, number: int, node: str) -> RayWorker:
+def asked(fleet: ExecutorWorkers, number: int, node: str) -> RayWorker:
     """Return a worker that was requested at second 0. Its calls are arbitrary values."""
     stands, life = cast(Any, f"stands {number}"), cast(Any, f"life {number}")
     worker = RayWorker(number, Slot(node, node, number, 0, 1), None, stands, life, began=0.0)
@@ -18,7 +18,7 @@ def asked(fleet: Fleet, number: int, node: str) -> RayWorker:
 
 
 def test_the_wait_for_a_place_counts_from_the_last_on_its_node() -> None:
-    fleet = Fleet()
+    fleet = ExecutorWorkers()
     first, second, elsewhere = asked(fleet, 0, "a"), asked(fleet, 1, "a"), asked(fleet, 2, "b")
 
     fleet.stood([first.stands], 250.0)

@@ -13,8 +13,8 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.drive.ray import mailbox
-from aiperf.drive.ray.mailbox import Post, Sender
-from aiperf.journal.messages import Done
+from aiperf.drive.ray.mailbox import MailboxOwner, Sender
+from aiperf.journal.messages import TrialDone
 
 WORDS = 1500
 PATIENCE_SECONDS = 600.0
@@ -26,7 +26,7 @@ class Talker:
     def talk(self, mailbox: ActorHandle[Any], words: int, pause_seconds: float) -> None:
         sender = Sender(mailbox)
         for number in range(words):
-            sender.put([Done(trial=number, attempt=1, reason="epochs")])
+            sender.put([TrialDone(trial=number, attempt=1, reason="epochs")])
             time.sleep(pause_seconds)
         self._flush(sender)
 
@@ -34,7 +34,7 @@ class Talker:
         """Send messages until the file exists. Return their number."""
         sender, number = Sender(mailbox), 0
         while not over.exists():
-            sender.put([Done(trial=number, attempt=1, reason="epochs")])
+            sender.put([TrialDone(trial=number, attempt=1, reason="epochs")])
             number += 1
             time.sleep(0.05)
         self._flush(sender)
@@ -46,13 +46,13 @@ class Talker:
             time.sleep(0.05)
 
 
-def heard_of(post: Post, timeout: float = 5.0) -> list[int]:
-    return [word.trial for word in post.take(timeout) or [] if isinstance(word, Done)]
+def heard_of(post: MailboxOwner, timeout: float = 5.0) -> list[int]:
+    return [word.trial for word in post.take(timeout) or [] if isinstance(word, TrialDone)]
 
 
 def test_messages_in_quick_succession_arrive_in_order(own_ray: None) -> None:
     """Sent without waiting, some hundred of these change places."""
-    post = Post()
+    post = MailboxOwner()
     talking = Talker.remote().talk.remote(post.mailbox, WORDS, 0.0)  # type: ignore[attr-defined]
     heard: list[int] = []
     while len(heard) < WORDS:
@@ -68,7 +68,7 @@ def test_a_killed_or_stopped_mailbox_loses_no_message(
     own_ray: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, strike: signal.Signals
 ) -> None:
     monkeypatch.setattr(mailbox, "STOPPED_SECONDS", 0.5)
-    post = Post()
+    post = MailboxOwner()
     talkers = [Talker.options(num_cpus=0).remote() for _ in range(2)]  # type: ignore[attr-defined]
     over = tmp_path / "over"
     talking = [talker.talk_until.remote(post.mailbox, over) for talker in talkers]

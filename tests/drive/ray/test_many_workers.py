@@ -32,21 +32,21 @@ from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
 from aiperf.journal.events import RunEnded, TrialStarted, WorkerLost
 from aiperf.journal.journal import read
 from aiperf.journal.messages import (
-    Done,
     EpochDone,
     HelperDown,
     NotStarted,
+    ProposalFailed,
+    ProposalReturned,
     Propose,
-    Proposed,
     Release,
-    Unproposed,
+    TrialDone,
     Word,
     WorkerDown,
     WorkerUp,
 )
 from aiperf.planning.plan import make_plan
 from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import Terms
+from aiperf.planning.worker_shape import WorkerRequirements
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf
@@ -103,7 +103,7 @@ class Bench:
     def trains(self, worker: int, trial: int) -> None:
         """Has a worker do a trial to its end."""
         self.executor.send(order(worker, trial))
-        self.until(lambda said: any(word.trial == trial for word in of(said, Done)))
+        self.until(lambda said: any(word.trial == trial for word in of(said, TrialDone)))
 
 
 Open = Callable[..., Bench]
@@ -230,13 +230,13 @@ def test_a_dead_generator_is_replaced_with_the_whole_history(cluster: SmallClust
 
     for number in (1, 2, 3):
         run.executor.send(Propose(number=number, worker=0, round=number, seed=number))
-    said = run.until(lambda said: {2, 3} <= {word.number for word in of(said, Unproposed)})
+    said = run.until(lambda said: {2, 3} <= {word.number for word in of(said, ProposalFailed)})
     run.executor.send(Propose(number=4, worker=0, round=2, seed=4))
-    run.until(lambda said: 4 in {word.number for word in of(said, Proposed)})
+    run.until(lambda said: 4 in {word.number for word in of(said, ProposalReturned)})
 
     # each may be answered twice, by the mailbox and by its call: the first of 1 may die with its call, after it was left
-    assert {word.number for word in of(said, Unproposed)} - {1} == {2, 3}
-    assert {word.number for word in of(said, Proposed)} == {1, 4}
+    assert {word.number for word in of(said, ProposalFailed)} - {1} == {2, 3}
+    assert {word.number for word in of(said, ProposalReturned)} == {1, 4}
 
 
 @pytest.mark.slow
@@ -362,7 +362,7 @@ def test_a_cpu_worker_is_released_when_an_accelerator_is_up(cluster: SmallCluste
 @pytest.mark.slow
 def test_a_worker_that_breaks_the_plan_is_refused(cluster: SmallCluster, bench: Open) -> None:
     cluster.add()
-    run = bench(terms=Terms(memory_bytes=None, most_ranks=1))
+    run = bench(terms=WorkerRequirements(memory_bytes=None, most_ranks=1))
     run.up(1)
 
     late = cluster.add(accelerators=2)

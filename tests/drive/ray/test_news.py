@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.drive.ray import history_updates
-from aiperf.drive.ray.history_updates import Heard, News
+from aiperf.drive.ray.history_updates import UpdateLog, UpdateReceiver
 from searchers.history import Observation, Requested
 
 
@@ -37,8 +37,8 @@ def test_every_generator_receives_all_packets_once_in_order(
         patch.setattr(history_updates, "BLOCK_BYTES", block_bytes)
         store = Store()
         told: list[Observation] = []
-        out = News(store.put)
-        generators: list[tuple[Heard, list[Observation], int]] = []
+        out = UpdateLog(store.put)
+        generators: list[tuple[UpdateReceiver, list[Observation], int]] = []
         for step in steps:
             if step:
                 packet = [Requested(len(told) + each) for each in range(step)]
@@ -46,7 +46,7 @@ def test_every_generator_receives_all_packets_once_in_order(
                 out.tell(packet)
                 continue
             which = data.draw(st.integers(0, len(generators)))
-            heard, known, count = generators[which] if which < len(generators) else (Heard(store.get), [], 0)
+            heard, known, count = generators[which] if which < len(generators) else (UpdateReceiver(store.get), [], 0)
             known = known + heard.take(out.since(count))
             assert known == told
             generators[which : which + 1] = [(heard, known, out.count)]
@@ -61,7 +61,7 @@ def test_history_is_encoded_once_and_stored_once_for_all(monkeypatch: pytest.Mon
         return encode(value, protocol)
 
     store = Store()
-    out = News(store.put)
+    out = UpdateLog(store.put)
     monkeypatch.setattr(pickle, "dumps", dumps)
     monkeypatch.setattr(history_updates, "BLOCK_BYTES", 2000)
     for number in range(500):

@@ -14,15 +14,15 @@ import ray
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.drive.ray import inspection as inspection_module
 from aiperf.drive.ray import inspector
-from aiperf.drive.ray.inspection import Inspection
+from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import Inspector, introduced
-from aiperf.drive.ray.node_admission import CLOSE_SECONDS, Gate, checked_by
+from aiperf.drive.ray.node_admission import CLOSE_SECONDS, RayNodeAdmission, checked_by
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.messages import Inspected
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import Reading
+from aiperf.preflight.reading import ProbeReading
 from aiperf.train.trainer_config import TrainerConf
 from tests.drive.clusters import SmallCluster, small_cluster
 from tests.preflight import planted
@@ -37,7 +37,7 @@ def cluster() -> Iterator[SmallCluster]:
         yield made
 
 
-def as_hosts_of_their_own(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Reading]:
+def as_hosts_of_their_own(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
     """Nodes of one machine that pass for several: else none is compared with another."""
     missing = introduced(inspectors, seconds)
     for one in inspectors:
@@ -56,10 +56,10 @@ def nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
 
 
-def inspection(folder: Path, probes: Callable[[], Any], *, is_full: bool, seconds: float = 120.0) -> Inspection:
+def inspection(folder: Path, probes: Callable[[], Any], *, is_full: bool, seconds: float = 120.0) -> NodeInspection:
     conf = PreflightConf(seconds=seconds, free_bytes=0)
     head = ray.get_runtime_context().get_node_id()
-    return Inspection(conf, DigitsConf(), TrainerConf(), folder, head, is_full, probes, planted.clock)
+    return NodeInspection(conf, DigitsConf(), TrainerConf(), folder, head, is_full, probes, planted.clock)
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_dead_and_wrong_nodes_are_named_and_late_ones_checked(cluster: SmallClus
     assert told[cluster.address(well)].faults == []
     assert not list(tmp_path.iterdir()), "the folder that they met in is gone"
 
-    assert isinstance(checked.gate, Gate)
+    assert isinstance(checked.gate, RayNodeAdmission)
     other, late = cluster.add(), cluster.add()
     there, said = checked.gate.look(nodes(), slots(nodes(), None))
     assert {slot.node for slot in there.wanted} == {well}, "those that joined are no places yet"
@@ -116,7 +116,7 @@ def test_a_run_without_a_node_or_with_broken_stop_is_refused(cluster: SmallClust
 @pytest.mark.slow
 def test_the_end_of_a_run_ends_the_check_of_a_new_node(cluster: SmallCluster, tmp_path: Path) -> None:
     how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
-    gate = Gate(how.of, how.conf, [], (), None, how.stop)
+    gate = RayNodeAdmission(how.of, how.conf, [], (), None, how.stop)
     if len(nodes()) < 2:
         cluster.add()
     gate.look(nodes(), slots(nodes(), None))
@@ -134,7 +134,7 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
     """Raise an error as if the disk of the shared folder were full."""
     (tmp_path / "file").write_text("")
     how = inspection(tmp_path / "file", planted.without_hangs, is_full=False)
-    gate = Gate(how.of, how.conf, [], (), None, how.stop)
+    gate = RayNodeAdmission(how.of, how.conf, [], (), None, how.stop)
     if len(nodes()) < 2:
         cluster.add()
     there = slots(nodes(), None)

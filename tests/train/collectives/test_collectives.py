@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from aiperf.train.collectives.choice import choose, module_of
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.collectives.torch_collective import unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES
@@ -70,7 +70,7 @@ def after_a_loss(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 @pytest.fixture
 def whole() -> Iterator[Training]:
     """The same training by one rank that has the whole batch."""
-    training = Training(Alone())
+    training = Training(SingleRank())
     yield training
     training.exchange.close()
 

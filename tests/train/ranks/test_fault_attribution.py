@@ -20,7 +20,7 @@ from aiperf.train.ranks.fault_attribution import culprit, failure, is_clear
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import Progress
+from aiperf.train.ranks.process_progress import ProcessProgress
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
@@ -247,7 +247,7 @@ def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"begins\n"
-        progress = Progress(process.pid, 0.0)
+        progress = ProcessProgress(process.pid, 0.0)
         for look in range(1, 40):
             time.sleep(0.02)
             progress.look(float(look))

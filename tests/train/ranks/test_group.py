@@ -26,15 +26,15 @@ from aiperf.data.opening import open_data
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.messages import (
     Advanced,
+    CheckpointSaved,
     Crashed,
-    Done,
     Drop,
     EpochDone,
     Heartbeat,
     OutOfMemory,
     Prepared,
-    Saved,
     Sum,
+    TrialDone,
     Word,
 )
 from aiperf.train.checkpoint import load
@@ -212,7 +212,7 @@ def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
     together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
     alone = train(order(trial=10, batch_size=64, last_epoch=3), tmp_path / "checkpoints", start_graph=plain_graph())
 
-    assert isinstance(together[-1], Done)
+    assert isinstance(together[-1], TrialDone)
     assert difference(final_weights(folder, 10), final_weights(tmp_path, 10)) < 1e-5
     for ours, theirs in zip(epochs(together), epochs(alone), strict=True):
         assert ours.validation_loss == pytest.approx(theirs.validation_loss, abs=1e-5)
@@ -238,7 +238,7 @@ def test_trials_of_one_group_do_not_disturb_each_other(group: tuple[RankGroup, P
     other = follow(group[0], order(trial=13, batch_size=16, seed=99))
     again = follow(group[0], order(trial=14, batch_size=32))
 
-    assert isinstance(other[-1], Done)
+    assert isinstance(other[-1], TrialDone)
     assert [word.validation_loss for word in epochs(first)] == [word.validation_loss for word in epochs(again)]
     assert difference(final_weights(group[1], 12), final_weights(group[1], 14)) == 0.0
 
@@ -279,11 +279,11 @@ def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGro
             said += ranks.words(0.5)
         assert [word for word in said if is_within_an_epoch(word)] == []
 
-        while not any(is_within_an_epoch(word) for word in said) and not isinstance(said[-1], Done):
+        while not any(is_within_an_epoch(word) for word in said) and not isinstance(said[-1], TrialDone):
             ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
             said += ranks.words(0.5)
 
-        assert isinstance(to_the_end(ranks, said)[-1], Done)
+        assert isinstance(to_the_end(ranks, said)[-1], TrialDone)
         if any(is_within_an_epoch(word) for word in said):
             return
     raise AssertionError("twenty trials were asked, and none said its sums within an epoch")
@@ -301,7 +301,7 @@ def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGr
     reduced = [word for word in words if isinstance(word, OutOfMemory)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48)]
     assert epochs(words)[0].advanced.training_images == visited(96)
-    assert isinstance(words[-1], Done)
+    assert isinstance(words[-1], TrialDone)
 
 
 def witness(folder: Path, pids: tuple[int, ...], question: int) -> list[str]:
@@ -328,7 +328,7 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
             said += ranks.words(timeout=60.0)
         seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
         at_work += min(seen) >= 5  # it may have been over before it was looked at
-        assert isinstance(to_the_end(ranks, said)[-1], Done)
+        assert isinstance(to_the_end(ranks, said)[-1], TrialDone)
         trial += 1
 
     # the first rank tells the end of an attempt; the other may still be on its way out of it
@@ -355,7 +355,7 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
     saved = [word.advanced.epoch for word in done if word.checkpoint]  # epochs this short outrun the disk
-    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, Saved))])
+    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, CheckpointSaved))])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
     told = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
@@ -384,7 +384,7 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
         told = [word.doing for word in heard if isinstance(word, Heartbeat)]
         assert told and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in told), told
     resumed = go_on(ranks, trial, heard)
-    assert isinstance(resumed[-1], Done)
+    assert isinstance(resumed[-1], TrialDone)
     assert isinstance(resumed[0], Prepared)
     assert resumed[0].ranks == 2
 
@@ -416,7 +416,7 @@ def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
     # one that falls asleep between two steps, where it would wait for images, looks like one that waits for them
     named = rf"rank {rank} of 2 on {re.escape(socket.gethostname())} (hangs: no sign|waits for storage: it waits for images)"
     assert re.match(named, crash.reason), crash.reason
-    assert isinstance(go_on(ranks, trial, heard)[-1], Done)
+    assert isinstance(go_on(ranks, trial, heard)[-1], TrialDone)
 
 
 @pytest.mark.slow
@@ -435,7 +435,7 @@ def test_of_many_random_losses_each_is_survived_and_laid_to_the_right_rank(
     assert isinstance(heard[-1], Crashed)
     assert f"rank {rank} of 2 on " in heard[-1].reason
     assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in heard[-1].reason
-    assert isinstance(go_on(ranks, trial, heard)[-1], Done)
+    assert isinstance(go_on(ranks, trial, heard)[-1], TrialDone)
 
 
 @pytest.mark.slow  # longer than Gloo's own 30 s
@@ -460,7 +460,7 @@ def test_a_rank_lost_while_a_trial_is_prepared_costs_an_attempt_and_the_next_has
     ranks, folder = group
     chance = random.Random(f"{number} prepared {folder.name}")
     parent, child = 200 + number, 300 + number
-    assert isinstance(follow(ranks, order(trial=parent, batch_size=16))[-1], Done)
+    assert isinstance(follow(ranks, order(trial=parent, batch_size=16))[-1], TrialDone)
 
     ranks.order(order(trial=child, parent=parent, batch_size=16, last_epoch=10_000))
     time.sleep(chance.uniform(0.0, 0.08))
@@ -469,7 +469,7 @@ def test_a_rank_lost_while_a_trial_is_prepared_costs_an_attempt_and_the_next_has
 
     assert isinstance(heard[-1], Crashed) and heard[-1].retry
     again = follow(ranks, order(trial=child, attempt=2, parent=parent, batch_size=16, last_epoch=1))
-    assert isinstance(again[-1], Done)  # by a group that has the parent's weights from its file alone
+    assert isinstance(again[-1], TrialDone)  # by a group that has the parent's weights from its file alone
     inherited = epochs(again)[0].training_loss
     fresh = epochs(follow(ranks, order(trial=child + 100, batch_size=16, last_epoch=1)))[0].training_loss
     assert inherited < fresh
@@ -516,7 +516,7 @@ def test_a_rank_whose_accelerator_is_at_fault_is_left_out(tmp_path: Path, monkey
     try:
         ready = starting(group, tmp_path, BROKEN_DEVICE, monkeypatch)
         assert (ready.ranks, ready.collective) == (1, "none")
-        assert isinstance(follow(group, order(batch_size=64))[-1], Done)
+        assert isinstance(follow(group, order(batch_size=64))[-1], TrialDone)
     finally:
         group.close()
 
@@ -566,7 +566,7 @@ def test_a_device_that_fails_twice_in_trials_is_left_out(tmp_path: Path, monkeyp
         for _ in range(2):
             crashed = follow(group, order(batch_size=64))[-1]
             assert isinstance(crashed, Crashed) and "rank 1 of 2" in crashed.reason
-        assert isinstance(follow(group, order(batch_size=64))[-1], Done)
+        assert isinstance(follow(group, order(batch_size=64))[-1], TrialDone)
         assert len(group.pids()) == 1
     finally:
         group.close()
@@ -694,7 +694,9 @@ def test_closing_a_group_over_an_interrupted_trial_leaves_whole_checkpoints_and_
     group.start()
     group.order(order(trial=1, batch_size=16, last_epoch=10_000))
     heard: list[Word] = []
-    while not any(isinstance(word, Saved) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard):
+    while not any(
+        isinstance(word, CheckpointSaved) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard
+    ):
         heard += group.words(timeout=60.0)
     pids = group.pids()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiperf.journal.events import AnyEvent, TrialHeartbeat
 from aiperf.journal.messages import Heartbeat
-from aiperf.rules.decide import WriteOff, decide
+from aiperf.rules.decide import DeclareLost, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
@@ -23,8 +23,8 @@ def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say()
         evolve(slow, event)
 
     assert told == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
-    assert [command for command in decide(silent, late) if isinstance(command, WriteOff)]
-    assert not [command for command in decide(slow, late) if isinstance(command, WriteOff)]
+    assert [command for command in decide(silent, late) if isinstance(command, DeclareLost)]
+    assert not [command for command in decide(slow, late) if isinstance(command, DeclareLost)]
 
 
 def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:

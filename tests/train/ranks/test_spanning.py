@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Crashed, Done, Prepared, Word
+from aiperf.journal.messages import Crashed, Prepared, TrialDone, Word
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
 from aiperf.train.ranks import distant_host, remote_ranks
-from aiperf.train.ranks.filtered_port import GuardedDoor
+from aiperf.train.ranks.filtered_port import FilteredPort
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.rank_numbers import seats
-from aiperf.train.ranks.remote_ranks import Outpost
+from aiperf.train.ranks.remote_ranks import HostRankServer
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
 from tests.drive.elsewhere import another_machine, no_namespaces
@@ -90,17 +90,17 @@ def test_a_meeting_point_answers_the_groups_hosts_and_sends_strangers_away_witho
     with another_machine() as (inside, here), socket.create_server(("127.0.0.1", 0)) as server:
         stranger = subprocess.check_output([*inside, "hostname", "-I"], text=True).split()[0]
 
-        def knock(door: GuardedDoor) -> subprocess.Popen[str]:
+        def knock(door: FilteredPort) -> subprocess.Popen[str]:
             words = [*inside, sys.executable, "-c", KNOCK, here, str(door.port)]
             return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
-        closed = GuardedDoor(here, ["192.0.2.9"], server.getsockname()[1])
+        closed = FilteredPort(here, ["192.0.2.9"], server.getsockname()[1])
         with knock(closed) as knocking:
             assert knocking.communicate(timeout=300)[0] == "b''\n"
         assert closed.refused == {stranger}
         closed.close()
 
-        door = GuardedDoor(here, [stranger], server.getsockname()[1])
+        door = FilteredPort(here, [stranger], server.getsockname()[1])
         with knock(door) as knocking:
             connection, _ = server.accept()
             with connection:
@@ -131,7 +131,7 @@ def test_ranks_of_two_hosts_end_with_one_hosts_weights_and_count_each_image_once
         one.close()
 
     assert ready.ranks == 2 and ready.hosts == (socket.gethostname(), "elsewhere")
-    assert isinstance(words[-1], Done) and isinstance(alone[-1], Done)
+    assert isinstance(words[-1], TrialDone) and isinstance(alone[-1], TrialDone)
     assert difference(final_weights(tmp_path / "two", 10), final_weights(tmp_path / "one", 10)) < 1e-5
     for word in epochs(words):
         assert (word.advanced.training_images, word.advanced.validation_images) == (
@@ -163,7 +163,7 @@ def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial
             heard += hear(group)
             assert isinstance(heard[-1], Crashed) and heard[-1].retry
             assert "rank 1 of 2 on elsewhere" in heard[-1].reason and said in heard[-1].reason
-            assert isinstance(go_on(group, trial, heard)[-1], Done)
+            assert isinstance(go_on(group, trial, heard)[-1], TrialDone)
 
         heard, other = trains(group, 3), group.pids()[1]
         wire.is_cut = True
@@ -173,7 +173,7 @@ def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial
         assert "it had rank 1 of 2" in heard[-1].reason
         resumed = go_on(group, 3, heard)
         assert isinstance(resumed[0], Prepared) and resumed[0].ranks == 1
-        assert isinstance(resumed[-1], Done)
+        assert isinstance(resumed[-1], TrialDone)
         assert len(group.pids()) == 1 and other not in group.pids()
 
 
@@ -195,7 +195,7 @@ def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
 def test_a_host_that_fails_before_its_worker_was_ever_up_ends_the_worker(tmp_path: Path) -> None:
     """A worker must not silently continue with fewer ranks than requested."""
 
-    class Broken(Outpost):
+    class Broken(HostRankServer):
         def start(self, number: int, start: object) -> None:
             raise OSError("no interface of this host has it")
 

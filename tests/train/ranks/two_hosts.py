@@ -11,7 +11,7 @@ from typing import Any
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.remote_ranks import Outpost
+from aiperf.train.ranks.remote_ranks import HostRankServer
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode
 from tests.train.orders import IMAGES
@@ -23,7 +23,7 @@ LEADER, OTHER = "127.0.0.11", "127.0.0.1"
 class Wire:
     """Transport of calls to the other host. It can be cut."""
 
-    def __init__(self, outpost: Outpost) -> None:
+    def __init__(self, outpost: HostRankServer) -> None:
         self.outpost = outpost
         self.is_cut = False
         self._threads = ThreadPoolExecutor(max_workers=8)
@@ -43,7 +43,7 @@ class Wire:
 @contextmanager
 def spanning_group(conf: TrainerConf, folder: Path, start: Graph) -> Iterator[tuple[RankGroup, Wire]]:
     """Not started yet."""
-    wire = Wire(Outpost(Recipe(conf, IMAGES, encode(start), folder, 1, 0)))
+    wire = Wire(HostRankServer(Recipe(conf, IMAGES, encode(start), folder, 1, 0)))
     there = DistantHost("elsewhere", OTHER, accelerators=0, cores=1, call=wire.call)
     group = RankGroup(conf, IMAGES, encode(start), folder, accelerators=0, cores=1, address=LEADER, others=[there])
     try:

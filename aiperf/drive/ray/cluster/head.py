@@ -36,7 +36,7 @@ from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_
 from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.errors import NoWorkers, RuntimeNotStarted
 from aiperf.scratch import Scratch, marked
-from cluster.place import HEAD_FILE, Head
+from cluster.place import HEAD_FILE, HeadPlace
 
 LOOK_SECONDS = 0.2
 GIVE_UP_SECONDS = (30.0, 120.0)
@@ -53,7 +53,7 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def head_ray(folder: Path, place: Head, metrics_port: int | None = None) -> Iterator[None]:
+def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) -> Iterator[None]:
     """Start the head, wait for the other nodes, and end the head at the end of the context. The nodes then leave.
 
     Raises:

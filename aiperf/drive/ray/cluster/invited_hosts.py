@@ -21,7 +21,7 @@ from pathlib import Path
 from aiperf.drive.ray.cluster.head import head_ray, own_address
 from aiperf.errors import HostNotReached, NoWorkers
 from cluster.hosts import REACHED, fault_of
-from cluster.place import Invited
+from cluster.place import InvitedPlace
 
 LOGS = "logs"
 """Subfolder of the run for the output of hosts."""
@@ -38,7 +38,7 @@ END_SECONDS = 40.0
 
 
 @contextmanager
-def invited_ray(folder: Path, place: Invited, metrics_port: int | None = None) -> Iterator[None]:
+def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = None) -> Iterator[None]:
     """Check the hosts, let them join, and start the head.
 
     Raises:
@@ -74,7 +74,7 @@ def is_this_host(name: str) -> bool:
     return ipaddress.ip_address(address).is_loopback or address == own_address()
 
 
-def _looked_at(folder: Path, place: Invited, hosts: Sequence[str], away: int) -> list[str]:
+def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: int) -> list[str]:
     """Return the hosts that can join. At most `away` may be missing."""
     if not hosts:
         return []
@@ -116,7 +116,7 @@ def _look(words: Sequence[str]) -> str | None:
 
 
 @dataclass(slots=True)
-class Reaching:
+class ReconnectSchedule:
     """Schedule of reconnections to a lost host."""
 
     again_seconds: float
@@ -141,7 +141,7 @@ class _Connection:
     """Connection of one host."""
 
     host: str
-    reaching: Reaching
+    reaching: ReconnectSchedule
     due: float | None = 0.0
     began: float = 0.0
     process: subprocess.Popen[bytes] | None = None
@@ -152,7 +152,7 @@ class _Invitations:
     """Connections of all hosts, watched by one thread."""
 
     folder: Path
-    place: Invited
+    place: InvitedPlace
     hosts: Sequence[str]
     _over: threading.Event = field(default_factory=threading.Event)
     _connections: list[_Connection] = field(default_factory=list)
@@ -160,7 +160,7 @@ class _Invitations:
     @contextmanager
     def kept(self) -> Iterator[_Invitations]:
         """Keep the connections until the end of the context."""
-        self._connections = [_Connection(host, Reaching(self.place.again_seconds)) for host in self.hosts]
+        self._connections = [_Connection(host, ReconnectSchedule(self.place.again_seconds)) for host in self.hosts]
         if self.hosts:
             (self.folder / LOGS).mkdir(exist_ok=True)
         watch = threading.Thread(target=self._watch, name="hosts", daemon=True)

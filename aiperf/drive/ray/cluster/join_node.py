@@ -17,7 +17,7 @@ from typing import Literal
 
 from aiperf.data import hostcache
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
-from aiperf.drive.ray.cluster.invited_hosts import Reaching
+from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule
 from aiperf.drive.ray.cluster.ray_environment import (
     MODE,
     TOKEN,
@@ -47,7 +47,7 @@ END_SECONDS = 10.0
 
 
 @dataclass(slots=True)
-class Tie:
+class ParentConnection:
     """Connection to the process that started this one, tested by standard input. It ends with the connection, whatever
     the reason."""
 
@@ -63,7 +63,7 @@ class Tie:
         return self._is_cut
 
 
-def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: Tie | None = None) -> None:
+def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: ParentConnection | None = None) -> None:
     """Join the Ray of the run in `folder`. Return when its head has ended, or when `tie` is cut.
 
     With `rejoins`, return when the run is over: a head that was lost earlier may be started again.
@@ -75,12 +75,12 @@ def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: T
         RuntimeNotStarted: Ray ended here while the head was up, and again after each restart within `patience_seconds`.
             The pauses between restarts grow.
     """
-    again, tie = False, tie or Tie(None)
+    again, tie = False, tie or ParentConnection(None)
     while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
         again = True
 
 
-def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, again: bool) -> bool:
+def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rejoins: bool, again: bool) -> bool:
     """Join the current head. Return whether another head may follow."""
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
@@ -89,7 +89,7 @@ def _joined(folder: Path, patience_seconds: float, tie: Tie, *, rejoins: bool, a
     try:
         environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
         environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)
-        reaching, tries, short = Reaching(patience_seconds), 0, 0
+        reaching, tries, short = ReconnectSchedule(patience_seconds), 0, 0
         while True:
             tries += 1
             began = time.monotonic()
@@ -129,7 +129,7 @@ def _head_lost(folder: Path, head: HeadAddress) -> HeadLost:
     )
 
 
-def _awaited(folder: Path, patience_seconds: float, tie: Tie, *, may_be_over: bool) -> HeadAddress | None:
+def _awaited(folder: Path, patience_seconds: float, tie: ParentConnection, *, may_be_over: bool) -> HeadAddress | None:
     """Return a head that answers. None if the tie is cut, or if `may_be_over` and the run is over. (Before the first
     head a finished run looks like one that is about to be resumed.)"""
     path, deadline = folder / HEAD_FILE, time.monotonic() + patience_seconds
@@ -182,7 +182,9 @@ Stay = int | Literal["asked", "gone", "silent"]
 not answer."""
 
 
-def _stay(path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: Tie) -> Stay:
+def _stay(
+    path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: ParentConnection
+) -> Stay:
     """Keep Ray running until the head's file is gone or replaced, the head's port stays silent, this process is asked to end,
     its tie is cut, or Ray ends by itself."""
     failures, tried = 0, time.monotonic()

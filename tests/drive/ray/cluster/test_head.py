@@ -23,7 +23,7 @@ from aiperf.drive.ray.cluster.head import head_ray
 from aiperf.drive.ray.cluster.join_node import join
 from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
 from aiperf.system.processes import family, name, state
-from cluster.place import HEAD_FILE, HEAD_LOST, Head
+from cluster.place import HEAD_FILE, HEAD_LOST, HeadPlace
 from tests.drive.elsewhere import come
 
 
@@ -36,7 +36,7 @@ def joining(folder: Path) -> subprocess.Popen[bytes]:
 def test_a_node_joins_a_later_head_and_leaves_with_it(tmp_path: Path) -> None:
     node = joining(tmp_path)
     try:
-        with head_ray(tmp_path, Head(nodes=2, fewest_nodes=2, patience_seconds=120.0)):
+        with head_ray(tmp_path, HeadPlace(nodes=2, fewest_nodes=2, patience_seconds=120.0)):
             told = tmp_path / HEAD_FILE
             alive = [each for each in ray.nodes() if each["Alive"]]  # type: ignore[no-untyped-call]
             assert len(alive) == 2
@@ -51,7 +51,7 @@ def test_a_node_joins_a_later_head_and_leaves_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # Ray tries for a while
 def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
-    with head_ray(tmp_path, Head(nodes=1, fewest_nodes=1, patience_seconds=0.0)):
+    with head_ray(tmp_path, HeadPlace(nodes=1, fewest_nodes=1, patience_seconds=0.0)):
         told = json.loads((tmp_path / HEAD_FILE).read_text())
 
         assert "RAN" not in come(told["address"], inside=[], token="0" * 64).stdout
@@ -61,11 +61,11 @@ def test_a_stranger_without_the_heads_token_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_run_that_lacks_nodes_says_who_is_there(tmp_path: Path) -> None:
     told = rf"1 of 2 have joined after 0 s \({socket.gethostname()}\).*cluster.fewest_nodes"
-    with pytest.raises(NoWorkers, match=told), head_ray(tmp_path, Head(2, fewest_nodes=2, patience_seconds=0.0)):
+    with pytest.raises(NoWorkers, match=told), head_ray(tmp_path, HeadPlace(2, fewest_nodes=2, patience_seconds=0.0)):
         raise AssertionError("it began without its nodes")
 
     assert not (tmp_path / HEAD_FILE).exists()
-    with head_ray(tmp_path, Head(nodes=2, fewest_nodes=1, patience_seconds=0.0)):
+    with head_ray(tmp_path, HeadPlace(nodes=2, fewest_nodes=1, patience_seconds=0.0)):
         assert (tmp_path / HEAD_FILE).exists()
 
 
@@ -127,7 +127,7 @@ def test_a_head_that_is_slow_to_start_is_started_again(tmp_path: Path, capfd: py
             time.sleep(0.005)
 
     threading.Thread(target=stop_the_first_raylet, daemon=True).start()
-    with head_ray(tmp_path, Head(nodes=1, fewest_nodes=1, patience_seconds=300.0)):
+    with head_ray(tmp_path, HeadPlace(nodes=1, fewest_nodes=1, patience_seconds=300.0)):
         assert (tmp_path / HEAD_FILE).exists()
         assert "it is started again" in capfd.readouterr().err
         assert state(stopped[0]) in ("", "Z"), "nothing of the first attempt is left"

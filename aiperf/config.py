@@ -193,7 +193,7 @@ GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
 
 
 def option_names() -> list[str]:
-    """Return the names of all options of all choices: 'schedule.duration_seconds', …"""
+    """Return the names of all options of all choices: 'schedule.duration_seconds', …."""
     return list(_options().known)
 
 

@@ -17,7 +17,7 @@ MARK = "\ufffd"
 
 
 def sanitize(text: str) -> str:
-    """Return a text without characters that move the cursor, colour, hide or reverse text, or end the line.
+    r"""Return a text without characters that move the cursor, colour, hide or reverse text, or end the line.
 
     >>> sanitize("node1\\x1b[2J")
     'node1�[2J'

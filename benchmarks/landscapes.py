@@ -79,8 +79,11 @@ def balanced(start: Graph, graph: Graph, random: Random) -> float:
 
 
 def one_stage(start: Graph, graph: Graph, random: Random) -> float:
-    """Growth of one stage pays. Growth of others only uses the budget: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in
-    `balanced` for a stage drawn from the seed."""
+    """Growth of one stage pays.
+
+    Growth of others only uses the budget: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in `balanced` for a stage
+    drawn from the seed.
+    """
     then, now = _stages(start), _stages(graph)
     height = random.choice(sorted(then))
     return 0.06 + 0.24 * exp(-1.0 * log2(now[height].flops / then[height].flops))

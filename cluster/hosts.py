@@ -1,5 +1,6 @@
-"""Hosts reached by ssh: `+cluster=hosts 'cluster.hosts=[n1,n2]'`. No scheduler is needed, and nothing is installed on
-them.
+"""Hosts reached by ssh: `+cluster=hosts 'cluster.hosts=[n1,n2]'`.
+
+No scheduler is needed, and nothing is installed on them.
 
 The machine where the command is typed is the head. It runs Ray's head and the driver, and trains only if it is in the
 list. The driver connects to each other host by one ssh process with the user's keys, and the host joins through the
@@ -58,8 +59,11 @@ class RemoteHost:
 
 @dataclass
 class HostsConf(NodesConf):
-    """Hosts reached by ssh without a password. The machine where the command is typed runs Ray's head and the driver.
-    It trains only if it is in the list. All hosts share the run's folder."""
+    """Hosts reached by ssh without a password.
+
+    The machine where the command is typed runs Ray's head and the driver. It trains only if it is in the list. All
+    hosts share the run's folder.
+    """
 
     kind: str = "hosts"
     hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
@@ -220,8 +224,10 @@ class HostsConf(NodesConf):
 
 
 def of_hostfile(text: str, path: str) -> list[RemoteHost]:
-    """Return the hosts of a file as mpirun(1) and horovodrun read it: one line HOST [slots=N] [max_slots=N] per host,
-    with # before a comment."""
+    """Return the hosts of a file as mpirun(1) and horovodrun read it.
+
+    One line HOST [slots=N] [max_slots=N] per host, with # before a comment.
+    """
     found: list[RemoteHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()

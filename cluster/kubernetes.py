@@ -1,5 +1,7 @@
-"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`. `cluster.manifests` makes the manifests as values, and
-`cluster.kubernetes_job` applies and follows them."""
+"""Nodes of a Kubernetes cluster: `+cluster=kubernetes`.
+
+`cluster.manifests` makes the manifests as values, and `cluster.kubernetes_job` applies and follows them.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,11 @@ _OWN_VARIABLES = ("RAY_AUTH_", "RAY_ADDRESS", "AIPERF_OPTIONS", "RAY_CLUSTER_", 
 
 @dataclass
 class KubernetesConf(SchedulerConf):
-    """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone. The run is applied and followed. Ctrl-C
-    leaves it running. Its folder is on a claim that all its pods share. Journal and report are fetched from it."""
+    """Pods of a Kubernetes cluster, by a RayJob of KubeRay or by Jobs alone.
+
+    The run is applied and followed. Ctrl-C leaves it running. Its folder is on a claim that all its pods share. Journal
+    and report are fetched from it.
+    """
 
     kind: str = "kubernetes"
     image: str = field(default="", metadata=form(r"[\w./:@-]*", "an image's name, registry.example.org/aiperf:1"))

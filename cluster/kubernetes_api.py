@@ -1,5 +1,7 @@
-"""Client of the Kubernetes API, for the calls that a run needs. Based on the official Python client, an extra of this
-package."""
+"""Client of the Kubernetes API, for the calls that a run needs.
+
+Based on the official Python client, an extra of this package.
+"""
 
 from __future__ import annotations
 
@@ -259,8 +261,10 @@ class _NotFound(ClusterError):
 
 
 def _status(call: Any, pod: str) -> int | None:
-    """Return the exit status of a command. The server's last message has no number if it found no container to run the
-    command in."""
+    """Return the exit status of a command.
+
+    The server's last message has no number if it found no container to run the command in.
+    """
     try:
         status: int | None = call.returncode
     except (ValueError, TypeError, LookupError) as error:

@@ -118,8 +118,10 @@ class KubernetesJob:
         return ()
 
     def fetch(self, job: str) -> None:
-        """Copy the run's folder to this machine, without the checkpoints. A separate pod reads it, since the head's pod
-        may have ended."""
+        """Copy the run's folder to this machine, without the checkpoints.
+
+        A separate pod reads it, since the head's pod may have ended.
+        """
         api = self._api()
         pod = self._reader()
         name: str = pod["metadata"]["name"]

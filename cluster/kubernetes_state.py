@@ -20,8 +20,10 @@ LONGEST_REASON = 300
 
 
 def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobState:
-    """Return the state of a run. `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings
-    about its objects."""
+    """Return the state of a run.
+
+    `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
+    """
     name, is_over, told = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job)
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]

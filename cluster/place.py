@@ -33,8 +33,10 @@ HEAD_LOST = 3
 
 
 def form(pattern: str, words: str) -> dict[str, tuple[str, str]]:
-    """Return the metadata of a text field, or of a list of texts, that must match a pattern. `words`: the pattern in
-    words."""
+    """Return the metadata of a text field, or of a list of texts, that must match a pattern.
+
+    `words`: the pattern in words.
+    """
     return {"form": (pattern, words)}
 
 
@@ -71,8 +73,10 @@ class HostConnection(Protocol):
         ...
 
     def looking(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script that checks whether a host can join the run in `folder`. It ends with status 0, or with one
-        that `fault_of` explains."""
+        """Return the script that checks whether a host can join the run in `folder`.
+
+        It ends with status 0, or with one that `fault_of` explains.
+        """
         ...
 
     def joining(self, folder: Path, python: str, directory: Path) -> str:
@@ -207,13 +211,17 @@ class BatchJob(Protocol):
         ...
 
     def lines(self, job: str) -> Sequence[str] | None:
-        """Return the lines of `aiperf status` from the place of the run. None if its folder is shared with this
-        machine."""
+        """Return the lines of `aiperf status` from the place of the run.
+
+        None if its folder is shared with this machine.
+        """
         ...
 
     def fetch(self, job: str) -> None:
         """Copy the readable files of a finished run into its local folder, if that differs from the run's own folder.
-        Raises ClusterError, and NoReport for a run that never began."""
+
+        Raises ClusterError, and NoReport for a run that never began.
+        """
         ...
 
     @property

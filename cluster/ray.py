@@ -20,8 +20,11 @@ from cluster.place import (
 
 @dataclass
 class RayConf(NodesConf):
-    """Existing Ray cluster. The run joins it, and leaves it unchanged. Its token is read from the environment
-    (RAY_AUTH_TOKEN, or the file that RAY_AUTH_TOKEN_PATH names). The driver must run on the head."""
+    """Existing Ray cluster.
+
+    The run joins it, and leaves it unchanged. Its token is read from the environment (RAY_AUTH_TOKEN, or the file that
+    RAY_AUTH_TOKEN_PATH names). The driver must run on the head.
+    """
 
     kind: str = "ray"
     address: str = field(

@@ -96,8 +96,11 @@ _OWN = (
 
 @dataclass
 class SlurmConf(SchedulerConf):
-    """Nodes of Slurm. Outside an allocation the run is submitted as a batch job and followed. Ctrl-C leaves it running.
-    Inside an allocation (salloc) it runs there."""
+    """Nodes of Slurm.
+
+    Outside an allocation the run is submitted as a batch job and followed. Ctrl-C leaves it running. Inside an
+    allocation (salloc) it runs there.
+    """
 
     kind: str = "slurm"
     nodes: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
@@ -271,8 +274,9 @@ _NOT_SHOWN = ("job-name", "output", "open-mode", "no-kill", "signal", "ntasks-pe
 
 
 def accelerators_of(word: str | None) -> int | None:
-    """Return the number of GPUs in a value of --gpus-per-node with one model. None if it has several models or no
-    number.
+    """Return the number of GPUs in a value of --gpus-per-node with one model.
+
+    None if it has several models or no number.
 
     >>> accelerators_of("8"), accelerators_of("a100:4"), accelerators_of("a100:4,v100:2"), accelerators_of(None)
     (8, 4, None, None)
@@ -482,8 +486,10 @@ class SlurmJob:
 
 
 def _asked(*words: str) -> str:
-    """Run a program of Slurm and return its output. Raises ClusterError if it is missing or fails, with its own
-    message."""
+    """Run a program of Slurm and return its output.
+
+    Raises ClusterError if it is missing or fails, with its own message.
+    """
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:

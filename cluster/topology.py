@@ -1,5 +1,7 @@
-"""Links between accelerators in layers, and the time of an exchange over them in the α–β model: a message of n bytes takes
-α + n/β."""
+"""Links between accelerators in layers, and the time of an exchange over them.
+
+The α–β model: a message of n bytes takes α + n/β.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ class LinkConf:
 
 
 def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> float:
-    """Return the seconds of an all-reduce of `size` bytes by `ranks`. A ring runs at each layer of links, the nearest
-    first, on the part that the layer below left.
+    """Return the seconds of an all-reduce of `size` bytes by `ranks`.
+
+    A ring runs at each layer of links, the nearest first, on the part that the layer below left.
 
     A ring of n takes 2·(n−1) messages of size/n: 2·(n−1)·α + 2·(n−1)/n · size/β (Thakur, Rabenseifner and Gropp 2005,
     section 4.4. The bound is from Patarasu and Yuan 2009). After the scatter of one layer each rank carries size/n into

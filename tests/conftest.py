@@ -30,8 +30,11 @@ UNRENDERED = {
 
 @pytest.fixture(autouse=True, scope="module")
 def _figures_are_rendered_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Elsewhere all of our own code that draws them runs, and the last step alone is left out. (What is run as a process of its
-    own renders them; so does a test that is run by itself and loads matplotlib only then.)"""
+    """Leave out the drawing of figures, the last step only.
+
+    Our own code for figures runs. Processes of their own draw them, and so does a test that is run alone and loads
+    matplotlib later.
+    """
     drawing = sys.modules.get("aiperf.report.plots.figure")
     if drawing is None or request.node.nodeid.startswith(FIGURES_ARE_LOOKED_AT):
         yield
@@ -76,8 +79,10 @@ class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stub
         return "real processes" if nodeid.startswith(REAL_PROCESSES) else nodeid.partition("::")[0]
 
     def remove_node(self, node: Any) -> Any:
-        """A worker that crashed: its files that are done are not given out again, with nothing left to run, since nobody would
-        ever tell of their end. (xdist 3.8)"""
+        """Do not assign the finished files of a crashed worker again.
+
+        With nothing left to run, nobody would report their end (xdist 3.8).
+        """
         done = [scope for scope, tests in self.assigned_work[node].items() if all(tests.values())]
         for scope in done:
             del self.assigned_work[node][scope]

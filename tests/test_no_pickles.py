@@ -81,8 +81,10 @@ def test_what_unpickles_is_seen(line: str) -> None:
 
 
 def test_our_code_unpickles_nothing_from_sockets_or_files() -> None:
-    """Pipes between a process and its own child (multiprocessing.connection.Pipe) are no sockets of the network: they have no
-    address, and carry this release's own words."""
+    """Pipes between a process and its own child are no sockets of the network.
+
+    They (multiprocessing.connection.Pipe) have no address, and carry this release's own messages.
+    """
     files = [file for room in ROOMS for file in (REPOSITORY / room).rglob("*.py")]
     assert len(files) > 100
 

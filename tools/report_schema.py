@@ -128,8 +128,10 @@ def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
 
 
 def _describe(part: dict[str, Any], owner: type) -> None:
-    """Add the docstrings of fields, and remove defaults: a report contains every field. Types with omit_defaults are an
-    exception: they omit unknown values."""
+    """Add the docstrings of fields, and remove defaults: a report contains every field.
+
+    Types with omit_defaults are an exception: they omit unknown values.
+    """
     descriptions = _docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)

@@ -101,8 +101,9 @@ def rest_of(
 
 
 def batch_means_half_width(work: Work, inside: Window) -> float | None:
-    """Return t · standard error of the batches' mean rate, from their deviations from a straight line. None for too few
-    batches.
+    """Return t · standard error of the batches' mean rate, from their deviations from a straight line.
+
+    None for too few batches.
 
     A batch is long compared with a trial. The straight line models growth of the networks. The comparison of the two halves
     limits this growth.

@@ -225,8 +225,10 @@ def _training_flops(work_log: WorkLog) -> Real:
 def _seconds(
     work_log: WorkLog, inside: Window, spent: TimeBreakdown, planned: int, steps: _Steps
 ) -> dict[str, Fraction]:
-    """Return the accelerator seconds of each part except the training steps. With them the sum is the planned accelerators'
-    time."""
+    """Return the accelerator seconds of each part except the training steps.
+
+    With them the sum is the planned accelerators' time.
+    """
     lines = {line.name: line.seconds for line in spent.lines}
     ending = math.fsum(
         span.ranks * max(0.0, min(span.end, inside.end) - max(span.start, inside.start))

@@ -37,8 +37,10 @@ class WorkerSpan:
 
 
 def spans(work_log: WorkLog, inside: Window) -> dict[int, tuple[WorkerSpan, ...]]:
-    """Return the ordered, disjoint spans of each worker. In an overlap, caused by a late message, the earlier span has
-    priority."""
+    """Return the ordered, disjoint spans of each worker.
+
+    In an overlap, caused by a late message, the earlier span has priority.
+    """
     found: dict[int, list[WorkerSpan]] = {}
     for worker, start, end, is_again in zip(*_stretches(work_log), strict=True):
         found.setdefault(worker, []).append(WorkerSpan(start, end, "done again" if is_again else "epochs"))

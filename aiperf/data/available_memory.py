@@ -10,8 +10,9 @@ from aiperf.system.host import meminfo
 
 
 def available_bytes(proc: Path = Path("/proc")) -> int:
-    """Return the bytes that can be allocated without swapping: of the host, or of the tightest control group if that is
-    less.
+    """Return the bytes that can be allocated without swapping.
+
+    Of the host, or of the tightest control group if that is less.
 
     0 if unknown, so that nothing is cached on a guess.
     """

@@ -146,9 +146,10 @@ class SyntheticConf(DataSetConf):
 
     @property
     def opening_bytes(self) -> int:
-        """Maximum bytes that each rank needs to generate the set: labels, prototypes of the classes, and a bank of 256
-        noises with the random numbers for it. Measured (torch 2.13): 67 bytes per image, 12.5 and 138 per pixel of
-        one channel.
+        """Maximum bytes that each rank needs to generate the set.
+
+        These are labels, prototypes of the classes, and a bank of 256 noises with the random numbers for it. Measured
+        (torch 2.13): 67 bytes per image, 12.5 and 138 per pixel of one channel.
         """
         pixels = self.image**2 * self.channels
         return 67 * (self.training_images + self.validation_images) + 12 * self.classes * pixels + 138 * 256 * pixels
@@ -212,8 +213,9 @@ class ImagesConf(FilesConf):
 
     @property
     def is_resized_crop(self) -> bool:
-        """Return whether images are cropped as for ImageNet (random resized crop, and for validation shorter side
-        256/224 and centre crop).
+        """Return whether images are cropped as for ImageNet.
+
+        Training: random resized crop. Validation: shorter side 256/224, then centre crop.
         """
         return self.crop == "resized" or (self.crop == "auto" and self.image > 64)
 

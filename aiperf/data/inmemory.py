@@ -88,9 +88,10 @@ class InMemory:
         noise: PixelNoise | None = None,
         flips: bool = True,
     ) -> None:
-        """`padding`: pixels added at each side before training images are cropped at a random position and, with
-        `flips`, mirrored with probability 1/2. 0 for neither. `noise`: added to training images, different in each
-        epoch.
+        """Read a split from memory.
+
+        `padding`: pixels added at each side before training images are cropped at a random position and, with `flips`,
+        mirrored with probability 1/2. 0 for neither. `noise`: added to training images, different in each epoch.
         """
         self._pixels = pixels
         self._labels = torch.from_numpy(labels)

@@ -55,8 +55,9 @@ class OpenData:
         channels_last: bool,
         dtype: torch.dtype,
     ) -> Batches:
-        """Return one epoch of this rank's training batches: shuffled by (seed, epoch), augmented, each image on exactly
-        one rank.
+        """Return one epoch of this rank's training batches.
+
+        Shuffled by (seed, epoch) and augmented, each image on exactly one rank.
 
         `batch`: images of one rank in a step. Raises DataError, and DamagedData during iteration.
         """

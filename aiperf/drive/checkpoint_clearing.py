@@ -34,8 +34,11 @@ class Best:
 
 
 def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | None:
-    """Return the checkpoint with the best accuracy among the files `names`. Of equal ones, return that of the earliest
-    trial. None if the journal knows none of them. A repeated epoch counts with its latest accuracy."""
+    """Return the checkpoint with the best accuracy among the files `names`.
+
+    Of equal ones, return that of the earliest trial. None if the journal knows none of them. A repeated epoch counts
+    with its latest accuracy.
+    """
     there = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
     for event in events:
@@ -115,8 +118,11 @@ def _unlinked(folder: Path) -> None:
 
 
 def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
-    """Remove the checkpoints that storage.checkpoints does not keep. The journal in `run_folder` is complete by then.
-    Return None if nothing is removed: the run can be resumed, or it has no checkpoints."""
+    """Remove the checkpoints that storage.checkpoints does not keep.
+
+    The journal in `run_folder` is complete by then. Return None if nothing is removed: the run can be resumed, or it
+    has no checkpoints.
+    """
     folder = run_folder / CHECKPOINTS
     if run.ended != CANNOT_BE_RESUMED or not folder.is_dir():
         return None
@@ -158,8 +164,10 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
 
 
 def forget(run_folder: Path) -> str | None:
-    """Remove the record of kept checkpoints of a run that continues after its end, for example after a rollback. Return
-    a warning, or None if no checkpoints were removed."""
+    """Remove the record of kept checkpoints of a run that continues after its end, for example after a rollback.
+
+    Return a warning, or None if no checkpoints were removed.
+    """
     said = run_folder / CHECKPOINTS / KEPT
     if not said.exists():
         return None
@@ -175,8 +183,10 @@ def _name(staying: Iterable[Path], best: Best) -> str:
 
 
 def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
-    """Write the architecture next to its weights, in the format of docs/graph-format.md. Return None if the disk is
-    full."""
+    """Write the architecture next to its weights, in the format of docs/graph-format.md.
+
+    Return None if the disk is full.
+    """
     start = decode(json.dumps(run.started.start_graph))
     graph = rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(best.trial))))
     file = folder / f"trial-{best.trial}.graph.json"

@@ -45,8 +45,11 @@ def leftover(run: Run, names: Iterable[str]) -> UnneededFiles:
 
 
 def sweep(run: Run, folder: Path) -> str | None:
-    """Remove checkpoints that the run does not need. Return a message about removed, remaining and unknown files, or
-    None. A file that cannot be removed does not end the run."""
+    """Remove checkpoints that the run does not need.
+
+    Return a message about removed, remaining and unknown files, or None. A file that cannot be removed does not end the
+    run.
+    """
     if not folder.is_dir():
         return None
     found = leftover(run, [file.name for file in folder.iterdir()])

@@ -135,8 +135,10 @@ class Driver:
         self._commit()
 
     def _has_converged(self) -> bool:
-        """Return whether the run has converged, with schedule.stop=converged. A check waits until all intervals before
-        it are reported."""
+        """Return whether the run has converged, with schedule.stop=converged.
+
+        A check waits until all intervals before it are reported.
+        """
         run, schedule = self.run, self.run.schedule
         if schedule.stop != "converged":
             return False
@@ -275,8 +277,10 @@ class Driver:
         self._take(RunEnded(at=self.clock.now(), reason=reason, measured_matmul_flops=peaks))
 
     def _peaks_again(self) -> dict[str, float]:
-        """Measure the processors of workers without accelerators again, after the window, when nothing trains. Return
-        FLOPS by worker."""
+        """Measure the processors of workers without accelerators again, after the window, when nothing trains.
+
+        Return FLOPS by worker.
+        """
         executor = self.executor
         if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresPeaks):
             return {}

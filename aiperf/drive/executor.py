@@ -24,8 +24,10 @@ class Executor(Protocol):
         ...
 
     def send(self, order: Order) -> None:
-        """Start to carry out an order. Return at once. An order for a lost worker is dropped, and a message reports the
-        loss."""
+        """Start to carry out an order.
+
+        Return at once. An order for a lost worker is dropped, and a message reports the loss.
+        """
         ...
 
     def words(self, timeout: float) -> list[Word]:
@@ -42,7 +44,9 @@ class MeasuresPeaks(Protocol):
     """Executor that can measure its workers' processors again after the run."""
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        """End the workers that measured their processors at their start, and measure again. Return FLOPS of one rank,
-        by worker. Workers that do not answer within `seconds`, or before `is_wanted` returns False, are left out.
-        Nothing trains afterwards."""
+        """End the workers that measured their processors at their start, and measure again.
+
+        Return FLOPS of one rank, by worker. Workers that do not answer within `seconds`, or before `is_wanted` returns
+        False, are left out. Nothing trains afterwards.
+        """
         ...

@@ -20,8 +20,10 @@ Training = Callable[[Train], Iterator[Word]]
 
 
 class InlineExecutor:
-    """Executor with one worker in the driver's process. Makes proposals at once, and trains while the driver waits for
-    messages."""
+    """Executor with one worker in the driver's process.
+
+    Makes proposals at once, and trains while the driver waits for messages.
+    """
 
     def __init__(
         self, proposer: Proposer, space: Space, train: Training, drop: Callable[[int], None], worker: int

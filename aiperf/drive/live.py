@@ -25,8 +25,10 @@ LARGEST_SHARE = 0.02
 
 
 def terminal() -> Console:
-    """Return the console of standard output. A terminal without cursor control (TERM=dumb) is treated as a plain
-    file."""
+    """Return the console of standard output.
+
+    A terminal without cursor control (TERM=dumb) is treated as a plain file.
+    """
     can_move = sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return Console(force_terminal=can_move)
 
@@ -46,8 +48,11 @@ class Live:
         self._size = console.size
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
-        """Show the run if a refresh is due. Return whether it was shown. `make` is called only then. The last refresh
-        is always due, and its table stays on the screen."""
+        """Show the run if a refresh is due.
+
+        Return whether it was shown. `make` is called only then. The last refresh is always due, and its table stays on
+        the screen.
+        """
         before = self._clock()
         if before < self._next and not is_last:
             return False

@@ -68,8 +68,10 @@ def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> 
 
 
 def _clock(view: LiveView, width: int, can_draw: bool) -> list[Text]:
-    """Return the line with name, bar and remaining time. In a narrow terminal the bar is removed first, then the
-    name."""
+    """Return the line with name, bar and remaining time.
+
+    In a narrow terminal the bar is removed first, then the name.
+    """
     left = _left(view)
     room = width - cell_len(left) - 2
     named = Text(

@@ -35,8 +35,10 @@ class MachinesExecutor(Protocol):
 
 @contextmanager
 def machines(conf: RunConf, folder: Path | None = None) -> Iterator[MachinesExecutor]:
-    """Start the machines of a configuration, and stop them at the end of the context. `folder`: folder of an existing
-    run. Other hosts read there how to join."""
+    """Start the machines of a configuration, and stop them at the end of the context.
+
+    `folder`: folder of an existing run. Other hosts read there how to join.
+    """
     if conf.executor == "inline":
         yield _inline
         return
@@ -71,8 +73,10 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """Return a function that exports the run's metrics after each turn. It does nothing if no endpoint is
-    configured."""
+    """Return a function that exports the run's metrics after each turn.
+
+    It does nothing if no endpoint is configured.
+    """
     if conf.metrics_port is None and not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
     from aiperf.drive.ray import metrics

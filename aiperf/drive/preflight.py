@@ -34,8 +34,10 @@ from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_de
 
 
 class NodeAdmission(Protocol):
-    """Choice of the nodes that may hold a worker. Implemented in `drive.ray.node_admission`, which defines the types of
-    `nodes` and `there`."""
+    """Choice of the nodes that may hold a worker.
+
+    Implemented in `drive.ray.node_admission`, which defines the types of `nodes` and `there`.
+    """
 
     @property
     def excluded(self) -> AbstractSet[str]:
@@ -113,8 +115,10 @@ def _hash(one: NodeReadings) -> str | None:
 
 
 def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, described: set[str]) -> NodeChecked:
-    """Return the event of one node. `described`: hashes of descriptions that the journal already contains. The hash of
-    this node is added."""
+    """Return the event of one node.
+
+    `described`: hashes of descriptions that the journal already contains. The hash of this node is added.
+    """
     told = one.readings.get(clock.NAME)
     off = clock.offset(told) if told is not None and told.failed is None else None
     return NodeChecked(
@@ -138,8 +142,10 @@ def as_word(event: NodeChecked) -> Inspected:
 def nobody_left(
     places: Mapping[str, str], excluded: Collection[str], events: Sequence[NodeChecked]
 ) -> NoWorkers | None:
-    """Return the error to raise if all places for workers are on excluded nodes, else None. `places`: address by
-    node."""
+    """Return the error to raise if all places for workers are on excluded nodes, else None.
+
+    `places`: address by node.
+    """
     if not places or not set(places) <= set(excluded):
         return None
     addresses = set(places.values())

@@ -35,8 +35,10 @@ def host_time() -> HostTime:
 
 
 class WallClock:
-    """Clock based on the time since the host booted. It cannot be set, and it includes the time in which the host is
-    suspended."""
+    """Clock based on the time since the host booted.
+
+    It cannot be set, and it includes the time in which the host is suspended.
+    """
 
     def __init__(self, already: float = 0.0) -> None:
         """`already`: seconds since the run began, at this moment."""

@@ -175,8 +175,10 @@ def resumable(conf: RunConf) -> Resumable:
 
 
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
-    """Wait until no driver writes the journal in `folder`. A driver that was cut off with the first node of a job ends when it
-    sees that another head's file has replaced its own.
+    """Wait until no driver writes the journal in `folder`.
+
+    A driver that was cut off with the first node of a job ends when it sees that another head's file has replaced its
+    own.
 
     Raises:
         JournalInUse: another driver still writes it.

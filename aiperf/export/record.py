@@ -102,8 +102,10 @@ class RunRecord:
         return round(1000 * self.unix(at))
 
     def span(self, trial: TrialDetails) -> tuple[float, float]:
-        """Return start and end of a trial in seconds since the start of the run. A trial that never started begins with its
-        proposal. A trial that is not settled ends with the journal."""
+        """Return start and end of a trial in seconds since the start of the run.
+
+        A trial that never started begins with its proposal. A trial that is not settled ends with the journal.
+        """
         began, ended = trial.facts.started, trial.facts.ended
         return trial.proposal.at if began is None else began, self.report.run.end if ended is None else ended
 

@@ -209,8 +209,10 @@ class WorkerNotStarted(Event, frozen=True, kw_only=True):
 
 
 class NodeChecked(Event, frozen=True, kw_only=True):
-    """Result of a node's preflight (docs/preflight.md). It follows the first line of a driver. For a node that joins later it
-    precedes the line of its worker."""
+    """Result of a node's preflight (docs/preflight.md).
+
+    It follows the first line of a driver. For a node that joins later it precedes the line of its worker.
+    """
 
     address: str
     """Address of the node in the cluster."""
@@ -477,8 +479,11 @@ class CheckpointWritten(Event, frozen=True, kw_only=True):
 
 
 class CheckpointNotWritten(Event, frozen=True, kw_only=True):
-    """Failed write of a checkpoint. The trial continues, and the next epoch's checkpoint is tried again. A checkpoint skipped
-    because epochs are shorter than writing has no such line."""
+    """Failed write of a checkpoint.
+
+    The trial continues, and the next epoch's checkpoint is tried again. A checkpoint skipped because epochs are shorter
+    than writing has no such line.
+    """
 
     trial: int
     attempt: int

@@ -379,8 +379,11 @@ class Journal:
             raise self._taken_away(what, written, is_whole=False)
 
     def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
-        """`is_whole`: True if the written file is still open here and can be saved completely. Otherwise only the new lines
-        are saved."""
+        """Save what can be saved of a journal that was taken away, and return the error to raise.
+
+        `is_whole`: True if the written file is still open here and can be saved completely. Otherwise only the new
+        lines are saved.
+        """
         name = f"{self.path.name}.{'saved' if is_whole else 'unwritten'}-after-line-{self.lines}"
         content = (os.pread(self._file.fileno(), self._end, 0) if is_whole else b"") + bytes(written)
         kept = None

@@ -184,7 +184,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def candidates(folder: Path) -> Iterator[Path]:
-    """Yield names for a new folder in the order of trying: '…-digits', '…-digits.2', '…-digits.3', …"""
+    """Yield names for a new folder in the order of trying: '…-digits', '…-digits.2', '…-digits.3', …."""
     yield folder
     for number in count(2):
         yield folder.with_name(f"{folder.name}.{number}")

@@ -15,8 +15,10 @@ ROUND_TRIPS = 8
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """One request and its answer, in seconds since 1970. The head's clock gives `asked` and `heard`. The node's clock gives
-    `received` and `answered`."""
+    """One request and its answer, in seconds since 1970.
+
+    The head's clock gives `asked` and `heard`. The node's clock gives `received` and `answered`.
+    """
 
     asked: float
     received: float

@@ -82,8 +82,10 @@ FILES_OF_A_LINE = 100
 
 
 def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
-    """Return the events of a message that arrives at `now` seconds after the start of the run. Empty if it reports nothing
-    new."""
+    """Return the events of a message that arrives at `now` seconds after the start of the run.
+
+    Empty if it reports nothing new.
+    """
     match word:
         case Advanced():
             trial = _current(run, word.trial, word.attempt)

@@ -28,8 +28,10 @@ from aiperf.rules.followed import FollowedTrial
 
 @dataclass(slots=True)
 class ReplayQueue:
-    """Replay queue. Call `take` with each event of this run after its first. `first` and `is_done` then describe the
-    remaining trials. Trials are named by their numbers in the followed run, except in `here`.
+    """Replay queue.
+
+    Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials.
+    Trials are named by their numbers in the followed run, except in `here`.
 
     `take` raises IllegalEvent if an event requests a trial that is not due.
     """

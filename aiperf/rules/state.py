@@ -91,8 +91,10 @@ class Run:
 
     @property
     def start_is_due(self) -> bool:
-        """True if the next request must be for the starting network. It is trained to its end, or fails as often as any trial
-        is attempted."""
+        """True if the next request must be for the starting network.
+
+        It is trained to its end, or fails as often as any trial is attempted.
+        """
         return self.start is None and self.start_failures < self.limits.attempts
 
     def short_of(self, worker: Worker) -> tuple[int, int]:
@@ -110,8 +112,10 @@ class Run:
         return due, missing - due
 
     def next_of(self, worker: Worker) -> int:
-        """Return the worker's next proposal: the starting network, otherwise the latest request, which has the longest
-        history."""
+        """Return the worker's next proposal.
+
+        The starting network, otherwise the latest request, which has the longest history.
+        """
         return self.start if self.start is not None and self.start in worker.waiting else worker.waiting[-1]
 
     def lineage(self, number: int | None) -> tuple[dict[str, Any], ...]:

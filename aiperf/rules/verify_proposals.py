@@ -147,8 +147,10 @@ def check_followed(first: RunStarted, work: FollowedHistory | None, last_hash: s
 
 
 class FollowedReplay:
-    """Recomputation of the proposals of a following run from the followed trials. Call `take` with each event and the run
-    before it."""
+    """Recomputation of the proposals of a following run from the followed trials.
+
+    Call `take` with each event and the run before it.
+    """
 
     def __init__(self, started: RunStarted, agenda: ReplayQueue) -> None:
         """`agenda`: replay queue of the followed run before its first event (`check_followed`)."""

@@ -92,8 +92,10 @@ class DeviceTelemetry:
 
     @property
     def energy_disagreement(self) -> float | None:
-        """Integral of the samples ÷ the counter − 1, over the seconds that both cover. None without both, or if the counter did
-        not move."""
+        """Integral of the samples ÷ the counter − 1, over the seconds that both cover.
+
+        None without both, or if the counter did not move.
+        """
         counted, sampled = self.both_counted_joules, self.both_sampled_joules
         return sampled / counted - 1 if counted and sampled is not None else None
 

@@ -55,8 +55,9 @@ def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
 def largest_batch(
     graph: Graph, device: torch.device, precision: Precision, conf: TrainerConf, limit: int, ranks: int = 1
 ) -> int:
-    """Return the largest multiple of 8, up to 8192 and accurate to 3 %, with which a trial fits into
-    `conf.ceiling_share` of the limit.
+    """Return the largest batch with which a trial fits into `conf.ceiling_share` of the limit.
+
+    A multiple of 8, at most 8192, accurate to 3 %.
 
     Raises BadConfiguration if the smallest batch does not fit.
     """
@@ -109,9 +110,10 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 
 
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
-    """Run the passes that stay eager when whole batches are replayed from CUDA graphs: validation of `images` (batch,
-    channels, height, width), and one training step of `last` images if the data set is smaller than a whole step
-    (else 0).
+    """Run the passes that stay eager when whole batches are replayed from CUDA graphs.
+
+    These are validation of `images` (batch, channels, height, width), and one training step of `last` images if the
+    data set is smaller than a whole step (else 0).
 
     CUDA graphs keep their memory in a separate pool. The eager passes need additional memory. This call shows a lack of
     it before the epoch starts.

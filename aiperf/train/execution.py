@@ -300,9 +300,10 @@ def _first_run(execution: Execution, run: Callable[[], None], beside: Callable[[
 
 @contextmanager
 def _refusals_are_not_had() -> Iterator[None]:
-    """Raise ModeUnavailable for a mode that the compiler, Triton or the capture refuses, for example without a C compiler or
-    headers, or for an operation that cannot be captured. Full memory, a failed device and a broken exchange keep
-    their errors.
+    """Raise ModeUnavailable for a mode that the compiler, Triton or the capture refuses.
+
+    For example without a C compiler or headers, or for an operation that cannot be captured. Full memory, a failed
+    device and a broken exchange keep their errors.
     """
     from torch._dynamo.exc import TorchDynamoException
 

@@ -67,8 +67,9 @@ def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
 
 
 def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tensor:
-    """Return an uninitialized tensor of the given shape, with the precision and device of the parent's tensors of its
-    kind.
+    """Return an uninitialized tensor of the given shape.
+
+    It has the precision and device of the parent's tensors of its kind.
     """
     if name in state:
         raise ValueError(f"the plan makes {name!r}, which the parent's state has already; {_REMEDY}")

@@ -1,5 +1,7 @@
-"""Run as a RayJob of KubeRay (ray.io/v1). KubeRay's operator starts Ray's head, submits the driver there as a job, and
-starts workers when Ray's autoscaler requests them.
+"""Run as a RayJob of KubeRay (ray.io/v1).
+
+KubeRay's operator starts Ray's head, submits the driver there as a job, and starts workers when Ray's autoscaler
+requests them.
 
 KubeRay provides Ray's commands, addresses and token. It writes `ray start` with the head's address into each pod, and a
 Secret with its own token into the environment.
@@ -38,8 +40,10 @@ def objects(asked: KubernetesRun) -> list[Manifest]:
 
 
 def ray_job(asked: KubernetesRun) -> Manifest:
-    """Return the job. The options are in the head's environment, so that no shell between KubeRay and the driver
-    interprets them."""
+    """Return the job.
+
+    The options are in the head's environment, so that no shell between KubeRay and the driver interprets them.
+    """
     spec: Manifest = {
         "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {asked.folder}",
         "submissionMode": "K8sJobMode",

@@ -105,8 +105,9 @@ class KubernetesRun:
 
 
 def named(run: str) -> str:
-    """Return a run's name as an API name: lower case letters, digits and hyphens. A digest distinguishes names that
-    were shortened or changed.
+    """Return a run's name as an API name: lower case letters, digits and hyphens.
+
+    A digest distinguishes names that were shortened or changed.
 
     >>> named("20261122-140000-digits"), named("20261122-140000-My_Run")
     ('aiperf-20261122-140000-digits', 'aiperf-20261122-140000-my-run-1793')

@@ -1,5 +1,6 @@
-"""Run as two plain Jobs, without KubeRay: one Job with Ray's head and the driver, and an indexed Job whose pods join
-it.
+"""Run as two plain Jobs, without KubeRay.
+
+One Job has Ray's head and the driver. The pods of the other, an indexed Job, join it.
 
 The workers read the head's address and Ray's token from a file in the run's folder (docs/clusters.md). The head's driver
 writes and removes it. There is no autoscaling: Kubernetes keeps the number of pods of the second Job.

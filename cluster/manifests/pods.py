@@ -13,8 +13,10 @@ OPTIONS = "AIPERF_OPTIONS"
 def template(
     asked: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None
 ) -> Manifest:
-    """Return the template of a pod of this run around `container`. `account`: service account. None if the pod may not
-    use the API."""
+    """Return the template of a pod of this run around `container`.
+
+    `account`: service account. None if the pod may not use the API.
+    """
     choices = asked.choices
     spec: Manifest = {"restartPolicy": "Never"}
     if account is None:

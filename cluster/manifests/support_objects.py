@@ -26,9 +26,11 @@ def runs_claim(asked: KubernetesRun) -> list[Manifest]:
 
 
 def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
-    """Return the network policies. Only the run's own pods may reach Ray's ports, since a token could be guessed.
-    KubeRay's operator may reach the dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data
-    registries) is not limited."""
+    """Return the network policies.
+
+    Only the run's own pods may reach Ray's ports, since a token could be guessed. KubeRay's operator may reach the
+    dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data registries) is not limited.
+    """
     own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: asked.object_name}}}
     ingress: list[Manifest] = [{"from": [own]}]
     if (metrics := asked.choices.metrics_namespace) is not None:
@@ -46,8 +48,10 @@ def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manife
 
 
 def account_of_head(asked: KubernetesRun) -> list[Manifest]:
-    """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights. Empty if the user
-    names an account."""
+    """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights.
+
+    Empty if the user names an account.
+    """
     if asked.choices.service_account is not None:
         return []
     rules: list[Manifest] = [

@@ -126,8 +126,10 @@ def test_both_agree_whatever_the_intervals_are(drawn: list[tuple[float, float, i
 
 @pytest.mark.parametrize(("accuracy", "at"), [(1.0, 40.0), (0.7, 100.0), (0.9, 100.5)])
 def test_both_agree_on_error_late_evaluations_and_fewer_ranks(accuracy: float, at: float) -> None:
-    """The error is at least half an image, and evaluations past the declared end do not count. Busy time is of the actual
-    ranks."""
+    """The error is at least half an image, and evaluations past the declared end do not count.
+
+    Busy time is of the actual ranks.
+    """
     both(
         one_trial(
             msgspec.structs.replace(prepared(0, 2.0), ranks=1),

@@ -57,8 +57,10 @@ class HostsRig:
     """Use `hosts(folder, count)`."""
 
     def __init__(self, folder: Path, count: int, *, init: str = "sleep infinity") -> None:
-        """`folder`: shared by all hosts. `init`: shell command of each host's first process, with `{name}` for its
-        name."""
+        """`folder`: shared by all hosts.
+
+        `init`: shell command of each host's first process, with `{name}` for its name.
+        """
         self.folder = folder
         # of this rig alone: what another of the same process had may take the kernel a moment to remove
         mark = f"{secrets.randbelow(100_000):05}"

@@ -40,8 +40,10 @@ def until(
     meanwhile: Callable[[], None],
     logs: Callable[[], str],
 ) -> list[AnyEvent]:
-    """Wait until the journal's events fulfil the condition, and return them. `meanwhile` is called before each poll.
-    Fails after `seconds`, with `logs`."""
+    """Wait until the journal's events fulfil the condition, and return them.
+
+    `meanwhile` is called before each poll. Fails after `seconds`, with `logs`.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         meanwhile()

@@ -39,7 +39,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshRig]:
 
 
 def command(rig: SshRig, where: str, *words: str) -> subprocess.Popen[str]:
-    """python -m aiperf, as it is typed on one of the hosts."""
+    """Python -m aiperf, as it is typed on one of the hosts."""
     typed = shlex.join([sys.executable, "-m", "aiperf", *words])
     there = f"cd {shlex.quote(str(rig.folder))} && PYTHONPATH={shlex.quote(str(REPOSITORY))} {typed}"
     return subprocess.Popen(

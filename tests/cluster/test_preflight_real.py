@@ -1,5 +1,6 @@
-"""Preflight on separate hosts under a real Slurm. One is broken on purpose. It is named and excluded, and the run
-continues.
+"""Preflight on separate hosts under a real Slurm.
+
+One is broken on purpose. It is named and excluded, and the run continues.
 
 With AIPERF_SLURM=required these fail without Slurm, instead of being skipped.
 """

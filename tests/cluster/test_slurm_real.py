@@ -51,7 +51,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmRig]:
 
 
 def command(rig: SlurmRig, *words: str) -> subprocess.Popen[str]:
-    """python -m aiperf, as a user of the login node types it."""
+    """Python -m aiperf, as a user of the login node types it."""
     return subprocess.Popen(
         [sys.executable, "-m", "aiperf", "+cluster=slurm", *words],
         cwd=rig.folder,

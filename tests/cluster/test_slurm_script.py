@@ -184,8 +184,11 @@ def test_a_time_limit_is_never_shorter_than_what_it_is_for(seconds: float) -> No
 def test_nodes_end_the_job_of_a_lost_first_node(
     tmp_path: Path, requeue: bool, status: int, first: str, asked: str
 ) -> None:
-    """`status` is that of `join`: 3 after the loss of the head. Slurm would keep the job without its script. A node
-    that is cut off itself gets no answer from Slurm, and must not end the job."""
+    """`status` is that of `join`: 3 after the loss of the head.
+
+    Slurm would keep the job without its script. A node that is cut off itself gets no answer from Slurm, and must not
+    end the job.
+    """
     programs = {
         "scontrol": 'echo scontrol "$@" > asked',
         "scancel": 'echo scancel "$@" > asked',

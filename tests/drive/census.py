@@ -74,8 +74,10 @@ class Census:
                     self.shared_memory.add(Path(path))
 
     def left_over(self, patience_seconds: float) -> list[str]:
-        """Return what remains after `seconds`: processes with their command lines (and so their ports), and shared
-        memory."""
+        """Return what remains after `seconds`.
+
+        Processes with their command lines (and so their ports), and shared memory.
+        """
         deadline = time.monotonic() + patience_seconds
         while (left := list(self._left())) and time.monotonic() < deadline:
             time.sleep(0.2)

@@ -88,8 +88,10 @@ class SmallCluster:
         self._cluster.remove_node(self._nodes.pop(node), allow_graceful=False)
 
     def clear(self) -> None:
-        """Remove all hosts except the head, and wait until Ray has noticed. A removed host stays a place for a
-        while."""
+        """Remove all hosts except the head, and wait until Ray has noticed.
+
+        A removed host stays a place for a while.
+        """
         for node in list(self._nodes):
             self._cluster.remove_node(self._nodes.pop(node), allow_graceful=True)
         while sum(each["Alive"] for each in ray.nodes()) > 1:  # type: ignore[no-untyped-call]

@@ -51,8 +51,11 @@ def no_namespaces() -> str | None:
 
 @contextmanager
 def another_machine() -> Iterator[tuple[list[str], str]]:
-    """Create a network namespace next to this host's. Yield the start of command lines in it, and this host's address
-    as seen from it. Every address of this host can be reached from it, as from a machine on the same network."""
+    """Create a network namespace next to this host's.
+
+    Yield the start of command lines in it, and this host's address as seen from it. Every address of this host can be
+    reached from it, as from a machine on the same network.
+    """
     number = os.getpid() % (64 * 256)
     name, here, there = f"aiperf-{os.getpid()}", f"ap{number}h", f"ap{number}n"
     subnet = f"10.{213 + number // 4096}.{number // 16 % 256}"

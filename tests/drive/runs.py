@@ -68,8 +68,10 @@ class RealRun:
             )
 
     def _begins_again(self) -> bool:
-        """Return whether it ended only because of Ray's own start limit. It is then started again, and has written
-        nothing."""
+        """Return whether it ended only because of Ray's own start limit.
+
+        It is then started again, and has written nothing.
+        """
         said = self.output.read_bytes()[self._output_before :]
         if not self._tries_left or GAVE_UP.encode() not in said:
             return False

@@ -1,5 +1,7 @@
-"""Listening sockets of this machine, by the kernel's tables (/proc/PID/net/tcp, tcp6) and each process's
-descriptors."""
+"""Listening sockets of this machine.
+
+Read from the kernel's tables (/proc/PID/net/tcp, tcp6) and each process's descriptors.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,11 @@ CTRL_C = b"\x03"
 
 
 def _take_the_terminal() -> None:
-    """Set up the process like a login: the terminal belongs to this session, and unhandled signals end it, even if the
-    tests' caller ignores them (`nohup make test`)."""
+    """Set up the process like a login.
+
+    The terminal belongs to this session, and unhandled signals end it, even if the tests' caller ignores them (`nohup
+    make test`).
+    """
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

@@ -1,5 +1,7 @@
-"""Real run from its announcement to the receiver's verdict. It is ended early, and resumed under the same
-announcement."""
+"""Real run from its announcement to the receiver's verdict.
+
+It is ended early, and resumed under the same announcement.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The best checkpoint stays after the end of a run, and removed bytes are reported. Before the end no file is
-removed."""
+"""The best checkpoint stays after the end of a run, and removed bytes are reported.
+
+Before the end no file is removed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Dropped checkpoints are removed by name, whichever process failed to remove them. Unknown files stay and are
-named."""
+"""Dropped checkpoints are removed by name, whichever process failed to remove them.
+
+Unknown files stay and are named.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ from tests.journals import begun, evaluated, one_trial, positioned, proposed, re
 
 
 def run() -> Run:
-    """Return a run in which trial 0 is training, 1 is finished and kept, 2 was dropped, and 4 is lost and will be
-    retried. Trial 5 waits. Its checkpoint is not in the journal, though an earlier driver may have trained it."""
+    """Return a run in which trial 0 is training, 1 is finished and kept, 2 was dropped, and 4 is lost and will be retried.
+
+    Trial 5 waits. Its checkpoint is not in the journal, though an earlier driver may have trained it.
+    """
     events: list[AnyEvent] = [
         *one_trial(evaluated(0, 3.0, 0.1))[:-2],
         *whole_trial(1, 4.0, 5.0, 0.5),

@@ -1,5 +1,7 @@
-"""Whole run on a folder with corrupt images, in its own process. Within the limit it names them, beyond it the run
-ends."""
+"""Whole run on a folder with corrupt images, in its own process.
+
+Within the limit it names them, beyond it the run ends.
+"""
 
 from __future__ import annotations
 

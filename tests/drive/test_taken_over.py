@@ -1,5 +1,7 @@
-"""Run whose former driver still lives, for example after the first node of a job was cut off and the job was queued
-again."""
+"""Run whose former driver still lives.
+
+For example after the first node of a job was cut off and the job was queued again.
+"""
 
 from __future__ import annotations
 

@@ -280,8 +280,10 @@ BEGAN = started(boot_id=BOOT, boot_seconds=500.0)
 
 
 def taken_up_at(unix: float, boot_id: str | None, boot_seconds: float, since: RunResumed | None = None) -> RunResumed:
-    """Return the resume of a run that began at 1,000,000 s of the wall clock, 500 s after its host's boot, with its last line
-    at 40 s."""
+    """Return the resume of a run that began 500 s after its host's boot.
+
+    It began at 1,000,000 s of the wall clock, and its last line is at 40 s.
+    """
     lines = [BEGAN, *RUN[1:]] if since is None else [BEGAN, *RUN[1:], since]
     return resumption(state_after(lines), BEGAN if since is None else since, HostTime(unix, boot_id, boot_seconds))
 

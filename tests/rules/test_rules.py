@@ -111,8 +111,10 @@ def test_best_accuracy_is_reported_with_fewer_than_5_epochs() -> None:
 
 
 def _least_squares(accuracies: Sequence[float]) -> tuple[float, float]:
-    """Return the minimum squared error of c − a·x^(−b) with c ≤ 1 and a ≥ 0, for b from 0.02 to 5 by search, and its value at
-    60."""
+    """Return the minimum squared error of c − a·x^(−b), and its value at 60.
+
+    With c ≤ 1 and a ≥ 0, for b from 0.02 to 5 by search.
+    """
     best = (math.inf, math.nan)
     y, x = np.array(accuracies), np.arange(1.0, len(accuracies) + 1)
     for exponent in np.geomspace(0.02, 5.0, 2000):

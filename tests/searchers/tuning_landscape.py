@@ -55,7 +55,7 @@ class Landscape:
 
     @property
     def drawn(self) -> tuple[float, float, float]:
-        """best, bound, kernel"""
+        """best, bound, kernel."""
         random = Random(self.seed)
         least, most = PLACES[self.place]
         best = least * (most / least) ** random.random()

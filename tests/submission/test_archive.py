@@ -179,7 +179,7 @@ def test_the_hostile_archives_differ_from_a_good_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("header", ["pax", "longname"])
 def test_a_header_that_announces_gigabytes_is_not_read(header: str, tmp_path: Path) -> None:
-    """tarfile reads the content of such headers into memory before it looks at a name."""
+    """Tarfile reads the content of such headers into memory before it looks at a name."""
     kind = tarfile.XHDTYPE if header == "pax" else tarfile.GNUTYPE_LONGNAME
     (tmp_path / "bundle").write_bytes(archive([member(MANIFEST), member("x", size=7 << 30, type=kind)], after=b""))
 

@@ -52,8 +52,11 @@ def groups() -> st.SearchStrategy[Group]:
 
 
 def host(folder: Path, line: list[Group], hidden: int, version: int, is_namespaced: bool) -> Path:
-    """A /proc of a process in the last group of a line, each in the one before it, of which the first `hidden` lie above what
-    is mounted here. `is_namespaced`: paths are told from the mounted group on, as in a container of its own namespace."""
+    """A /proc of a process in the last group of a line, each in the one before it.
+
+    The first `hidden` groups lie above what is mounted here. `is_namespaced`: paths start at the mounted group, as in a
+    container with its own namespace.
+    """
     mount = folder / "mounted"
     names = [f"/g{depth}" for depth in range(len(line))]
     here = mount

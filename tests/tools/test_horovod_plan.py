@@ -68,7 +68,7 @@ def test_nvcc_and_nccl_are_found_where_they_lie(tmp_path: Path) -> None:
 
 
 def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> None:
-    """torch's NCCL has no libnccl.so, and nvcc is a wrapper in a folder without CUDA's libraries."""
+    """Torch's NCCL has no libnccl.so, and nvcc is a wrapper in a folder without CUDA's libraries."""
     nvcc, nccl = tmp_path / "bin/nvcc", tmp_path / "nccl"
     nvcc.parent.mkdir()
     nvcc.write_text(

@@ -1,5 +1,6 @@
-"""Builders for tests with torch: small graphs, weights that make comparisons meaningful, and an interpreter that
-computes a graph node by node.
+"""Builders for tests with torch.
+
+Small graphs, weights that make comparisons meaningful, and an interpreter that computes a graph node by node.
 """
 
 from collections.abc import Mapping

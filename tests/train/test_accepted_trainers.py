@@ -1,5 +1,6 @@
-"""A dry run accepts exactly the trainer options that torch can build on a CPU: modes, precision, optimiser, exchange,
-ceiling.
+"""A dry run accepts exactly the trainer options that torch can build on a CPU.
+
+Modes, precision, optimiser, exchange, ceiling.
 """
 
 from __future__ import annotations

@@ -75,9 +75,10 @@ def test_what_torch_asks_for_is_what_it_runs() -> None:
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_torchs_counter_multiplies_the_weight_gradient_by_the_groups(groups: int) -> None:
-    """Its formula takes the weight gradient for a convolution of all input channels with all output channels, C_in · C_out
-    products, though within each group only C_in / groups meet C_out / groups: C_in · C_out / groups in all. The forward
-    pass and the input gradient take their channels from the weight's shape, and are right.
+    """The formula of torch counts the weight gradient of a grouped convolution too high.
+
+    It takes C_in · C_out products, though within each group only C_in / groups meet C_out / groups: C_in · C_out /
+    groups in all. The forward pass and the input gradient take their channels from the weight's shape, and are right.
     """
     graph = Graph(
         (

@@ -1,5 +1,6 @@
-"""Execution modes of a step: the modes that a configuration allows, those worth trying, and the choice of the fastest
-measured.
+"""Execution modes of a step.
+
+The modes that a configuration allows, those worth trying, and the choice of the fastest measured.
 """
 
 import gc
@@ -390,7 +391,7 @@ def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path:
 def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands_in_the_busy_time(
     tmp_path: Path,
 ) -> None:
-    """cuDNN's search is a switch of the process. The test reads it at each convolution, as a GPU would."""
+    """CuDNN's search is a switch of the process. The test reads it at each convolution, as a GPU would."""
     found: set[tuple[bool, int, bool]] = set()
 
     def look(layer: torch.nn.Module, entering: tuple[torch.Tensor, ...]) -> None:

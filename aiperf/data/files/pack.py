@@ -1,5 +1,6 @@
-"""Packing of images into tar shards in WebDataset's format: pairs of NAME.jpg and NAME.cls, which has the class's
-number as text.
+"""Packing of images into tar shards in WebDataset's format.
+
+A sample is a pair of NAME.jpg and NAME.cls, which has the class's number as text.
 
 The distribution of images over shards depends only on the listing, so an interrupted pack can continue. A shard is
 renamed to its final name when it is complete.

@@ -43,8 +43,10 @@ class Crop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ResizedCrop:
-    """Random resized crop of GoogLeNet (Szegedy et al. 2014): 8–100 % of the area at an aspect ratio of 3/4 to 4/3, and
-    a flip. torchvision's rules: ten attempts, then the largest legal box at the centre.
+    """Random resized crop of GoogLeNet (Szegedy et al. 2014).
+
+    8–100 % of the area at an aspect ratio of 3/4 to 4/3, and a flip. torchvision's rules: ten attempts, then the
+    largest legal box at the centre.
     """
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:

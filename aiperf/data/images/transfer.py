@@ -1,4 +1,4 @@
-"""Copy from the host's memory to a device without waiting for queued work. (Not run on a GPU yet.)"""
+"""Copy from the host's memory to a device without waiting for queued work. (Not run on a GPU yet.)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Actors on a node: a worker's host, which holds the worker's ranks for the whole run, and the generator of
-proposals."""
+"""Actors on a node: hosts of workers and the generator of proposals.
+
+A worker's host holds the worker's ranks for the whole run.
+"""
 
 from __future__ import annotations
 
@@ -148,8 +150,9 @@ class WorkerHost:
         """Return as soon as this actor has its place."""
 
     def live(self) -> None:
-        """Start the ranks and forward their messages. Return when the worker was ended. Raise an error if it cannot
-        continue.
+        """Start the ranks and forward their messages.
+
+        Return when the worker was ended. Raise an error if it cannot continue.
 
         All messages have reached the mailbox before the return.
         """
@@ -171,8 +174,10 @@ class WorkerHost:
 
     @contextmanager
     def _own_disk(self) -> Iterator[None]:
-        """Provide a folder on the host's own disk if telemetry is recorded locally. It is inside Ray's folder, which is
-        removed with the run."""
+        """Provide a folder on the host's own disk if telemetry is recorded locally.
+
+        It is inside Ray's folder, which is removed with the run.
+        """
         if not self._plan.records_locally:
             yield
             return
@@ -272,8 +277,10 @@ class WorkerHost:
 
 @ray.remote(num_cpus=0)
 class Generator:
-    """Actor that makes proposals on a processor of its node, in advance. Each order contains the observations that its
-    history lacks."""
+    """Actor that makes proposals on a processor of its node, in advance.
+
+    Each order contains the observations that its history lacks.
+    """
 
     def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
         os.nice(niceness)

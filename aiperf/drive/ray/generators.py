@@ -80,8 +80,11 @@ class Generators:
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
-        """Return messages about finished calls. Replace a generator that has died: all its open requests have failed,
-        and the new one receives the whole history."""
+        """Return messages about finished calls.
+
+        Replace a generator that has died: all its open requests have failed, and the new one receives the whole
+        history.
+        """
         failed: dict[str, list[tuple[Propose, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)

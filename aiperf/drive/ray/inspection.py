@@ -59,8 +59,11 @@ class NodeInspection:
         recall(list(self._begun))
 
     def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[NodeReadings]:
-        """Measure these nodes. `partner`: a node that was checked before, for the exchanges of nodes that join late. It
-        may be training: an exchange uses its network and memory of its host."""
+        """Measure these nodes.
+
+        `partner`: a node that was checked before, for the exchanges of nodes that join late. It may be training: an
+        exchange uses its network and memory of its host.
+        """
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer)
             there = [

@@ -132,8 +132,10 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Pro
 
 
 def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
-    """Run one probe per node, all at the same time. Return a reading for every node in `inspectors` that has a
-    probe."""
+    """Run one probe per node, all at the same time.
+
+    Return a reading for every node in `inspectors` that has a probe.
+    """
     there = [one for one in inspectors if not one.is_silent and one.node in probes]
     calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in there}
     if not calls:

@@ -89,8 +89,10 @@ class Sender:
         self._under_way: ray.ObjectRef[int] | None = None
 
     def put(self, words: list[Word]) -> None:
-        """Send messages, together with earlier ones that may be lost. Call it repeatedly, if needed with none, until
-        `is_read`. Waits at most PATIENCE_SECONDS for the previous call."""
+        """Send messages, together with earlier ones that may be lost.
+
+        Call it repeatedly, if needed with none, until `is_read`. Waits at most PATIENCE_SECONDS for the previous call.
+        """
         for word in words:
             self._said += 1
             self._unread.append((self._said, _encode(word)))
@@ -118,8 +120,10 @@ class Sender:
 
 
 class MailboxOwner:
-    """Driver's end of the mailbox. It replaces a mailbox that has died or is stopped, and remembers the last message of
-    each sender."""
+    """Driver's end of the mailbox.
+
+    It replaces a mailbox that has died or is stopped, and remembers the last message of each sender.
+    """
 
     def __init__(self) -> None:
         head = ray.get_runtime_context().get_node_id()
@@ -136,8 +140,10 @@ class MailboxOwner:
         """Process of the mailbox that answered last, on this host."""
 
     def take(self, timeout: float) -> list[Word] | None:
-        """Return the messages that have arrived, each once. Wait up to `timeout` seconds for the first. None if the
-        mailbox does not answer."""
+        """Return the messages that have arrived, each once.
+
+        Wait up to `timeout` seconds for the first. None if the mailbox does not answer.
+        """
         if self._taking is None:
             self._taking = self.mailbox.take.remote(timeout, self._read_since)
             self._read_since = {}

@@ -1,5 +1,6 @@
-"""Metrics of a run on Ray's own Prometheus endpoint of the driver's host: the values of the live table, set every few
-seconds.
+"""Metrics of a run on Ray's own Prometheus endpoint of the driver's host.
+
+They are the values of the live table, set every few seconds.
 
 Ray adds the prefix "ray_". All metrics are gauges: after a resume the driver counts from the journal, and a counter
 would start at 0. An unknown value (the score during the warm-up) is not exported.

@@ -1,5 +1,6 @@
-"""Admission of nodes: a node may hold a worker only if preflight found no fault. Nodes that join later are checked
-during training.
+"""Admission of nodes: a node may hold a worker only if preflight found no fault.
+
+Nodes that join later are checked during training.
 
 Late nodes are checked in a thread. The executor polls the gate and never waits for it.
 """
@@ -107,8 +108,10 @@ class RayNodeAdmission:
         return self._excluded
 
     def look(self, nodes: Sequence[Node], there: Slots) -> tuple[Slots, list[Inspected]]:
-        """Return the places that may be used now, and the results of newly checked nodes. Start a check of unknown
-        nodes."""
+        """Return the places that may be used now, and the results of newly checked nodes.
+
+        Start a check of unknown nodes.
+        """
         said = self._taken(there)
         unknown = {share.node for slot in there.wanted for share in slot.shares} - self._measured.keys()
         if unknown and not self._under_way:
@@ -120,8 +123,10 @@ class RayNodeAdmission:
         return without(there, self._excluded | unknown), said
 
     def close(self) -> None:
-        """End the check in progress. Call it before Ray is shut down: a later call from the thread would start another
-        Ray."""
+        """End the check in progress.
+
+        Call it before Ray is shut down: a later call from the thread would start another Ray.
+        """
         if self._thread is not None and self._thread.is_alive():
             self._stop()
             self._thread.join(CLOSE_SECONDS)

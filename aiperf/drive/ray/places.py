@@ -77,8 +77,10 @@ class Places:
         self.placed += slot in self._wanted
 
     def leave(self, slot: Slot, worker: int) -> None:
-        """Remove a worker from its place. If it spanned several nodes, they are grouped again with nodes that were left
-        over."""
+        """Remove a worker from its place.
+
+        If it spanned several nodes, they are grouped again with nodes that were left over.
+        """
         is_regrouped = False
         if self._taken.get(slot) == worker:
             del self._taken[slot]

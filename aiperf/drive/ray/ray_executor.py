@@ -106,19 +106,25 @@ class RayExecutor:
             self._look_for_places(time.monotonic())
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Store observations until a generator is next called. Generators receive increments, never the whole
-        history."""
+        """Store observations until a generator is next called.
+
+        Generators receive increments, never the whole history.
+        """
         if observations:
             self._news.tell(observations)
 
     def exclude(self, host: str, reason: str) -> None:
-        """Exclude a node, named by Ray's identifier, address or host name. Its workers are released at the next poll,
-        and no new ones start there."""
+        """Exclude a node, named by Ray's identifier, address or host name.
+
+        Its workers are released at the next poll, and no new ones start there.
+        """
         self._places.exclude(host, reason)
 
     def send(self, order: Order) -> None:
-        """Send an order to its actor. An order for a lost worker is dropped, since the message about the loss
-        follows."""
+        """Send an order to its actor.
+
+        An order for a lost worker is dropped, since the message about the loss follows.
+        """
         match order:
             case Propose() if order.worker in self._fleet:
                 self._generators.propose(self._fleet[order.worker].slot.node, order)
@@ -240,8 +246,10 @@ class RayExecutor:
             self._drops = []
 
     def _look_at_drops(self, done: Collection[Call]) -> None:
-        """Repeat orders to remove a checkpoint that were lost with their worker. Files that cannot be removed are
-        reported at the end of the session (`checkpoint_sweep.py`)."""
+        """Repeat orders to remove a checkpoint that were lost with their worker.
+
+        Files that cannot be removed are reported at the end of the session (`checkpoint_sweep.py`).
+        """
         for call in self._dropping.keys() & done:
             order = self._dropping.pop(call)
             try:
@@ -256,8 +264,10 @@ class RayExecutor:
     # --- looking
 
     def _look_at_calls(self, now: float) -> dict[int, str | None]:
-        """Return the workers that have ended (None) or whose start is given up (reason). Remove released workers that
-        have ended."""
+        """Return the workers that have ended (None) or whose start is given up (reason).
+
+        Remove released workers that have ended.
+        """
         done = _done([*self._fleet.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
         self._fleet.stood(done, now)
@@ -328,8 +338,10 @@ class RayExecutor:
         self._bring_up_some(now)
 
     def _bring_up_some(self, now: float) -> None:
-        """Request workers at free places, at most `at_once` at a time. The next ones follow when these have their
-        places or have waited long enough."""
+        """Request workers at free places, at most `at_once` at a time.
+
+        The next ones follow when these have their places or have waited long enough.
+        """
         crowd = [now - worker.began for worker in self._fleet.starting.values() if not worker.has_place]
         room = self._law.at_once - sum(waited < self._law.crowd_seconds for waited in crowd)
         chosen = [slot for slot in self._places.free if self._starts.may(slot, now)][: max(0, room)]

@@ -49,8 +49,10 @@ class RayWorker:
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:
-    """Request a worker at a place, by node affinity. A placement group is not needed, since the actor fits on one node.
-    Return at once."""
+    """Request a worker at a place, by node affinity.
+
+    A placement group is not needed, since the actor fits on one node. Return at once.
+    """
     plan = replace(making.plan, worker=number, accelerators=slot.accelerators, cores=slot.cores)
     plan = replace(plan, address=slot.address, others=slot.others)
     host = WorkerHost.options(  # type: ignore[attr-defined]

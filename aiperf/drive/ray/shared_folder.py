@@ -1,5 +1,6 @@
-"""Check that a run's folder is the same folder on all hosts. The driver writes a marker file, and each worker's host
-reads it.
+"""Check that a run's folder is the same folder on all hosts.
+
+The driver writes a marker file, and each worker's host reads it.
 
 Without this check, a host with another file system at that path would create a folder of the same name, and its
 checkpoints and telemetry would be lost.

@@ -95,8 +95,10 @@ class ExecutorWorkers:
                 self._placed[worker.slot.node] = now
 
     def waited(self, worker: RayWorker, now: float) -> float:
-        """Return the seconds since a worker was requested, or since another got its place on that node. A node starts
-        its actors one after the other."""
+        """Return the seconds since a worker was requested, or since another got its place on that node.
+
+        A node starts its actors one after the other.
+        """
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
     def ended(self, done: Collection[Call]) -> list[int]:

@@ -19,8 +19,10 @@ SIDE = 8192
 
 @dataclass(frozen=True, slots=True)
 class Matmul:
-    """FLOPS of square matrix products for `for_seconds`: of each accelerator in turn, or without accelerators of all
-    processors together."""
+    """FLOPS of square matrix products for `for_seconds`.
+
+    Of each accelerator in turn, or without accelerators of all processors together.
+    """
 
     for_seconds: float = 1.0
     name: ClassVar[str] = "matrix product"

@@ -1,5 +1,6 @@
-"""The report's colours: a colour-blind-safe palette (after Okabe and Ito, 2008; darker where words or
-thin lines are in it), each with its role, for light and for dark.
+"""Colours of the report, each with its role, for light and dark screens.
+
+The palette is colour-blind-safe (after Okabe and Ito, 2008; darker for text and thin lines).
 
 Figures are drawn in the light colours; inside the page every one of them becomes a CSS variable, so that the same figure
 follows the reader's light or dark screen, and prints on white.

@@ -44,8 +44,9 @@ def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
 
 
 def _taken_over(run: Run, host: str) -> int:
-    """Return the round of a new worker: that of a worker lost on the same host, otherwise of the worker lost first, otherwise
-    0.
+    """Return the round of a new worker.
+
+    That of a worker lost on the same host, otherwise of the worker lost first, otherwise 0.
 
     The host of the worker lost first may have returned under another name.
     """

@@ -49,8 +49,10 @@ class Fault:
     draw: random.Random = field(default_factory=random.Random, init=False, repr=False)
 
     def seed(self, seed: int, place: int) -> None:
-        """Seed the fault's random numbers by the run's seed, its kind and its place in the list, so that two of one kind
-        differ."""
+        """Seed the fault's random numbers by the run's seed, its kind and its place in the list.
+
+        Two faults of one kind therefore differ.
+        """
         self.draw = random.Random(derive(seed, f"fault {type(self).__name__}", place))
 
     def began(self, cluster: SimulatedExecutor) -> None:

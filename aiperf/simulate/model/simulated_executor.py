@@ -206,8 +206,10 @@ class SimulatedExecutor:
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
     ) -> None:
-        """End a worker and its attempt, and start another worker in its slot. If not `is_noticed`, the driver gets no
-        message."""
+        """End a worker and its attempt, and start another worker in its slot.
+
+        If not `is_noticed`, the driver gets no message.
+        """
         worker = self.workers.pop(number, None)
         if worker is None:
             return

@@ -22,8 +22,11 @@ FILE = "file"
 
 @dataclass
 class SystemForm:
-    """Facts of the system that a program cannot read. They have no effect on a run. The journal stores them for comparisons
-    of systems. Report and submission list the empty fields."""
+    """Facts of the system that a program cannot read.
+
+    They have no effect on a run. The journal stores them for comparisons of systems. Report and submission list the
+    empty fields.
+    """
 
     file: str | None = None
     """YAML file with these fields. Values on the command line override the file."""

@@ -130,8 +130,11 @@ class NvmlSampler:
         return [self._look(handle, device) for handle, device in self._handles if wanted is None or device.id in wanted]
 
     def health(self, wanted: Collection[str]) -> dict[str, dict[str, Any]]:
-        """Return health indicators by device id: memory errors since the driver started, hardware Xids, and processes that
-        compute on it. None for a value that cannot be determined."""
+        """Return health indicators by device id.
+
+        Memory errors since the driver started, hardware Xids, and processes that compute on it. None for a value that
+        cannot be determined.
+        """
         nvml, log = self._nvml, kernel_log()
         xids = None if log is None else hardware_xids(log)
         found: dict[str, dict[str, Any]] = {}

@@ -191,8 +191,9 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors' memory as uint8 tensors (bytes,), so that tensors of several types can be copied in one
-    buffer.
+    """Return the tensors' memory as uint8 tensors (bytes,).
+
+    Tensors of several types can then be copied in one buffer.
     """
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 

@@ -119,8 +119,9 @@ def _store(meeting: MeetingPlace, ranks: int) -> Any:
 
 
 def unsynced_buffers(wrapper: type) -> dict[str, Any]:
-    """Return the argument with which DDP does not synchronize buffers in a forward pass. torch 2.11 and older have the
-    second name.
+    """Return the argument with which DDP does not synchronize buffers in a forward pass.
+
+    torch 2.11 and older use the second name.
     """
     name = "forward_sync_buffers"
     return {name if name in signature(wrapper).parameters else "broadcast_buffers": False}

@@ -95,8 +95,9 @@ class RankProcess:
         return f"{how} (log: {self._log})" if not self.signal else how
 
     def stopped_for(self, now: float) -> float:
-        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while
-        it runs.
+        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)).
+
+        0 while it runs.
         """
         if not processes.is_stopped(self.pid):
             self._stopped_since = None

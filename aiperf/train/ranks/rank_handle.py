@@ -31,7 +31,8 @@ class AnyRank(Protocol):
         ...
 
     def stopped_for(self, now: float) -> float:
-        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while
-        it runs.
+        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)).
+
+        0 while it runs.
         """
         ...

@@ -1,5 +1,6 @@
-"""Rendezvous of Horovod's ranks: a small HTTP store, one for each start of a group, on this host's loopback interface
-only.
+"""Rendezvous of Horovod's ranks: a small HTTP store on this host's loopback interface only.
+
+Each start of a group has its own.
 
 It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of torch. Ranks of several
 hosts reach either through a `filtered_port`.
@@ -27,8 +28,9 @@ def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
 def horovod_environment(
     seat: RankPlace, ranks: int, address: str, port: int, interface: str, host: str
 ) -> dict[str, str]:
-    """Return the environment of a rank's process, as `horovodrun --gloo` sets it (horovod/runner/gloo_run.py), horovod
-    0.28.
+    """Return the environment of a rank's process, as `horovodrun --gloo` sets it.
+
+    Source: horovod/runner/gloo_run.py of horovod 0.28.
 
     `address`, `port`: of the rendezvous, as this rank reaches it. `interface`: to the other ranks. `host`: a name that
     only the ranks of its host share.

@@ -110,8 +110,9 @@ class Ranks:
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def hear(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages by rank, waiting up to `timeout` seconds for the first, for `wake`, or for an answer of
-        another host.
+        """Return the messages by rank.
+
+        Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
         """
         heard = self._here.hear(timeout, [wake, *(other.news for other in self._distant if other.lost is None)])
         now = time.monotonic()

@@ -1,5 +1,7 @@
-"""Metrics of a run at Ray's Prometheus endpoint, compared with its journal and with the queries of the Grafana
-dashboard."""
+"""Metrics of a run at Ray's Prometheus endpoint.
+
+Compared with its journal and with the queries of the Grafana dashboard.
+"""
 
 from __future__ import annotations
 

@@ -56,8 +56,10 @@ def test_a_worker_whose_node_is_gone_is_not_let_go_but_lost() -> None:
 def test_workers_are_released_only_for_better_places(
     plain: int, equipped: int, accelerators: int, each: int | None
 ) -> None:
-    """Under any sequence of changes, remaining workers are at wanted places, and none is released before one of those
-    is up."""
+    """Under any sequence of changes, remaining workers are at wanted places.
+
+    None is released before one of those is up.
+    """
     nodes = [node("head", 8, head=True), *(node(f"p{i}", 8) for i in range(plain))]
     nodes += [node(f"e{i}", 64, accelerators) for i in range(equipped)]
     before, after = slots(nodes[:1], None), slots(nodes, each)

@@ -1,5 +1,7 @@
-"""A run's folder must be the same on all hosts. A worker on a host with another folder does not come up, with a
-message."""
+"""A run's folder must be the same on all hosts.
+
+A worker on a host with another folder does not come up, with a message.
+"""
 
 from __future__ import annotations
 

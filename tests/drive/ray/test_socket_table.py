@@ -1,5 +1,7 @@
-"""Sockets of a running run that others can reach, by the machine's own socket table, and absence of its token from
-files."""
+"""Sockets of a running run that others can reach, and absence of its token from files.
+
+Sockets are read from the machine's own socket table.
+"""
 
 from __future__ import annotations
 
@@ -49,8 +51,10 @@ def environment_of(pid: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def going(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Going]:
-    """A local run whose worker has two ranks, joined by Horovod if it is installed. Its working folder contains modules
-    named like ours and like libraries. No process may import them."""
+    """A local run whose worker has two ranks, joined by Horovod if it is installed.
+
+    Its working folder contains modules named like ours and like libraries. No process may import them.
+    """
     folder = tmp_path_factory.mktemp("open")
     for module in ("conf", "cluster", "searchers", "morphism", "msgspec", "torch", "yaml"):
         (folder / f"{module}.py").write_text("raise SystemExit('of another project')")

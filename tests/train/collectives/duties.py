@@ -65,8 +65,9 @@ class Training:
         return None if marks is None else HostTimeline().second(marks[1]) - HostTimeline().second(marks[0])
 
     def step(self) -> None:
-        """Run one whole step. (In a trial's second step DDP also exchanges the layout of its buckets, in the forward
-        pass, torch 2.13.)
+        """Run one whole step.
+
+        In a trial's second step DDP also exchanges the layout of its buckets, in the forward pass (torch 2.13).
         """
         self.backward()
         self.exchange.update()

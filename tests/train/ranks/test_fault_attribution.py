@@ -82,8 +82,9 @@ RANKS = st.lists(
 def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_it(
     ranks: list[tuple[bool, int, int, Stage, bool]],
 ) -> None:
-    """For each rank: whether it is overdue, its number of exchanges, step and stage, and whether its process makes
-    progress.
+    """State of each rank.
+
+    Whether it is overdue, its number of exchanges, step and stage, and whether its process makes progress.
     """
     with TemporaryDirectory() as folder:
         heartbeats = HeartbeatFile(Path(folder) / "heartbeats", len(ranks), create=True)
@@ -202,8 +203,9 @@ def bystander(rank: int, folder: Path) -> RankProcess:
 def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
     tmp_path: Path, victim: int, is_peer: bool
 ) -> None:
-    """The other rank's error may come from the middle of a backward pass, with a text that does not identify a lost
-    peer.
+    """The other rank's error may come from the middle of a backward pass.
+
+    Its text then does not identify a lost peer.
     """
     ranks = [bystander(rank, tmp_path) for rank in range(2)]
     os.kill(ranks[victim].pid, signal.SIGKILL)

@@ -1,5 +1,6 @@
-"""Real ranks in real processes, joined by Horovod and by torch: they train as one group, which survives a dead or hung
-rank.
+"""Real ranks in real processes, joined by Horovod and by torch.
+
+They train as one group, which survives a dead or hung rank.
 
 The moments of the kills are random, with a seed derived from the test's name. `make test-all` runs more of them.
 """

@@ -73,8 +73,9 @@ class Runtime:
                 self._lose(name, f"has been stopped (SIGSTOP) for {STOPPED_SECONDS:.0f} s")
 
     def asked(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
-        """Return the result of a call that waits for these processes, or for those of an existing Ray cluster. `what`:
-        name of the call, for messages.
+        """Return the result of a call that waits for these processes, or for those of an existing Ray cluster.
+
+        `what`: name of the call, for messages.
 
         Raises RuntimeLost if a process is lost meanwhile, or after `limit_seconds` without an answer.
         """

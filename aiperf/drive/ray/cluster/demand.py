@@ -32,7 +32,7 @@ def asked_for(demand: Demand | None) -> Iterator[None]:
 
 
 def draining_nodes() -> frozenset[str]:
-    """Return the identifiers of nodes that Ray is draining, for example after a spot node's notice. (Ray 2.60)"""
+    """Return the identifiers of nodes that Ray is draining, for example after a spot node's notice. (Ray 2.60)."""
     from ray._private.state import state
 
     return frozenset(state.get_draining_nodes())

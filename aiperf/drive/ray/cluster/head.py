@@ -1,5 +1,6 @@
-"""Ray's head for a run on several hosts. It runs next to the driver, and a file in the run's folder gives its address
-to other nodes.
+"""Ray's head for a run on several hosts.
+
+It runs next to the driver, and a file in the run's folder gives its address to other nodes.
 
 The file contains the head's address and Ray's token. Only the user can read it, and it is removed at the end of the
 run. Any process that reads it can join (`join_node.py`): a step of a batch job, a separate job, or a command typed by
@@ -88,8 +89,10 @@ def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) ->
 def _started(
     scratch: Scratch, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Start Ray's head. A start that Ray gave up is tried again until the patience is over: a slow first node must not cost
-    the allocation."""
+    """Start Ray's head.
+
+    A start that Ray gave up is tried again until the patience is over: a slow first node must not cost the allocation.
+    """
     deadline = time.monotonic() + patience_seconds
     with ExitStack() as stack:
         while True:
@@ -109,8 +112,10 @@ def _started(
 
 
 def own_address() -> str | None:
-    """Return the address of this host's name, as other hosts of the cluster reach it. None if it is the loopback
-    address. Ray then uses the address of the interface to the outside."""
+    """Return the address of this host's name, as other hosts of the cluster reach it.
+
+    None if it is the loopback address. Ray then uses the address of the interface to the outside.
+    """
     try:
         address = socket.gethostbyname(socket.gethostname())
     except OSError:

@@ -126,8 +126,10 @@ class ReconnectSchedule:
     """Time of the first loss since the host was last steady."""
 
     def ended(self, began: float, now: float) -> float | None:
-        """Return the time of the next connection, after one that began at `began` ended. None if the host is given
-        up."""
+        """Return the time of the next connection, after one that began at `began` ended.
+
+        None if the host is given up.
+        """
         if now - began >= STEADY_SECONDS:
             self.failures, self.lost = 0, None
         self.lost = now if self.lost is None else self.lost

@@ -48,8 +48,10 @@ END_SECONDS = 10.0
 
 @dataclass(slots=True)
 class ParentConnection:
-    """Connection to the process that started this one, tested by standard input. It ends with the connection, whatever
-    the reason."""
+    """Connection to the process that started this one, tested by standard input.
+
+    It ends with the connection, whatever the reason.
+    """
 
     descriptor: int | None
     """File descriptor to test. None if the process is not tied."""
@@ -130,8 +132,11 @@ def _head_lost(folder: Path, head: HeadAddress) -> HeadLost:
 
 
 def _awaited(folder: Path, patience_seconds: float, tie: ParentConnection, *, may_be_over: bool) -> HeadAddress | None:
-    """Return a head that answers. None if the tie is cut, or if `may_be_over` and the run is over. (Before the first
-    head a finished run looks like one that is about to be resumed.)"""
+    """Return a head that answers.
+
+    None if the tie is cut, or if `may_be_over` and the run is over. (Before the first head a finished run looks like
+    one that is about to be resumed.)
+    """
     path, deadline = folder / HEAD_FILE, time.monotonic() + patience_seconds
     while True:
         # one that was killed has left its file, and Ray would try to join it for ten minutes (Ray 2.60)
@@ -185,8 +190,11 @@ not answer."""
 def _stay(
     path: Path, head: HeadAddress, command: list[str], environment: dict[str, str], tie: ParentConnection
 ) -> Stay:
-    """Keep Ray running until the head's file is gone or replaced, the head's port stays silent, this process is asked to end,
-    its tie is cut, or Ray ends by itself."""
+    """Keep Ray running until this node has to leave.
+
+    It leaves when the head's file is gone or replaced, the head's port stays silent, this process is asked to end, the
+    connection to its parent is cut, or Ray ends by itself.
+    """
     failures, tried = 0, time.monotonic()
     process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
     asked = False

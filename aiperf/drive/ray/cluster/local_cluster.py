@@ -74,8 +74,10 @@ def _on_loopback() -> Iterator[None]:
 
 @contextmanager
 def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
-    """Start Ray without the daemons that serve others: dashboard, autoscaler, log monitor and, without `has_endpoint`, the
-    servers of its agent. They take half of the time in which Ray comes up.
+    """Start Ray without the daemons that serve others.
+
+    Left out: dashboard, autoscaler, log monitor and, without `has_endpoint`, the servers of its agent. They take half
+    of Ray's start time.
 
     Another release of Ray may start them in another way. Then all of them are started, and the run begins later. (Ray 2.60)
     """
@@ -97,8 +99,10 @@ def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
 
 
 def _assert_closed() -> None:
-    """Assert that Ray listens on the loopback interface only and requires a token, since another release may behave
-    differently."""
+    """Assert that Ray listens on the loopback interface only and requires a token.
+
+    Another release may behave differently.
+    """
     import ray
 
     addresses = [node["NodeManagerAddress"] for node in ray.nodes()]  # type: ignore[no-untyped-call]

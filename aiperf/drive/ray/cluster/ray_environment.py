@@ -37,14 +37,17 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def metrics_environment(metrics_port: int | None) -> dict[str, str]:
-    """Return the variable that enables or disables the metrics endpoint of a node's agent. The endpoint requires no
-    token, and Ray would open it on any port (Ray 2.60)."""
+    """Return the variable that enables or disables the metrics endpoint of a node's agent.
+
+    The endpoint requires no token, and Ray would open it on any port (Ray 2.60).
+    """
     return {"RAY_enable_metrics_collection": "0" if metrics_port is None else "1"}
 
 
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return the cache folders of torch.compile and Triton, inside the run's scratch folder. Variables set by the user
-    are kept.
+    """Return the cache folders of torch.compile and Triton, inside the run's scratch folder.
+
+    Variables set by the user are kept.
 
     Their default folders outlive a run, so a second equal run would compile less than the first.
     """
@@ -53,8 +56,9 @@ def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, s
 
 
 def ray_parent(environment: Mapping[str, str]) -> Path:
-    """Return the parent of Ray's folder: RAY_TMPDIR, or /tmp like Ray itself. A batch system's TMPDIR is usually too
-    long.
+    """Return the parent of Ray's folder.
+
+    RAY_TMPDIR, or /tmp like Ray itself. A batch system's TMPDIR is usually too long.
 
     Raises:
         BadConfiguration: socket names below it would be too long.

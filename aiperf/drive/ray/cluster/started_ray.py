@@ -64,15 +64,17 @@ def without_working_folder() -> Any:
 
 
 class _NoMore(list[str]):
-    """Module path that cannot be extended. ray.init adds the working folder to any path. (Ray 2.60)"""
+    """Module path that cannot be extended. ray.init adds the working folder to any path. (Ray 2.60)."""
 
     def extend(self, folders: Iterable[str]) -> None:
         """Add nothing."""
 
 
 def read_environment_anew() -> None:
-    """Make Ray read the environment again. It reads it once per process, but tests start Ray several times. (Ray
-    2.60)"""
+    """Make Ray read the environment again.
+
+    It reads it once per process, but tests start Ray several times. (Ray 2.60)
+    """
     from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined]  # compiled, without stubs
 
     Config.initialize("")

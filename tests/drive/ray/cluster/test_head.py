@@ -76,8 +76,10 @@ def told(folder: Path, port: int) -> None:
 def test_a_node_starts_its_ray_again_while_the_head_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A raylet that dies, for example out of memory, must not cost the node. Lives here last one second, as if half a
-    minute."""
+    """A raylet that dies, for example out of memory, must not cost the node.
+
+    Lives here last one second, as if half a minute.
+    """
     tries = tmp_path / "tries"
     dies = "{ sleep 600 & sleep 1; exit 1; }"
     script = f"echo again >> {tries}; [ $(wc -l < {tries}) -lt 6 ] && {dies}; rm {tmp_path / HEAD_FILE}; sleep 60"

@@ -89,10 +89,10 @@ SEARCHERS += (FirstLegalConf,)
 }
 COLLECTIVE = {
     "aiperf/train/collectives/whisper.py": """
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 
 
-class Whisper(Alone):
+class Whisper(SingleRank):
     name = "whisper 1.0"
 
 

@@ -25,7 +25,7 @@ def build_fault(conf: AnyFault) -> Fault:
     hold(conf, "cluster.faults")
     match conf:
         case faults.WorkerLostConf():
-            return kinds.WorkerLoss(conf)
+            return kinds.WorkerLost(conf)
         case faults.WorkerHungConf():
             return kinds.WorkerHung(conf)
         case faults.IdleWorkerHungConf():
@@ -51,13 +51,13 @@ def build_fault(conf: AnyFault) -> Fault:
         case faults.CheckpointsUnwrittenConf():
             return kinds.CheckpointsUnwritten(conf)
         case faults.LateConf():
-            return kinds.DelayedMessages(conf)
+            return kinds.Late(conf)
         case faults.TwiceConf():
-            return kinds.RepeatedMessages(conf)
+            return kinds.Twice(conf)
         case faults.OutOfOrderConf():
             return kinds.OutOfOrder(conf)
         case faults.NeverConf():
-            return kinds.LostMessages(conf)
+            return kinds.Never(conf)
         case faults.GeneratorDeadConf():
             return kinds.GeneratorDead(conf)
         case faults.BadProposalConf():

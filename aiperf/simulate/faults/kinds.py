@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class WorkerLoss(Fault):
+class WorkerLost(Fault):
     """Loss of a worker before, during or after a trial. Another starts in its place."""
 
     conf: WorkerLostConf
@@ -224,7 +224,7 @@ class CheckpointsUnwritten(Fault):
 
 
 @dataclass(slots=True, eq=False)
-class DelayedMessages(Fault):
+class Late(Fault):
     """Random delay of each message. Later messages may overtake it."""
 
     conf: LateConf
@@ -236,7 +236,7 @@ class DelayedMessages(Fault):
 
 
 @dataclass(slots=True, eq=False)
-class RepeatedMessages(Fault):
+class Twice(Fault):
     """Repeated delivery of messages."""
 
     conf: TwiceConf
@@ -260,7 +260,7 @@ class OutOfOrder(Fault):
 
 
 @dataclass(slots=True, eq=False)
-class LostMessages(Fault):
+class Never(Fault):
     """Loss of messages, except the executor's own messages WorkerUp and WorkerDown."""
 
     conf: NeverConf

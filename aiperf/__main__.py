@@ -26,14 +26,14 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status. Errors that a user can fix are printed without a traceback."""
-    from aiperf.cli.output import as_called
+    from aiperf.cli.output import in_users_form
     from aiperf.errors import AiperfError
     from aiperf.sanitize import sanitize_lines
     from aiperf.terminal import set_up
 
     set_up(sys.stdout, sys.stderr)
     try:
-        return _carried_out(list(sys.argv[1:] if words is None else words))
+        return _execute(list(sys.argv[1:] if words is None else words))
     except KeyboardInterrupt:
         return _interrupted()
     except ImportError as error:
@@ -44,10 +44,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except AiperfError as error:
         if interrupts.received() is not None:
             return _interrupted()  # the request can cause any error
-        print(f"aiperf: {as_called(sanitize_lines(str(error)))}", file=sys.stderr)
+        print(f"aiperf: {in_users_form(sanitize_lines(str(error)))}", file=sys.stderr)
         return 2
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and _reader_has_left():
+        if isinstance(error, BrokenPipeError) and _reader_has_ended():
             # `… | head` is no error, and no message can be printed.
             sys.stderr.close()
             return 0
@@ -60,15 +60,15 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _dependency(error: ImportError) -> str:
-    what = "is missing" if isinstance(error, ModuleNotFoundError) else f"cannot be loaded ({error})"
+    fault = "is missing" if isinstance(error, ModuleNotFoundError) else f"cannot be loaded ({error})"
     return (
-        f"the Python package {error.name or 'of a dependency'!r} {what}. Python is {sys.executable}: activate AIPerf's "
+        f"the Python package {error.name or 'of a dependency'!r} {fault}. Python is {sys.executable}: activate AIPerf's "
         "environment (source .venv/bin/activate), or install its dependencies again (`make setup` in a checkout, "
         "else `python -m pip install --force-reinstall` with the wheel)"
     )
 
 
-def _reader_has_left() -> bool:
+def _reader_has_ended() -> bool:
     """Return True if the pipe of the standard output broke, not a pipe to a child process."""
     import select
 
@@ -83,24 +83,24 @@ def _interrupted() -> int:
     return 128 + number
 
 
-def _carried_out(words: list[str]) -> int:
-    from aiperf.cli import help as shown
-    from aiperf.cli.arguments import VERBS, carry_out, refuse_slips
+def _execute(words: list[str]) -> int:
+    from aiperf.cli import help as program_help
+    from aiperf.cli.arguments import VERBS, execute, require_run_words
 
     if words and words[0] in VERBS:
-        return carry_out(words)
+        return execute(words)
     if words and words[0] == "help":
-        return carry_out([words[1], HELP[1]]) if words[1:] and words[1] in VERBS else shown.main(words[1:])
+        return execute([words[1], HELP[1]]) if words[1:] and words[1] in VERBS else program_help.main(words[1:])
     if any(word in HELP for word in words):
-        return shown.main()
+        return program_help.main()
     if VERSION in words:
-        return shown.version()
+        return program_help.version()
     if any(word.partition("=")[0] == "--cfg" for word in words):
-        return shown.composed(words)
+        return program_help.composed(words)
     # wrong words are refused before the libraries of a run are loaded
     from aiperf.config import option_names, require_options
 
-    refuse_slips(words, option_names())
+    require_run_words(words, option_names())
     require_options(words)
     from aiperf.cli import run
 
@@ -125,7 +125,7 @@ def script() -> NoReturn:
 
 
 def _open_closed_streams() -> None:
-    """Connect closed standard streams to the null device; the next file that is opened would take their numbers."""
+    """Connect closed standard streams to the null device, since the next opened file would take their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -144,8 +144,8 @@ def _status() -> int:
     interrupts.unwind()
     try:
         return interrupts.status_unwound(main())
-    except SystemExit as left:
-        if left.code != signal.SIGTERM:
+    except SystemExit as exiting:
+        if exiting.code != signal.SIGTERM:
             raise
         return 128 + signal.SIGTERM  # raised by Ray during its import (Ray 2.60): see interrupts.set_again
     except Exception:

@@ -22,7 +22,7 @@ from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.storage_config import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
-from aiperf.option_words import OF_A_RECORD, Options, check_record, form_of, read
+from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
@@ -193,17 +193,17 @@ GROUPS = tuple(part for part in schemas_of_parts() if choices(part))
 
 
 def option_names() -> list[str]:
-    """Return the names of all options of all choices: 'schedule.duration_seconds', …."""
-    return list(_options().known)
+    """Return the names of all groups and of all options of all choices: 'schedule.duration_seconds', …."""
+    return list(_options().names)
 
 
 @cache
 def _options() -> Options:
     parts = schemas_of_parts()
-    own = [each.name for each in fields(RunConf) if each.name not in parts]
+    own = {each.name for each in fields(RunConf) if each.name not in parts}
     nested = {f"{part}.{each.name}" for part, schemas in parts.items() for schema in schemas for each in fields(schema)}
     return Options(
-        names=tuple(sorted([*own, *nested])),
+        names=tuple(sorted({*own, *nested, *GROUPS})),
         choices={group: tuple(choices(group)) for group in GROUPS},
         absent=frozenset(each.name for each in fields(RunConf) if each.name in parts and each.default is None),
         set_by_choice=frozenset(
@@ -212,13 +212,6 @@ def _options() -> Options:
             for schema in schemas
             if name_of_choice(schema) is not None
         ),
-        records={
-            f"{part}.{each.name}": {name_of_choice(record) or "": record for record in records}
-            for part, schemas in parts.items()
-            for schema in schemas
-            for each in fields(schema)
-            if (records := records_of(schema, each.name))
-        },
         texts=frozenset(
             f"{part}.{name}".lstrip(".")
             for part, schema in _parts_with_schemas()
@@ -266,49 +259,29 @@ def configure(words: Sequence[str]) -> RunConf:
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(version_base="1.3", config_dir=str(configuration_folder())):
-        composed = compose(config_name="config", overrides=[word.typed for word in given if word.is_choice])
+        composed = compose(config_name="config", overrides=[word.text for word in given if word.option in GROUPS])
     plain: Any = OmegaConf.to_container(composed)
-    values = [
-        (option, value, word.typed) for word in given if not word.is_choice for option, value in word.values.items()
-    ]
-    for option, value, typed in sorted(values, key=lambda each: OF_A_RECORD.fullmatch(each[0]) is not None):
-        _set(plain, option, value, typed)
+    for word in given:
+        if word.option not in GROUPS:
+            _set(plain, word)
     built = from_plain(plain)
     return replace(built, system=filled(built.system))
 
 
-def _set(plain: dict[str, Any], option: str, value: Any, typed: str) -> None:
-    """Set one option, or one field of a record, in a composed configuration."""
-    of_record = OF_A_RECORD.fullmatch(option)
-    part, _, name = (option if of_record is None else of_record["option"]).rpartition(".")
-    held = plain[part] if part else plain
-    schema = _chosen(part, schemas_of_parts()[part], held) if part else RunConf
-    if name not in held:
+def _set(plain: dict[str, Any], word: CommandWord) -> None:
+    """Set one option in a composed configuration."""
+    part, _, name = word.option.rpartition(".")
+    values = plain[part] if part else plain
+    schema = _chosen(part, schemas_of_parts()[part], values) if part else RunConf
+    if name not in values:
         owners = [each for each in schemas_of_parts()[part] if name in each.__dataclass_fields__]
         listed = ", ".join(f"{part}={name_of_choice(each)}" for each in owners)
-        raise BadConfiguration(f"{option} goes with {listed}; another {part} is chosen here")
-    kinds = _options().records.get(f"{part}.{name}")
-    if kinds is None:
-        limits_of(schema)[name].check_type(option, value, typed)
-        held[name] = value
-        return
-    if of_record is None:
-        if not isinstance(value, list):
-            raise BadConfiguration(
-                f"{option} is a list of records {form_of(kinds)}; found {typed}: give such a list, or leave it out"
-            )
-        held[name] = value
+        raise BadConfiguration(f"{word.option} goes with {listed}, but another {part} is chosen here")
+    if records := records_of(schema, name):
+        check_records(word, {name_of_choice(record) or "": record for record in records})
     else:
-        index, records = int(of_record["index"]), held[name]
-        if index >= len(records):
-            present = f"has records 0 to {len(records) - 1}" if records else f"is empty, so there is no record {index}"
-            raise BadConfiguration(f"{part}.{name} {present}; found {typed}")
-        kind = kinds.get(records[index].get("kind", "") if isinstance(records[index], dict) else "")
-        if kind is not None and of_record["name"] in limits_of(kind):
-            limits_of(kind)[of_record["name"]].check_type(option, value, typed)
-        records[index][of_record["name"]] = value
-    for index, record in enumerate(held[name]):
-        check_record(record, f"{part}.{name}", index, kinds)
+        limits_of(schema)[name].check_type(word.option, word.value, word.text)
+    values[name] = word.value
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:

@@ -33,7 +33,7 @@ MOST_MEMORY = 2**60
 LONGEST_SECONDS = 366 * 86400
 """Longest duration, of a run or of a wait."""
 _NAMES = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_ARTICLES = {int: "a ", float: "a "}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,44 +44,43 @@ class FieldLimits:
     """Types of the value, or of each entry of a list, without None."""
     or_none: bool
     of_list: bool
-    told: Mapping[str, Any]
-    """Metadata of the field."""
+    metadata: Mapping[str, Any]
 
     @property
-    def words(self) -> str:
-        """Limits as a sentence after the name of the field: 'is at least 1'."""
-        said = [self._numbers()] if self.is_number else []
-        if among := self.among:
-            said.append(f"{'' if said else 'is one of '}{', '.join(among)}")
-        if form := self.told.get("form"):
-            said.append(f"is {form[1]}")
-        law = ", or ".join(said)
-        fewest = self.told.get("fewest", 0)
-        entries = [f"has at least {fewest} {'entry' if fewest == 1 else 'entries'}"] if fewest else []
-        return ", ".join([*entries, *([f"each {law}" if self.of_list else law] if law else [])])
+    def condition(self) -> str:
+        """Limits as a sentence after the name of the field: 'is at least 1'. '' without limits."""
+        parts = [self._bounds()] if self.is_number else []
+        if words := self.among:
+            parts.append(f"{'' if parts else 'is one of '}{', '.join(words)}")
+        if form := self.metadata.get("form"):
+            parts.append(f"is {form[1]}")
+        condition = ", or ".join(parts)
+        if self.of_list and condition:
+            condition = f"each {condition}"
+        fewest = self.metadata.get("fewest", 0)
+        entries = f"has at least {fewest} {'entry' if fewest == 1 else 'entries'}" if fewest else ""
+        return ", ".join(filter(None, [entries, condition]))
 
     @property
-    def described(self) -> str:
+    def description(self) -> str:
         """Type, unit and range, for a list of options: 'whole number or null; at least 1'."""
-        kind = " or ".join(_NAMES.get(each, "record") for each in self.types)
-        unit = f", {self.told['unit']}" if "unit" in self.told else ""
-        of_words = self.types == (str,) and "among" in self.told
-        law = (
-            self.words.removeprefix("is ").replace("each is ", "each ")
-            if self.told.keys() - {"unit", "records"}
-            else ""
-        )
+        limits = ""
+        if self.metadata.keys() - {"unit", "records"}:
+            limits = self.condition.removeprefix("is ").replace("each is ", "each ")
         null = " or null" if self.or_none else ""
-        if of_words:
-            return f"{law}{null}"
-        kinds = f"list of {kind if kind == 'text' else f'{kind}s'}" if self.of_list else kind
-        return f"{kinds}{unit}{null}{f'; {law}' if law else ''}"
+        if self.types == (str,) and "among" in self.metadata:
+            return f"{limits}{null}"
+        kind = " or ".join(_NAMES.get(each, "record") for each in self.types)
+        if self.of_list:
+            kind = f"list of {kind if kind == 'text' else f'{kind}s'}"
+        unit = f", {self.metadata['unit']}" if "unit" in self.metadata else ""
+        return f"{kind}{unit}{null}{f'; {limits}' if limits else ''}"
 
     @property
     def among(self) -> Collection[str] | None:
         """Allowed words. None if any text is allowed."""
-        told: Collection[str] | Callable[[], Collection[str]] | None = self.told.get("among")
-        return told() if callable(told) else told
+        among: Collection[str] | Callable[[], Collection[str]] | None = self.metadata.get("among")
+        return among() if callable(among) else among
 
     @property
     def is_number(self) -> bool:
@@ -91,34 +90,36 @@ class FieldLimits:
     @property
     def kind(self) -> str:
         """Type as text: 'a whole number or null'."""
-        one = " or ".join(_KINDS.get(each, "a record") for each in self.types)
-        return f"a list, each of which is {one}" if self.of_list else f"{one}{' or null' if self.or_none else ''}"
+        kind = " or ".join(_ARTICLES.get(each, "") + _NAMES.get(each, "a record") for each in self.types)
+        return f"a list, each of which is {kind}" if self.of_list else f"{kind}{' or null' if self.or_none else ''}"
 
-    def check_type(self, option: str, value: Any, typed: str) -> None:
-        """Raise BadConfiguration for a value of another type. `typed`: the value as the user wrote it."""
+    def check_type(self, option: str, value: Any, text: str) -> None:
+        """Raise BadConfiguration for a value of another type. `text`: the value as the user wrote it."""
         each = value if self.of_list and isinstance(value, list) else [value]
         fits = self.or_none if value is None else isinstance(value, list) == self.of_list
-        if not fits or not all(one is None or isinstance(one, self._accepted(one)) for one in each):
-            raise BadConfiguration(f"{option} is {self.kind}; found {typed}: give such a value, or leave it out")
+        if not fits or not all(one is None or isinstance(one, self._types_for(one)) for one in each):
+            raise BadConfiguration(f"{option} is {self.kind}, but found {text}: give such a value, or leave it out")
 
-    def _accepted(self, value: Any) -> tuple[type[Any], ...]:
+    def _types_for(self, value: Any) -> tuple[type[Any], ...]:
         if isinstance(value, bool):
             return tuple(each for each in self.types if each is bool)
         return (*self.types, int) if float in self.types else self.types
 
-    def take(self, value: Any) -> bool:
+    def accepts(self, value: Any) -> bool:
         """Return True if the field accepts the value."""
         if value is None:
             return self.or_none
         if not self.of_list:
-            return self._takes(value)
-        return isinstance(value, list) and len(value) >= self.told.get("fewest", 0) and all(map(self._takes, value))
+            return self._accepts(value)
+        return (
+            isinstance(value, list) and len(value) >= self.metadata.get("fewest", 0) and all(map(self._accepts, value))
+        )
 
-    def _takes(self, value: Any) -> bool:
+    def _accepts(self, value: Any) -> bool:
         if isinstance(value, bool):
             return bool in self.types
         if isinstance(value, str):
-            form: tuple[str, str] | None = self.told.get("form")
+            form: tuple[str, str] | None = self.metadata.get("form")
             return (
                 str in self.types
                 and (self.among is None or value in self.among)
@@ -131,7 +132,7 @@ class FieldLimits:
         return isinstance(value, self.types)
 
     def _is_within(self, number: float) -> bool:
-        least, above, most, below = (self.told.get(name) for name in BOUNDS)
+        least, above, most, below = (self.metadata.get(name) for name in BOUNDS)
         return (
             (least is None or number >= least)
             and (above is None or number > above)
@@ -139,15 +140,15 @@ class FieldLimits:
             and (below is None or number < below)
         )
 
-    def _numbers(self) -> str:
-        told = {name: _written(self.told[name]) for name in BOUNDS if name in self.told}
-        if told.keys() == {"least", "most"}:
-            return f"lies between {told['least']} and {told['most']}"
+    def _bounds(self) -> str:
+        bounds = {name: _written(self.metadata[name]) for name in BOUNDS if name in self.metadata}
+        if bounds.keys() == {"least", "most"}:
+            return f"is between {bounds['least']} and {bounds['most']}"
         words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
-        said = [f"{words[name]} {value}" for name, value in told.items()]
-        if float in self.types and not told.keys() & {"most", "below"}:
-            said.append("finite")
-        return f"is {' and '.join(said)}" if said else f"lies between {-WIDEST} and {WIDEST}"
+        parts = [f"{words[name]} {value}" for name, value in bounds.items()]
+        if float in self.types and not bounds.keys() & {"most", "below"}:
+            parts.append("finite")
+        return f"is {' and '.join(parts)}" if parts else f"is between {-WIDEST} and {WIDEST}"
 
 
 def _written(value: float) -> str:
@@ -163,17 +164,19 @@ def limits_of(schema: type[Any]) -> Mapping[str, FieldLimits]:
 def _limits_of(schema: Hashable) -> Mapping[str, FieldLimits]:
     assert isinstance(schema, type) and is_dataclass(schema)
     hints = typing.get_type_hints(schema)
-    found = {}
+    limits = {}
     for each in fields(schema):
         unknown = each.metadata.keys() - KEYS
-        assert not unknown, f"{schema.__name__}.{each.name} says {unknown}, which nobody reads"
-        several = hints[each.name].__args__ if isinstance(hints[each.name], types.UnionType) else (hints[each.name],)
-        told = tuple(one for one in several if one is not types.NoneType)
-        of_list = typing.get_origin(told[0]) is list
-        kinds = told[0].__args__ if of_list else told
+        assert not unknown, f"metadata of {schema.__name__}.{each.name} has unknown keys {unknown}"
+        alternatives = (
+            hints[each.name].__args__ if isinstance(hints[each.name], types.UnionType) else (hints[each.name],)
+        )
+        present = tuple(one for one in alternatives if one is not types.NoneType)
+        of_list = typing.get_origin(present[0]) is list
+        kinds = present[0].__args__ if of_list else present
         if all(kind in _NAMES for kind in kinds) or (of_list and is_dataclass(kinds[0])):
-            found[each.name] = FieldLimits(kinds, types.NoneType in several, of_list, each.metadata)
-    return found
+            limits[each.name] = FieldLimits(kinds, types.NoneType in alternatives, of_list, each.metadata)
+    return limits
 
 
 def hold(conf: Any, part: str = "") -> None:
@@ -182,9 +185,9 @@ def hold(conf: Any, part: str = "") -> None:
     `part`: name of the part: 'trainer', 'cluster.links.0'. '' for a whole run.
     """
     for option, value, limits in _values(conf, part):
-        if not limits.take(value):
-            law = limits.words if limits.words and value is not None else f"is {limits.described}"
-            raise BadConfiguration(f"{option} {law}; found {value!r}: give such a value, or leave it out")
+        if not limits.accepts(value):
+            condition = limits.condition if limits.condition and value is not None else f"is {limits.description}"
+            raise BadConfiguration(f"{option} {condition}, but found {value!r}: give such a value, or leave it out")
 
 
 def _values(conf: Any, part: str) -> Iterator[tuple[str, Any, FieldLimits]]:

@@ -98,14 +98,14 @@ class HostsConf(NodesConf):
         listed = self.listed()
         if self.fewest_hosts is not None and self.fewest_hosts > len(listed):
             raise ValueError(
-                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(listed)}; found {self.fewest_hosts}"
+                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(listed)}, but found {self.fewest_hosts}"
             )
 
     def listed(self) -> tuple[RemoteHost, ...]:
         """Return all hosts in order. Raises ValueError for an empty list, a repeated host or an invalid name."""
         if bool(self.hosts) == (self.hostfile is not None):
             raise ValueError(
-                "+cluster=hosts names its hosts once, by cluster.hosts=[n1,n2] or by cluster.hostfile=PATH; found "
+                "+cluster=hosts names its hosts once, by cluster.hosts=[n1,n2] or by cluster.hostfile=PATH, but found "
                 f"{'both' if self.hosts else 'neither'}"
             )
         if self.hostfile is None:
@@ -115,15 +115,15 @@ class HostsConf(NodesConf):
                 text = Path(self.hostfile).read_text()
             except OSError as error:
                 raise ValueError(
-                    f"cluster.hostfile names a file of hosts; found {error.strerror}: {self.hostfile!r}"
+                    f"cluster.hostfile names a file of hosts, but found {error.strerror}: {self.hostfile!r}"
                 ) from error
             found = of_hostfile(text, self.hostfile)
         if not found:
-            raise ValueError(f"a file of hosts has a line HOST [slots=N] for each; found none in {self.hostfile!r}")
+            raise ValueError(f"a file of hosts has a line HOST [slots=N] for each, but found none in {self.hostfile!r}")
         twice = {one.host for one in found if [other.host for other in found].count(one.host) > 1}
         if twice:
             raise ValueError(
-                f"each host is named once, since it is one node of the run; found {sorted(twice)} more than once"
+                f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once"
             )
         return tuple(found)
 
@@ -137,12 +137,12 @@ class HostsConf(NodesConf):
             reached=self,
         )
 
-    def nodes_asked(self) -> NodesAsked:
-        """See `ClusterConf.nodes_asked`."""
-        return replace(super().nodes_asked(), nodes=len(self.listed()))
+    def requested_nodes(self) -> NodesAsked:
+        """See `ClusterConf.requested_nodes`."""
+        return replace(super().requested_nodes(), nodes=len(self.listed()))
 
-    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """See `ClusterConf.asked_for`."""
+    def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
+        """See `ClusterConf.requested_resources`."""
         names = [one.name for one in self.listed()]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
@@ -238,7 +238,7 @@ def of_hostfile(text: str, path: str) -> list[RemoteHost]:
             name, _, value = word.partition("=")
             if name not in ("slots", "max_slots", "max-slots") or not re.fullmatch(r"[1-9]\d*", value):
                 raise ValueError(
-                    f"a line of a file of hosts is HOST [slots=N]; found {word!r} in line {number} of {path!r}"
+                    f"a line of a file of hosts is HOST [slots=N], but found {word!r} in line {number} of {path!r}"
                 )
             slots = int(value) if name == "slots" else slots
         found.append(RemoteHost(host.name, slots if slots is not None else host.slots))
@@ -248,7 +248,7 @@ def of_hostfile(text: str, path: str) -> list[RemoteHost]:
 def _of_list(word: str, where: str = "cluster.hosts") -> RemoteHost:
     found = re.fullmatch(HOST, word)
     if found is None:
-        raise ValueError(f"a host is {HOST_IN_WORDS}; found {word!r} in {where}")
+        raise ValueError(f"a host is {HOST_IN_WORDS}, but found {word!r} in {where}")
     return RemoteHost(found["name"], None if found["slots"] is None else int(found["slots"]))
 
 

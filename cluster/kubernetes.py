@@ -170,10 +170,10 @@ class KubernetesConf(SchedulerConf):
         for law in self._broken():
             raise ValueError(law)
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the number and the resources of the worker pods."""
         return replace(
-            super().nodes_asked(),
+            super().requested_nodes(),
             nodes=self.start_workers,
             most_nodes=self.max_workers if self.max_workers > self.start_workers else None,
             accelerators=self.accelerators,
@@ -181,7 +181,7 @@ class KubernetesConf(SchedulerConf):
             memory_bytes=quantity(self.memory),
         )
 
-    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+    def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return the requested pods, and the option that prints the manifests."""
         each = f"{self.cpus} processors, {self.memory} of memory"
         if self.accelerators:
@@ -211,10 +211,10 @@ class KubernetesConf(SchedulerConf):
     def _broken(self) -> Iterator[str]:
         """Yield a message for each invalid value."""
         if not self.image:
-            yield f"cluster.image is the image that all pods run (docs/clusters.md builds one); found {self.image!r}"
+            yield f"cluster.image is the image that all pods run (docs/clusters.md builds one), but found {self.image!r}"
         if not self.min_workers <= self.max_workers or not self.start_workers <= self.max_workers:
             yield (
-                "cluster.min_workers and cluster.start_workers are at most cluster.max_workers; found "
+                "cluster.min_workers and cluster.start_workers are at most cluster.max_workers, but found "
                 f"{self.min_workers}, {self.start_workers} and {self.max_workers}"
             )
         for name in ("runs_path", "data_path"):
@@ -222,26 +222,26 @@ class KubernetesConf(SchedulerConf):
             if path.split("/")[1] in _OF_THE_SYSTEM:
                 yield (
                     f"cluster.{name} is an absolute path in no folder of the system, of which "
-                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)} are kept out; found {path!r}: take another, /runs"
+                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)} are kept out, but found {path!r}: take another, /runs"
                 )
         if _overlap(self.runs_path, self.data_path):
-            yield f"cluster.runs_path and cluster.data_path lie apart; found {self.runs_path!r} and {self.data_path!r}"
+            yield f"cluster.runs_path and cluster.data_path lie apart, but found {self.runs_path!r} and {self.data_path!r}"
         for word in self.env:
             if word.startswith(_OWN_VARIABLES):
-                yield f"cluster.env leaves out what the run or KubeRay sets: {', '.join(_OWN_VARIABLES)}; found {word!r}"
+                yield f"cluster.env leaves out what the run or KubeRay sets: {', '.join(_OWN_VARIABLES)}, but found {word!r}"
         for word in self.labels:
             if word.startswith(_OWN_LABELS):
-                yield f"cluster.labels leaves out what the run or KubeRay sets: {', '.join(_OWN_LABELS)}; found {word!r}"
+                yield f"cluster.labels leaves out what the run or KubeRay sets: {', '.join(_OWN_LABELS)}, but found {word!r}"
         for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
             keys = [word.partition("=")[0] for word in getattr(self, name)]
             if twice := next((key for key in keys if keys.count(key) > 1), None):
-                yield f"cluster.{name} gives each key once; found {twice!r} more than once: leave one of them"
+                yield f"cluster.{name} gives each key once, but found {twice!r} more than once: leave one of them"
         own = {"nvidia.com/gpu", self.accelerator_resource}
         for word in self.extra_resources:
             if word.partition("=")[0] in own:
-                yield f"cluster.extra_resources holds no accelerators, which cluster.accelerators asks for; found {word!r}"
+                yield f"cluster.extra_resources holds no accelerators, which cluster.accelerators asks for, but found {word!r}"
         if self.runs_size is None and self.storage_class is not None:
-            yield f"cluster.storage_class is of a claim that is made, by cluster.runs_size; found {self.storage_class!r} alone"
+            yield f"cluster.storage_class is of a claim that is made, by cluster.runs_size, but found {self.storage_class!r} alone"
         if self.operator == "none":
             yield from self._without_operator()
 
@@ -249,7 +249,7 @@ class KubernetesConf(SchedulerConf):
         usual: dict[str, Any] = {"min_workers": 0, "service_account": None, "operator_namespace": None}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                yield f"cluster.{name} is for cluster.operator=kuberay; found {getattr(self, name)!r} without it: leave it out"
+                yield f"cluster.{name} is for cluster.operator=kuberay, but found {getattr(self, name)!r} without it: leave it out"
 
 
 def quantity(word: str) -> int:

@@ -48,12 +48,12 @@ class KubernetesJob:
         return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and Secrets that are there"
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """See `place.BatchJob`."""
         return f"{self._kubectl} logs -l aiperf-run={self.asked.object_name} --all-containers --tail=50"
 
     @property
-    def how_to_look(self) -> str:
+    def status_command(self) -> str:
         """See `place.BatchJob`."""
         selector = f"-l aiperf-run={self.asked.object_name},{ROLE_LABEL}=head"
         return (
@@ -81,7 +81,7 @@ class KubernetesJob:
         api.own([each for each in self.objects if each["kind"] in kinds], owner)
         return self.asked.object_name
 
-    def run_here(self, script: Path) -> int:
+    def run_in_allocation(self, script: Path) -> int:
         """Raise an error: no user's process runs in an allocation of Kubernetes."""
         raise AssertionError("a run on Kubernetes takes place in its own pods")
 

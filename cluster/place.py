@@ -198,7 +198,7 @@ class BatchJob(Protocol):
         """Submit the stored script. Return the job's id. Raises ClusterError with the scheduler's message."""
         ...
 
-    def run_here(self, script: Path) -> int:
+    def run_in_allocation(self, script: Path) -> int:
         """Run the script in the allocation of this process. Return its exit status."""
         ...
 
@@ -230,12 +230,12 @@ class BatchJob(Protocol):
         ...
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Place of the messages about a job that ended before its run began."""
         ...
 
     @property
-    def how_to_look(self) -> str:
+    def status_command(self) -> str:
         """Command that shows the state of the run while it runs."""
         ...
 
@@ -270,15 +270,15 @@ class ClusterConf:
         """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
         return False
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the known properties of the nodes before they exist."""
         return NodesAsked()
 
-    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+    def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return names and values of the resources to request or to wait for. `seconds`: declared time of the run."""
         return [("place", f"+cluster={self.kind}")]
 
-    def workers_in_words(self) -> str:
+    def workers_text(self) -> str:
         """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
@@ -322,7 +322,7 @@ class NodesConf(ClusterConf):
     """Memory of one accelerator: 80G. A dry run plans with it. A run on accelerators with another memory ends before it
     begins. Default: detected on the nodes."""
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the declared accelerators."""
         memory = self.accelerator_memory
         known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
@@ -370,6 +370,6 @@ def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
     found = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
     unit = (found and found[2].upper()) or default_unit
     if found is None or unit is None:
-        raise ValueError(f"{option} is {BYTES_IN_WORDS}; found {word!r}: write it so")
+        raise ValueError(f"{option} is {BYTES_IN_WORDS}, but found {word!r}: write it so")
     power: int = 1024 ** ("KMGT".index(unit) + 1)
     return int(found[1]) * power

@@ -47,14 +47,14 @@ class RayConf(NodesConf):
     ask_accelerators: int = field(default=0, metadata={"least": 0, "most": MOST_OF_A_NODE})
     """Accelerators of each requested node, all of them."""
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the number of nodes to wait for and to request. More may join."""
         most = max(self.nodes, self.ask_nodes)
         asked = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
-        of_all = super().nodes_asked()
+        of_all = super().requested_nodes()
         return replace(asked, accelerator=of_all.accelerator, accelerator_bytes=of_all.accelerator_bytes)
 
-    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+    def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return the address, and the nodes to wait for. Nothing is requested from a scheduler."""
         return [
             (

@@ -85,13 +85,13 @@ class SimulatedConf(ClusterConf):
     def check(self) -> None:
         """See `ClusterConf.check`."""
         if self.bytes_per_element == 3:
-            raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32); found 3: take one of them")
+            raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32), but found 3: take one of them")
         if len(self.step_costs) not in (0, 5):
             raise ValueError(
-                f"cluster.step_costs is empty or five numbers; found {len(self.step_costs)}: give five or none"
+                f"cluster.step_costs is empty or five numbers, but found {len(self.step_costs)}: give five or none"
             )
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the configured nodes."""
         return NodesAsked(
             nodes=-(-self.workers // self.workers_per_host),
@@ -99,7 +99,7 @@ class SimulatedConf(ClusterConf):
             accelerator_bytes=self.memory_bytes,
         )
 
-    def workers_in_words(self) -> str:
+    def workers_text(self) -> str:
         """Return the configured number."""
         return f"{self.workers}, simulated"
 

@@ -161,29 +161,29 @@ class SlurmConf(SchedulerConf):
         super().check()
         if self.fewest_nodes is not None and self.nodes is not None and self.fewest_nodes > self.nodes:
             raise ValueError(
-                f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}; found {self.fewest_nodes}"
+                f"cluster.fewest_nodes is between 1 and cluster.nodes, {self.nodes}, but found {self.fewest_nodes}"
             )
-        self.nodes_asked()
+        self.requested_nodes()
         for word in self.extra:
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:
                 raise ValueError(
-                    f"cluster.extra holds long options of sbatch that the batch script does not set itself; found {word!r}: "
+                    f"cluster.extra holds long options of sbatch that the batch script does not set itself, but found {word!r}: "
                     f"write --name=value, and not one of {', '.join(_OWN)}"
                 )
 
-    def nodes_asked(self) -> NodesAsked:
+    def requested_nodes(self) -> NodesAsked:
         """Return the nodes that the job requests. The site's defaults are unknown."""
         memory = self.memory_per_node
         return replace(
-            super().nodes_asked(),
+            super().requested_nodes(),
             nodes=self.nodes or 1,
             accelerators=accelerators_of(self.gpus_per_node),
             cores=self.cpus_per_node,
             memory_bytes=None if memory in (None, "0") else bytes_of("cluster.memory_per_node", memory, "M"),
         )
 
-    def asked_for(self, seconds: float) -> Sequence[tuple[str, str]]:
+    def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return the options of sbatch, and the place of the script."""
         said = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
         options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in said), *self.extra])
@@ -198,7 +198,7 @@ class SlurmConf(SchedulerConf):
         granted = int(environment.get("SLURM_JOB_NUM_NODES", self.nodes or 1))
         if self.nodes not in (None, granted):
             raise ClusterError(
-                f"within an allocation the run takes all of its nodes: SLURM_JOB_NUM_NODES is {granted}; found "
+                f"within an allocation the run takes all of its nodes: SLURM_JOB_NUM_NODES is {granted}, but found "
                 f"cluster.nodes={self.nodes}. Leave cluster.nodes out, or ask Slurm for {self.nodes} nodes"
             )
         fewest = granted if self.fewest_nodes is None else min(self.fewest_nodes, granted)
@@ -263,7 +263,7 @@ case $details in
         print gpus
       }' | sort -u)
     if [ "$(wc -l <<< "$gres")" -gt 1 ]; then
-      echo "aiperf: all nodes of a run need the same GPUs; found:" ${gres//$'\\n'/ and }". Set cluster.gpus_per_node" >&2
+      echo "aiperf: all nodes of a run need the same GPUs, but found:" ${gres//$'\\n'/ and }". Set cluster.gpus_per_node" >&2
       exit 2
     fi ;;
 esac
@@ -434,7 +434,7 @@ class SlurmJob:
         """Submit the script. Return the job's id."""
         return _asked("sbatch", "--parsable", str(script)).partition(";")[0]
 
-    def run_here(self, script: Path) -> int:
+    def run_in_allocation(self, script: Path) -> int:
         """Run the script by bash in this allocation."""
         return subprocess.run(["bash", str(script)], check=False).returncode
 
@@ -473,14 +473,14 @@ class SlurmJob:
         return "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """See `place.BatchJob`."""
         return shlex.join(
             str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
         )
 
     @property
-    def how_to_look(self) -> str:
+    def status_command(self) -> str:
         """See `place.BatchJob`."""
         return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
 

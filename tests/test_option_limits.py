@@ -50,40 +50,40 @@ FREE_TEXT = {
 
 def wrong(limits: FieldLimits) -> list[Any]:
     """Values that a field does not take: out of range on either side, no number, of another type, null, an empty list."""
-    told = limits.told
+    bounds = limits.metadata
     found: list[Any] = []
     if limits.is_number:
         whole = float not in limits.types
         found += [math.nan, math.inf, -math.inf, WIDEST + 1, -WIDEST - 1]
-        found += [told["least"] - 1 if whole else math.nextafter(told["least"], -math.inf)] if "least" in told else []
-        found += [told["most"] + 1 if whole else math.nextafter(told["most"], math.inf)] if "most" in told else []
-        found += [told[bound] for bound in ("above", "below") if bound in told]
+        found += [bounds["least"] - 1 if whole else math.nextafter(bounds["least"], -math.inf)] if "least" in bounds else []
+        found += [bounds["most"] + 1 if whole else math.nextafter(bounds["most"], math.inf)] if "most" in bounds else []
+        found += [bounds[bound] for bound in ("above", "below") if bound in bounds]
         found += [1.5] if whole else []
         found += [True] if bool not in limits.types else []
-    if (limits.is_number and str not in limits.types) or "among" in told:
+    if (limits.is_number and str not in limits.types) or "among" in bounds:
         found.append("no such word")
     if bool in limits.types:
         found += [0, 1.0, "true"]
     if limits.types == (str,):
         found += [3, 1.5, False]
-    if "form" in told:
+    if "form" in bounds:
         found += ["a\nb", "a\x00b"]
     if limits.of_list:
         entries = [[each] for each in found]
-        return [*entries, "text", 3, *([[]] if told.get("fewest") else []), *([] if limits.or_none else [None])]
+        return [*entries, "text", 3, *([[]] if bounds.get("fewest") else []), *([] if limits.or_none else [None])]
     return [*found, [], {}, *([] if limits.or_none else [None])]
 
 
 def right(limits: FieldLimits) -> list[Any]:
     """Values at a field's limits."""
-    told = limits.told
+    bounds = limits.metadata
     found: list[Any] = []
     whole = float not in limits.types
     if limits.is_number:
-        found += [told[bound] for bound in ("least", "most") if bound in told]
-        found += [math.nextafter(told["above"], math.inf)] if "above" in told else []
-        found += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
-        found += [WIDEST] if whole and "most" not in told else []
+        found += [bounds[bound] for bound in ("least", "most") if bound in bounds]
+        found += [math.nextafter(bounds["above"], math.inf)] if "above" in bounds else []
+        found += [math.nextafter(bounds["below"], -math.inf)] if "below" in bounds else []
+        found += [WIDEST] if whole and "most" not in bounds else []
     found += limits.among or ()
     return [[each] for each in found] if limits.of_list else [*found, *([None] if limits.or_none else [])]
 
@@ -97,7 +97,7 @@ def test_every_field_accepts_bounds_and_refuses_values_beyond(part: str, schema:
             with pytest.raises(BadConfiguration) as refused:
                 hold(conf, part)
             assert str(refused.value).startswith(f"{option} "), value
-            assert f"; found {value!r}: give such a value, or leave it out" in str(refused.value)
+            assert f", but found {value!r}: give such a value, or leave it out" in str(refused.value)
         for value in right(limits):
             setattr(conf, name, value)
             hold(conf, part)
@@ -106,14 +106,14 @@ def test_every_field_accepts_bounds_and_refuses_values_beyond(part: str, schema:
 def test_every_number_has_a_lower_bound_and_floats_an_upper_one() -> None:
     numbers = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.is_number}
 
-    assert [option for option, limits in numbers.items() if not limits.told.keys() & {"least", "above"}] == []
-    unbounded = [option for option, limits in numbers.items() if not limits.told.keys() & {"most", "below"}]
+    assert [option for option, limits in numbers.items() if not limits.metadata.keys() & {"least", "above"}] == []
+    unbounded = [option for option, limits in numbers.items() if not limits.metadata.keys() & {"most", "below"}]
     assert [option for option in unbounded if float in numbers[option].types] == []
 
 
 def test_every_text_field_has_limits_or_a_stated_reason() -> None:
     texts = {f"{part}.{name}".lstrip("."): limits for part, _, name, limits in FIELDS if limits.types == (str,)}
-    unsaid = {option for option, limits in texts.items() if not limits.told.keys() & {"among", "form"}}
+    unsaid = {option for option, limits in texts.items() if not limits.metadata.keys() & {"among", "form"}}
 
     assert unsaid - PATHS == FREE_TEXT.keys()
 
@@ -125,11 +125,11 @@ def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits
     choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
     if limits.types == (str,) and value is not None:
         texts = [_typed(each).strip("'") for each in (value if isinstance(value, list) else [value])]
-        if isinstance(value, list) == limits.of_list and limits.take(texts if limits.of_list else texts[0]):
+        if isinstance(value, list) == limits.of_list and limits.accepts(texts if limits.of_list else texts[0]):
             return  # whatever is written is text
     if limits.types == (float,) and isinstance(value, int) and abs(value) > WIDEST:
         return  # read as a number with a fraction, which has no such bound
-    if limits.types == (str,) and not limits.of_list and value is not None and limits.take(_typed(value)):
+    if limits.types == (str,) and not limits.of_list and value is not None and limits.accepts(_typed(value)):
         return  # a text is taken whole, '[]' too
     if limits.types == (bool,) and value in (0, 1, "true"):
         return  # as a command line takes them
@@ -138,7 +138,7 @@ def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits
         configure([*choice, f"{option}={_typed(value)}"])
 
     said = str(refused.value)
-    assert option in said and "; found " in said and ": " in said.partition("; found ")[2], said
+    assert option in said and ", but found " in said and ": " in said.partition(", but found ")[2], said
 
 
 TYPED = [field for field in FIELDS if field[0] not in RECORDS]
@@ -176,9 +176,9 @@ def _typed(value: Any) -> str:
 def test_a_part_that_another_program_made_is_held_to_the_same_limits() -> None:
     conf = configure(["+cluster=simulated"])
 
-    with pytest.raises(BadConfiguration, match=r"cluster\.workers lies between 1 and 1000000; found 0"):
+    with pytest.raises(BadConfiguration, match=r"cluster\.workers is between 1 and 1000000, but found 0"):
         replace(conf, cluster=SimulatedConf(workers=0))
-    with pytest.raises(BadConfiguration, match=r"cluster\.links has at least 1 entry; found \[\]"):
+    with pytest.raises(BadConfiguration, match=r"cluster\.links has at least 1 entry, but found \[\]"):
         replace(conf, cluster=SimulatedConf(links=[]))
-    with pytest.raises(BadConfiguration, match=r"trainer\.ranks lies between 1 and 65536; found 0"):
+    with pytest.raises(BadConfiguration, match=r"trainer\.ranks is between 1 and 65536, but found 0"):
         TrainerConf(ranks=0)

@@ -197,4 +197,4 @@ def test_a_data_set_a_searcher_and_a_collective_added_there_are_whole(tmp_path: 
     assert "section True True {'all': 1}" in answer.stdout
     assert "dataset.stripes goes with dataset=flags" in answer.stderr
     assert "did you mean 'first_legal'?" in answer.stderr
-    assert "is one of auto, horovod, torch, whisper, none; found 'wisper'" in answer.stderr
+    assert "is one of auto, horovod, torch, whisper, none, but found 'wisper'" in answer.stderr

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NoReturn, Protocol, cast
 
-from aiperf.cli.output import as_called, program
+from aiperf.cli.output import in_users_form, program
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest, nearest_option
 from aiperf.option_limits import FieldLimits
@@ -56,21 +56,21 @@ class VerbModule(Protocol):
     DESCRIPTION: str
     EXAMPLES: Sequence[str]
     OPTIONS: str
-    """Options of a run in the usage line; '' if the verb accepts none."""
+    """Options of a run in the usage line. '' if the verb accepts none."""
     add_arguments: Callable[[argparse.ArgumentParser], None]
-    carry_out: Callable[[argparse.Namespace, list[str]], int]
-    """Run the verb with its arguments and the options of a run; return the exit status."""
+    execute: Callable[[argparse.Namespace, list[str]], int]
+    """Execute the verb with its arguments and the options of a run. Return the exit status."""
 
 
 class _Parser(argparse.ArgumentParser):
     """Parser that raises BadConfiguration for wrong arguments."""
 
     def error(self, message: str) -> NoReturn:
-        raise BadConfiguration(f"{message}; `{self.prog} --help` lists the arguments")
+        raise BadConfiguration(f"{message}. `{self.prog} --help` lists the arguments")
 
 
-def carry_out(words: Sequence[str]) -> int:
-    """Run the verb in the first word and return the exit status.
+def execute(words: Sequence[str]) -> int:
+    """Execute the verb in the first word and return the exit status.
 
     Raises:
         BadConfiguration: an unknown argument. The message names the nearest known one.
@@ -79,34 +79,32 @@ def carry_out(words: Sequence[str]) -> int:
     module = cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}"))
     parser = parser_of(verb, module)
     try:
-        arguments, rest = parser.parse_known_args(given)
+        arguments, others = parser.parse_known_args(given)
     except SystemExit:  # argparse exits only after --help: see `_Parser.error`
         return 0
     empty = [word for word in given if not word or (word.startswith("--") and word.endswith("="))]
     if empty:
-        parser.error(f"an argument of {verb} is empty; found {empty[0]!r}: give a value, or leave the argument out")
-    wrong = [word for word in rest if word.startswith("-") or not module.OPTIONS]
+        parser.error(f"an argument of {verb} must not be empty, but found {empty[0]!r}: give a value, or leave it out")
+    wrong = [word for word in others if word.startswith("-") or not module.OPTIONS]
     if wrong:
         parser.error(f"{verb} has no argument {wrong[0]!r}{_nearest(wrong[0], parser)}")
-    return module.carry_out(arguments, rest)
+    return module.execute(arguments, others)
 
 
-def refuse_slips(words: Sequence[str], options: Sequence[str]) -> None:
+def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
     """Raise BadConfiguration for a first word that is no verb, and for the first flag among the words of a run."""
     if words and re.fullmatch(r"\w[\w-]*", words[0]) and words[0] not in options:
         raise BadConfiguration(
-            f"the first word is a verb or an option key=value; found {words[0]!r}{nearest(words[0], VERBS)}. "
-            f"`{program()} help` lists the verbs; a run needs none"
+            f"the first word is a verb or an option key=value, but found {words[0]!r}{nearest(words[0], VERBS)}. "
+            f"`{program()} help` lists the verbs. A run needs none"
         )
-    for place, word in enumerate(words):
-        after = "".join(words[place + 1 : place + 2])
+    for word in words:
         if word.startswith("-"):
-            flag, is_given, value = word.partition("=")
+            flag, _, value = word.partition("=")
             name = flag.lstrip("-").replace("-", "_")
-            value = value if is_given else after if after and "=" not in after and after[0] != "-" else "…"
-            hint = f": write {name}={value}" if name in options else nearest_option(name, options)
+            hint = f": write {name}={value or '…'}" if name in options else nearest_option(name, options)
             raise BadConfiguration(
-                f"an option is written key=value; found {word!r}{hint}. `{program()} help options` lists them"
+                f"an option is written key=value, but found {word!r}{hint}. `{program()} help options` lists them"
             )
 
 
@@ -114,7 +112,7 @@ def parser_of(verb: str, module: VerbModule) -> argparse.ArgumentParser:
     """Return the parser of a verb. The options of a run are not part of it."""
     parser = _Parser(
         prog=f"{program()} {verb}",
-        description=as_called(module.DESCRIPTION),
+        description=in_users_form(module.DESCRIPTION),
         epilog="\n".join(["examples:", *(f"  {program()} {verb} {example}".rstrip() for example in module.EXAMPLES)]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -153,7 +151,7 @@ def add_number(
         type=_reader(option, limits, kind),
         metavar=metavar,
         default=default,
-        help=f"{meaning} ({limits.described}{'' if shown is None else f'; default {shown}'})".replace("%", "%%"),
+        help=f"{meaning} ({limits.description}{'' if shown is None else f'; default {shown}'})".replace("%", "%%"),
     )
 
 
@@ -163,10 +161,9 @@ def _reader(option: str, limits: FieldLimits, kind: type[int] | type[float]) -> 
             value = kind(word)
         except ValueError:
             value = None
-        if value is None or not limits.take(value):
+        if value is None or not limits.accepts(value):
             raise BadConfiguration(
-                f"{option} takes a {limits.described.partition(';')[0]} that {limits.words}; found {word!r}: give such a one, "
-                "or leave it out"
+                f"{option} is {limits.kind} and {limits.condition}, but found {word!r}: give such a value, or leave it out"
             )
         return value
 

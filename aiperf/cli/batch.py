@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aiperf.cli import run_status
-from aiperf.cli.output import program, tell
+from aiperf.cli.output import print_line, program
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
@@ -36,15 +36,15 @@ def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     """
     check_options(conf)
     folder = folder_of(conf, time.time()).absolute()
-    return _carried_out(conf, cluster, folder, words, is_new=True)
+    return _execute(conf, cluster, folder, words, is_new=True)
 
 
 def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
     """Submit a job that resumes a run. Its options are read from its journal."""
-    return _carried_out(conf, cluster, folder.absolute(), [], is_new=False)
+    return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 
-def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
+def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
     """Run a verb other than `drive` on the nodes of the current allocation and return its exit status.
 
     Raises:
@@ -52,8 +52,8 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
     """
     if not cluster.is_allocated(os.environ):
         raise BadConfiguration(
-            f"{verb[0]} runs on the nodes of an allocation of +cluster={cluster.kind}; there is none here. Run it in an "
-            "allocation (salloc), or give --folder on the head node"
+            f"{verb[0]} runs on the nodes of an allocation of +cluster={cluster.kind}, but this process is in none. Run it "
+            "in an allocation (salloc), or give --folder on the head node"
         )
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
@@ -68,14 +68,14 @@ def here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequen
             program=program(),
         )
         job = cluster.job(submission)
-        kept = folder / job.script_name
-        kept.write_text(job.script)
-        return job.run_here(kept)
+        script = folder / job.script_name
+        script.write_text(job.script)
+        return job.run_in_allocation(script)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
+def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
     check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
     if not cluster.wants_submission:
@@ -83,22 +83,22 @@ def _carried_out(conf: RunConf, cluster: ClusterConf, folder: Path, words: Seque
         return 0
     if is_new:
         job = _with_folders(lambda candidate: _job(conf, cluster, candidate, words), folder)
-    kept = job.folders[0] / job.script_name
-    kept.write_text(job.script)
+    script = job.folders[0] / job.script_name
+    script.write_text(job.script)
     print(job.script)
     if cluster.is_allocated(os.environ):
-        print(f"within an allocation: {kept} is carried out here")
-        return job.run_here(kept)
+        print(f"within an allocation: {script} runs here")
+        return job.run_in_allocation(script)
     try:
-        number = _submitted(job, kept)
+        number = _submit(job, script)
         for each in job.folders:
             (each / run_status.JOB).write_text(json.dumps({"kind": cluster.kind, "job": number}))
-        print(f"job {number} is submitted; its script: {kept}")
+        print(f"job {number} is submitted. Its script: {script}")
         print(f"the run: {', '.join(map(str, job.folders))}")
-        return _followed(job, number) if cluster.wants_following else 0
+        return _follow(job, number) if cluster.wants_following else 0
     except _NeverStarts as error:
         if is_new:
-            kept.unlink()
+            script.unlink()
             for each in job.folders:
                 (each / run_status.JOB).unlink(missing_ok=True)
                 each.rmdir()
@@ -131,21 +131,21 @@ def _with_folders(job_of: Callable[[Path], BatchJob], folder: Path) -> BatchJob:
                 each.rmdir()
             continue
         return job
-    raise AssertionError("there is always another name")
+    raise AssertionError("candidates are endless")
 
 
 class _NeverStarts(Exception):
     """The job has not started and will not start."""
 
 
-def _submitted(job: BatchJob, script: Path) -> str:
+def _submit(job: BatchJob, script: Path) -> str:
     try:
         return job.submit(script)
     except ClusterError as error:
         raise _NeverStarts(str(error)) from error
 
 
-def _followed(job: BatchJob, number: str) -> int:
+def _follow(job: BatchJob, number: str) -> int:
     reported: JobState | None = None
     silent_since, shown = time.monotonic(), time.monotonic()
     try:
@@ -154,7 +154,7 @@ def _followed(job: BatchJob, number: str) -> int:
                 state = job.state(number)
             except ClusterError as error:  # the controller may be restarting
                 if time.monotonic() - silent_since > SILENT_SECONDS:
-                    raise SchedulerRefused(f"job {number} is not followed any more: {error}") from error
+                    raise SchedulerRefused(f"job {number} is no longer followed: {error}") from error
             else:
                 silent_since = time.monotonic()
                 if state != reported:
@@ -162,18 +162,16 @@ def _followed(job: BatchJob, number: str) -> int:
                 reported = state
                 if state.is_hopeless:
                     job.cancel(number)
-                    raise _NeverStarts(
-                        f"job {number} would wait for ever ({state.reason}), and is cancelled: {job.advice}"
-                    )
+                    raise _NeverStarts(f"job {number} can never start ({state.reason}) and is cancelled: {job.advice}")
             if time.monotonic() - shown > SHOW_SECONDS:
                 shown = time.monotonic()
                 _show(job, number)
             time.sleep(LOOK_SECONDS)
     except KeyboardInterrupt:
-        print(f"\njob {number} goes on; how it stands: {job.how_to_look}")
+        print(f"\njob {number} continues. Its state: {job.status_command}")
         return 0
     _fetch(job, number)
-    return _ended(job, number)
+    return _finish(job, number)
 
 
 def _fetch(job: BatchJob, number: str) -> None:
@@ -183,7 +181,7 @@ def _fetch(job: BatchJob, number: str) -> None:
         raise AiperfError(f"job {number} ended before its run began, and there is no report: {none}") from none
     except ClusterError as error:
         raise SchedulerRefused(
-            f"job {number} has ended; its report lies where it ran, and could not be fetched: {error}"
+            f"job {number} has ended, but its report could not be copied from its nodes: {error}"
         ) from error
 
 
@@ -194,29 +192,29 @@ def _show(job: BatchJob, number: str) -> None:
     except ClusterError as error:  # the next query may succeed
         lines = [f"the state of the run could not be read: {error}"]
     for line in lines or ():
-        tell(line)
-    begun = [] if lines is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
+        print_line(line)
+    started = [] if lines is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
     with suppress(NoSuchRun):  # its first line is being written
-        for line in run_status.lines(begun[-1], time.time()) if begun else ():
-            tell(line)
+        for line in run_status.lines(started[-1], time.time()) if started else ():
+            print_line(line)
 
 
 def _state_line(number: str, state: JobState) -> str:
-    where = f" on {state.nodes}" if state.nodes else ""
-    why = f" ({state.reason})" if state.reason else ""
-    return f"{time.strftime('%H:%M:%S')} job {number}: {state.name.lower()}{where}{why}"
+    nodes = f" on {state.nodes}" if state.nodes else ""
+    reason = f" ({state.reason})" if state.reason else ""
+    return f"{time.strftime('%H:%M:%S')} job {number}: {state.name.lower()}{nodes}{reason}"
 
 
-def _ended(job: BatchJob, number: str) -> int:
+def _finish(job: BatchJob, number: str) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of
 
     worst = 0
     for folder in job.folders:
         if not (folder / NAME).is_file():
-            raise AiperfError(f"job {number} ended before its run began; its last words: {job.last_words}")
+            raise AiperfError(f"job {number} ended before its run began. Its last output: {job.last_output}")
         report = report_of(folder)
         for line in closing_lines(report, folder / "report.html", folder):
-            tell(line)
+            print_line(line)
         worst = max(worst, 0 if report.score.valid else 1)
     return worst

@@ -35,7 +35,9 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
         if wrong == "not there" or (wrong is not None and name in STARTS):
             return start(name, **sizes)
         if wrong is not None:
-            raise BadConfiguration(f"a graph is {', '.join(STARTS)}, or a JSON file; found {name!r}, which is {wrong}")
+            raise BadConfiguration(
+                f"a graph is {', '.join(STARTS)}, or a JSON file, but found {name!r}, which is {wrong}"
+            )
         given = [f"--{option}" for option, value in sizes.items() if value is not None]
         if given:
             raise BadConfiguration(

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from aiperf.cli.arguments import VERB_GROUPS, VERBS
-from aiperf.cli.output import as_called
+from aiperf.cli.output import in_users_form
 from aiperf.conf_folder import MAIN, configuration_folder
 from aiperf.config import GROUPS, RunConf, choices, name_of_choice, option_names, records_of, schemas_of_parts
 from aiperf.errors import BadConfiguration
@@ -56,13 +56,13 @@ COMMON = {
     "resume": "run to resume",
 }
 LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
-"""Distributions whose versions are shown; a journal holds all of them."""
+"""Distributions of which `--version` shows the version. A journal holds all versions."""
 
 
 def main(names: Sequence[str] = ()) -> int:
-    """Print one screen, or the entries of `names`; return the exit status."""
+    """Print one screen, or the entries of `names`. Return the exit status."""
     lines = [line for name in names for line in _entry(name)] if names else list(_screen())
-    print(as_called("\n".join(lines)))
+    print(in_users_form("\n".join(lines)))
     return 0
 
 
@@ -93,20 +93,21 @@ def _entry(name: str) -> Iterator[str]:
             yield from _part(part)
     elif key in parts:
         if choice and choice not in choices(key):
-            raise BadConfiguration(f"{key} is one of {', '.join(choices(key))}; found {choice!r}")
+            raise BadConfiguration(f"{key} is one of {', '.join(choices(key))}, but found {choice!r}")
         yield from _part(key, choice)
     elif key in option_names():
         part, _, last = key.rpartition(".")
         schemas = [each for each in (parts[part] if part else (RunConf,)) if last in each.__dataclass_fields__]
         for owner in dict.fromkeys(_owners(schema)[last] for schema in schemas):
-            those = [schema for schema in schemas if _owners(schema)[last] is owner]
+            choosing = [schema for schema in schemas if _owners(schema)[last] is owner]
             if part and len(parts[part]) > 1:
-                yield f"with {', '.join(f'{part}={name_of_choice(schema)}' for schema in those)}:"
-            yield from _options(those[0], f"{part}." if part else "", those[0].__dataclass_fields__.keys() - {last})
+                yield f"with {', '.join(f'{part}={name_of_choice(schema)}' for schema in choosing)}:"
+            others = choosing[0].__dataclass_fields__.keys() - {last}
+            yield from _options(choosing[0], f"{part}." if part else "", others)
     else:
         hint = nearest_option(key, sorted({*VERBS, *option_names(), *parts, "options"}))
         raise BadConfiguration(
-            f"help shows a verb, an option or a group; found {name!r}{hint}. `python -m aiperf help options` lists all"
+            f"help takes a verb, an option or a group, but found {name!r}{hint}. `python -m aiperf help options` lists all"
         )
 
 
@@ -127,7 +128,7 @@ def _part(part: str, choice: str = "") -> Iterator[str]:
 
 
 def _owners(schema: type[Any]) -> dict[str, type[Any]]:
-    """Return the class that defines each field of a dataclass; choices share the fields that they inherit."""
+    """Return the class that defines each field of a dataclass. Choices share the fields that they inherit."""
     return {name: part for part in reversed(schema.__mro__[:-1]) for name in inspect.get_annotations(part)}
 
 
@@ -140,8 +141,8 @@ def _options(schema: type[Any], prefix: str, skip: Collection[str]) -> Iterator[
         own = field.default_factory() if field.default_factory is not MISSING else field.default
         is_usual = choice is None or usual_values().get(prefix.rstrip(".")) == choice
         default = usual_values().get(name, own) if is_usual else own
-        described = limits_of(schema)[field.name].described if field.name in limits_of(schema) else ""
-        yield f"  {name}={_written(default)}{f'  ({described})' if described else ''}"
+        limits = limits_of(schema)[field.name].description if field.name in limits_of(schema) else ""
+        yield f"  {name}={_written(default)}{f'  ({limits})' if limits else ''}"
         if meaning := " ".join(meanings.get(field.name, "").split()):
             yield f"      {meaning}"
         if by_choice := _set_by_choices().get(name):
@@ -155,10 +156,10 @@ def _record(schema: type[Any]) -> Iterator[str]:
     """Yield one kind of record of a list, with its defaults, and then each field with its range."""
     if name_of_choice(schema) is None:
         return
-    yield f"      {_written(schema())}\n          {inspect.getdoc(schema)}"
+    yield f"      {_written(schema())}\n          {' '.join((inspect.getdoc(schema) or '').split())}"
     meanings = _docstrings(schema)
     for field in fields(schema)[1:]:
-        yield f"          {field.name} {limits_of(schema)[field.name].words}. {' '.join(meanings[field.name].split())}"
+        yield f"          {field.name} {limits_of(schema)[field.name].condition}. {' '.join(meanings[field.name].split())}"
 
 
 @cache
@@ -166,14 +167,14 @@ def _set_by_choices() -> dict[str, dict[str, Any]]:
     """Return the values that the files of choices set, by option and then by choice ('schedule=quick')."""
     import yaml
 
-    found: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = {}
     for group in GROUPS:
         for choice in choices(group):
             file = yaml.safe_load((configuration_folder() / group / f"{choice}.yaml").read_text("utf-8"))
             del file["defaults"]
             for option, value in _flat(file):
-                found.setdefault(option, {})[f"{group}={choice}"] = value
-    return found
+                values.setdefault(option, {})[f"{group}={choice}"] = value
+    return values
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -211,7 +212,7 @@ def _written(value: Any) -> str:
 
 def _docstrings(schema: type[Any]) -> dict[str, str]:
     """Return the docstring under each field of a dataclass and of its bases."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for part in reversed(schema.__mro__[:-1]):
         body = _classes(part.__module__)[part.__name__].body
         for field, after in pairwise(body):
@@ -221,13 +222,13 @@ def _docstrings(schema: type[Any]) -> dict[str, str]:
                 and isinstance(after, ast.Expr)
                 and isinstance(after.value, ast.Constant)
             ):
-                found[field.target.id] = str(after.value.value)
-    return found
+                texts[field.target.id] = str(after.value.value)
+    return texts
 
 
 @cache
 def _classes(module: str) -> dict[str, ast.ClassDef]:
-    """Return the classes of a module by name. `inspect.getsource` would read the file for every class."""
+    """Return the classes of a module by their names. `inspect.getsource` would read the file again for each class."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     return {part.name: part for part in tree.body if isinstance(part, ast.ClassDef)}
 
@@ -260,10 +261,10 @@ def _installed(distribution: str) -> str:
 
 
 def composed(words: Sequence[str]) -> int:
-    """Print the configuration that `[OPTION=VALUE …] --cfg job [--package PART]` composes, as YAML.
+    """Print the configuration that `[OPTION=VALUE …] --cfg job` composes, as YAML.
 
     Raises:
-        BadConfiguration: options that no run can have, or an unknown part.
+        BadConfiguration: options that no run can have.
     """
     import argparse
 
@@ -271,17 +272,11 @@ def composed(words: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser(prog="--cfg", add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--cfg", choices=["job"], required=True)
-    parser.add_argument("--package")
     try:
-        given, rest = parser.parse_known_args(words)
+        _, options = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
-        raise BadConfiguration(f"the form is [OPTION=VALUE …] --cfg job [--package PART]; {error}") from error
+        raise BadConfiguration(f"the form is [OPTION=VALUE …] --cfg job: {error}") from error
     from aiperf.config import as_plain, configure
 
-    shown: Any = as_plain(configure(rest))
-    for name in given.package.split(".") if given.package else ():
-        if not isinstance(shown, dict) or name not in shown:
-            raise BadConfiguration(f"--package names a part of the configuration; there is no {given.package!r}")
-        shown = shown[name]
-    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).removesuffix("...\n"), end="")
+    print(yaml.safe_dump(as_plain(configure(options)), sort_keys=False, allow_unicode=True), end="")
     return 0

@@ -1,6 +1,7 @@
 """Lines for the standard output: folded to the terminal's width, with commands in the form that the user typed.
 
-Texts contain `python -m aiperf`, which works for every installation. `as_called` replaces it.
+Texts contain `python -m aiperf`, which works for every installation. `in_users_form` replaces it by the command that the user
+called.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ def program() -> str:
     return SCRIPT if Path(sys.argv[0]).name == SCRIPT else MODULE
 
 
-def tell(line: str) -> None:
+def print_line(line: str) -> None:
     """Print a line, with commands in the form that the user typed."""
-    print(as_called(line), flush=True)
+    print(in_users_form(line), flush=True)
 
 
-def as_called(text: str) -> str:
+def in_users_form(text: str) -> str:
     """Return the text with commands in the form that the user typed."""
     return text if program() == MODULE else text.replace(MODULE, program())
 
@@ -35,12 +36,12 @@ NARROWEST = 40
 """Columns. Lines are not folded for a narrower terminal."""
 
 
-def say(lines: Iterable[str], indent: int = 2) -> None:
+def print_folded(lines: Iterable[str], indent: int = 2) -> None:
     """Print lines, folded if the output is a terminal. `indent`: as in `folded`."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in lines:
-        called = as_called(line)
-        for part in folded(called, width, indent) if width >= NARROWEST else [called]:
+        text = in_users_form(line)
+        for part in folded(text, width, indent) if width >= NARROWEST else [text]:
             print(part, flush=True)
 
 

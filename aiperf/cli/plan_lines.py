@@ -10,7 +10,7 @@ from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared_nodes import LEARNT, Preview
 from aiperf.planning.disk import DiskNeeds, disk_needs
-from aiperf.planning.disk import in_words as needs_in_words
+from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import FollowedHistory
@@ -28,7 +28,7 @@ INDENT = 13
 Line = tuple[str, str]
 
 
-def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
+def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
     """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
     conf, shape, space = plan.conf, plan.shape, plan.space
     return _joined(
@@ -41,7 +41,7 @@ def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
                 f"{_accelerators(shape.accelerators)}, {shape.ranks} ranks ({conf.trainer.collective}), "
                 f"batch {space.default_batch_size} each",
             ),
-            ("reckoned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
+            ("planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
             *_network(conf, plan.graph, plan.dataset),
             _budget(space.budget),
             *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
@@ -50,11 +50,11 @@ def plan_in_words(plan: Plan, workers: str, number: int = 1) -> str:
     )
 
 
-def preview_in_words(preview: Preview, asked: Sequence[Line], workers: str) -> str:
-    """Return the text of a preview. `asked`: lines about the resources to request."""
+def preview_text(preview: Preview, requested: Sequence[Line], workers: str) -> str:
+    """Return the text of a preview. `requested`: lines about the resources to request."""
     conf, worker, plan = preview.conf, preview.worker, preview.plan
     data, graph = preview.dataset, preview.graph
-    lines: list[Line] = [*asked]
+    lines: list[Line] = [*requested]
     if data is None:
         lines.append(("data set", f"{conf.dataset.name}: {preview.dataset_source}"))
     else:
@@ -105,7 +105,7 @@ def _time(conf: RunConf) -> Line:
     stop = (
         ""
         if schedule.stop == "duration"
-        else f"; it ends once the score has come to rest within {share(schedule.stop_precision, 2)}, after a window of "
+        else f". It ends once the score has converged within {share(schedule.stop_precision, 2)}, after a window of "
         f"{duration(schedule.stop_after_seconds)} or more, and is then outside the ranking"
     )
     return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up{stop}"
@@ -140,7 +140,7 @@ def _budget(budget: Budget) -> Line:
 
 def _search(conf: RunConf) -> Iterator[Line]:
     if conf.follow is not None:
-        yield "search", f"none: it follows {conf.follow}, which is read when the workers are there"
+        yield "search", f"none: the run follows {conf.follow}, which is read when the workers have started"
     else:
         yield "search", f"{conf.searcher.name}; {conf.hpo.name} from round {conf.schedule.warmup_rounds + 1}"
 
@@ -150,7 +150,7 @@ def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
     epochs = sum(trial.follows.epochs for trial in work.trials)
     yield (
         "search",
-        f"none: it follows '{recorded.run}', {count(recorded.trials)} trials in their order, {count(epochs)} epochs; "
+        f"none: it follows '{recorded.run}', {count(recorded.trials)} trials in their order, {count(epochs)} epochs, "
         "outside the ranking",
     )
     yield "followed", f"{recorded.path}: {count(recorded.lines)} lines, hash {recorded.last_hash[:12]}…"
@@ -183,5 +183,5 @@ def disk_of(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, worke
 
 def _disk(conf: RunConf, needs: DiskNeeds) -> Line:
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
-        return "disk", "a journal and a report; nothing is trained"
-    return "disk", f"under {conf.runs}: {needs_in_words(needs)}"
+        return "disk", "a journal and a report. Nothing is trained"
+    return "disk", f"under {conf.runs}: {needs_text(needs)}"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 from aiperf import interrupts
 from aiperf.cli import batch
-from aiperf.cli.output import say, tell
+from aiperf.cli.output import print_folded, print_line
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
-from aiperf.cli.plan_lines import disk_of, plan_in_words, preview_in_words
+from aiperf.cli.plan_lines import disk_of, plan_text, preview_text
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -44,17 +44,17 @@ WITH_RESUME = ("resume", "resume_until", "runs", "follow")
 
 def main(words: Sequence[str]) -> int:
     """Run the benchmark and return the exit status: 0 with a valid score, 1 without, 130 after Ctrl-C, 143 after SIGTERM."""
-    return interrupts.status(_carried_out(words))
+    return interrupts.status(_execute(words))
 
 
-def _carried_out(words: Sequence[str]) -> int:
+def _execute(words: Sequence[str]) -> int:
     conf = configure(words)
     if conf.resume is not None:
         others = [word for word in words if word.split("=")[0] not in WITH_RESUME]
         if others:
-            raise BadConfiguration(f"a resumed run keeps its configuration; leave {', '.join(others)} out")
+            raise BadConfiguration(f"a resumed run keeps its configuration: leave {', '.join(others)} out")
     elif conf.resume_until is not None:
-        raise BadConfiguration("resume_until is the last line of a journal to keep; it needs resume=RUN")
+        raise BadConfiguration("resume_until is the last line of a journal to keep. It needs resume=RUN")
     if conf.cluster is not None:
         check_cluster(conf.cluster)
     if conf.resume is None:
@@ -63,33 +63,33 @@ def _carried_out(words: Sequence[str]) -> int:
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
-        return _simulated(conf, words)
+        return _run_simulated(conf, words)
     if conf.resume is None and not has_jobs:
         _require_local_journal(conf)
     if conf.resume is not None:
-        return _resumed(conf)
+        return _resume(conf)
     if conf.cluster is not None:
         if conf.dry_run:
-            return _previewed(conf, conf.cluster, words)
+            return _print_preview(conf, conf.cluster, words)
         if conf.cluster.has_jobs:
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
         if conf.cluster.is_joined:
-            return _joined(conf, conf.cluster, words)
-        _say(conf.cluster.notes())
-        return _begun(conf, _described(conf), words)
+            return _run_on_hosts(conf, conf.cluster, words)
+        _print_notes(conf.cluster.notes())
+        return _start(conf, _describe_data_set(conf), words)
     if conf.dry_run:
-        plan = _planned_here(conf, words)
+        plan = _plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
-        say(describe_plan(plan).splitlines(), PLAN_INDENT)
+        print_folded(describe_plan(plan).splitlines(), PLAN_INDENT)
         return 0
-    with Phases().phase("looking at data set and machine"):
-        plan = _planned_here(conf, words)
+    with Phases().phase("reading data set and machine"):
+        plan = _plan_here(conf, words)
         _require_room(plan, Path(conf.runs))
-    return _begun(conf, plan.dataset, words)
+    return _start(conf, plan.dataset, words)
 
 
-def _planned_here(conf: RunConf, words: Sequence[str]) -> Plan:
+def _plan_here(conf: RunConf, words: Sequence[str]) -> Plan:
     plan = make_plan(conf, this_machine(conf))
     require_batches(plan, words)
     return plan
@@ -101,42 +101,42 @@ def _require_local_journal(conf: RunConf) -> None:
         require_place(str(local), "storage.journal", "storage.journal=local:FOLDER")
 
 
-def _described(conf: RunConf) -> DataSet:
-    with Phases().phase("looking at the data set"):
+def _describe_data_set(conf: RunConf) -> DataSet:
+    with Phases().phase("reading the data set"):
         return describe_data(conf.dataset)
 
 
-def _previewed(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     """Print the plan of a run before its nodes exist, from the declared properties of the nodes."""
-    previewed = preview(conf, cluster.nodes_asked())
+    previewed = preview(conf, cluster.requested_nodes())
     if previewed.plan is not None:
         require_batches(previewed.plan, words)
-    asked = cluster.asked_for(conf.schedule.duration_seconds)
-    workers = workers_expected(conf, cluster.nodes_asked()) or cluster.workers_in_words()
-    print(preview_in_words(previewed, asked, workers))
+    requested = cluster.requested_resources(conf.schedule.duration_seconds)
+    workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
+    print(preview_text(previewed, requested, workers))
     return 0
 
 
-def _joined(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def _run_on_hosts(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
     if not cluster.wants_submission:
         print(cluster.shown(folder, sys.executable, Path.cwd()))
         return 0
-    _say(cluster.notes())
-    dataset = _described(conf)
+    _print_notes(cluster.notes())
+    dataset = _describe_data_set(conf)
     folder = make_folder(folder)
     try:
-        return _begun(conf, dataset, words, folder)
+        return _start(conf, dataset, words, folder)
     except (HostNotReached, KeyboardInterrupt):
         with suppress(OSError):
             folder.rmdir()  # the run has not started
         raise
 
 
-def _say(notes: Sequence[str]) -> None:
+def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        tell(note)
+        print_line(note)
 
 
 def drive(words: Sequence[str], folder: Path) -> int:
@@ -147,34 +147,34 @@ def drive(words: Sequence[str], folder: Path) -> int:
     """
     conf = configure(words)
     if (folder / NAME).is_file():
-        return _resumed(replace(conf, resume=str(folder)), given=(words, conf))
+        return _resume(replace(conf, resume=str(folder)), given=(words, conf))
     check_options(conf)
     if conf.dry_run or conf.resume is not None:
         raise BadConfiguration(
-            f"drive begins the run of a folder; found {shlex.join(words)}: leave dry_run and resume out"
+            f"drive starts the run of a folder, but found {shlex.join(words)}: leave dry_run and resume out"
         )
     require_announced(conf)
     _require_local_journal(conf)
-    return _begun(conf, _described(conf), words, folder)
+    return _start(conf, _describe_data_set(conf), words, folder)
 
 
-def _simulated(conf: RunConf, words: Sequence[str]) -> int:
+def _run_simulated(conf: RunConf, words: Sequence[str]) -> int:
     from aiperf.simulate.session import open_run, simulate
 
     opening = open_run(conf)
     require_batches(opening.plan, words)
-    say(describe_plan(opening.plan).splitlines(), PLAN_INDENT)
+    print_folded(describe_plan(opening.plan).splitlines(), PLAN_INDENT)
     if conf.dry_run:
         return 0
     phases = Phases()
-    with _shown(phases) as show:
+    with _live_display(phases) as show:
         interrupts.note()
         folder = simulate(opening, show)
     phases.end()
-    return _ended(folder)
+    return _finish(folder)
 
 
-def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -> int:
+def _resume(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -> int:
     """Resume a run.
 
     `given`: options of the driver of a job, as words and as a configuration, since a job repeats its command. None if this
@@ -182,61 +182,61 @@ def _resumed(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) 
     """
     from aiperf.drive.session import require_free, resumable, resume
 
-    found = resumable(conf)
-    cluster = found.conf.cluster
+    resumed = resumable(conf)
+    cluster = resumed.conf.cluster
     if given is not None:
-        require_same(*given, found.conf, str(found.folder))
+        require_same(*given, resumed.conf, str(resumed.folder))
     else:
-        require_free(found.folder)
+        require_free(resumed.folder)
     if given is None and cluster is not None and cluster.has_jobs:
-        return batch.resubmit(found.conf, cluster, found.folder)
+        return batch.resubmit(resumed.conf, cluster, resumed.folder)
 
-    def go_on(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
-        checked = _checked(found.conf, found.folder, phases)
-        phases.begin("asking for workers")
+    def continue_run(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
+        checked = _check_nodes(resumed.conf, resumed.folder, phases)
+        phases.begin("requesting workers")
         interrupts.note()
-        now, place = found, place_of(cluster, os.environ)
+        current, place = resumed, place_of(cluster, os.environ)
         if given is not None and isinstance(place, HeadPlace):
-            require_free(found.folder, place.patience_seconds)
-            if (found.folder / NAME).stat().st_size != found.reading.end:  # the earlier driver has added lines
-                now = resumable(conf)
-        return resume(now, partial(executor_of, checked=checked), show, checked.events)
+            require_free(resumed.folder, place.patience_seconds)
+            if (resumed.folder / NAME).stat().st_size != resumed.reading.end:  # the earlier driver has added lines
+                current = resumable(conf)
+        return resume(current, partial(executor_of, checked=checked), show, checked.events)
 
-    return _driven(found.conf, go_on, found.folder)
+    return _drive(resumed.conf, continue_run, resumed.folder)
 
 
-def _begun(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path | None = None) -> int:
+def _start(conf: RunConf, dataset: DataSet, words: Sequence[str], folder: Path | None = None) -> int:
     """Start a new run. Heavy libraries are loaded last, after all errors of the configuration are reported."""
     from aiperf.drive.machines import worker_shape
     from aiperf.drive.session import run_session
 
     if conf.cluster is not None:
-        require_index(conf, conf.cluster.nodes_asked(), dataset)
+        require_index(conf, conf.cluster.requested_nodes(), dataset)
 
-    def begin(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
-        checked = _checked(conf, folder, phases)
-        with phases.phase("asking nodes what they have"):
+    def start_run(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
+        checked = _check_nodes(conf, folder, phases)
+        with phases.phase("reading the nodes' properties"):
             shape = worker_shape(conf, checked)
         if conf.cluster is not None:
-            require_declared(conf.cluster.nodes_asked(), conf.accelerators_per_worker, shape)
+            require_declared(conf.cluster.requested_nodes(), conf.accelerators_per_worker, shape)
         plan = make_plan(conf, shape, dataset)
         require_batches(plan, words)
         _require_room(plan, Path(conf.runs) if folder is None else folder)
-        say(describe_plan(plan).splitlines(), PLAN_INDENT)
-        phases.begin("asking for workers")
+        print_folded(describe_plan(plan).splitlines(), PLAN_INDENT)
+        phases.begin("requesting workers")
         interrupts.note()
         return run_session(plan, partial(executor_of, checked=checked), show, folder, checked.events)
 
-    return _driven(conf, begin, folder)
+    return _drive(conf, start_run, folder)
 
 
-def _checked(conf: RunConf, folder: Path | None, phases: Phases) -> PreflightResult:
+def _check_nodes(conf: RunConf, folder: Path | None, phases: Phases) -> PreflightResult:
     from aiperf.drive.machines import check
     from aiperf.drive.preflight import lines
 
     with phases.phase("checking nodes"):
         checked = check(conf, folder)
-    say(lines(checked.events))
+    print_folded(lines(checked.events))
     return checked
 
 
@@ -244,7 +244,7 @@ Drive = Callable[["MachinesExecutor", Callable[["Driver"], None], Phases], Path]
 """Function that drives a run on existing machines and returns its folder."""
 
 
-def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
+def _drive(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
     phases = Phases()
     with phases.phase("loading libraries"):
         from aiperf.drive.machines import machines, publisher
@@ -254,7 +254,7 @@ def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
             with phases.phase("starting Ray" if conf.executor == "ray" else "starting"):
                 executor_of = stack.enter_context(machines(conf, folder))
             interrupts.set_again()
-            show, publish = stack.enter_context(_shown(phases)), publisher(conf)
+            show, publish = stack.enter_context(_live_display(phases)), publisher(conf)
 
             def after_turn(driver: Driver) -> None:
                 show(driver)
@@ -263,17 +263,17 @@ def _driven(conf: RunConf, drive: Drive, folder: Path | None = None) -> int:
             folder = drive(executor_of, after_turn, phases)
     except RunStopped as stopped:
         phases.end(is_done=False)
-        _ended(stopped.folder)
+        _finish(stopped.folder)
         raise
     except BaseException:
         phases.end(is_done=False)
         raise
     phases.end()
-    return _ended(folder)
+    return _finish(folder)
 
 
 @contextmanager
-def _shown(phases: Phases) -> Iterator[Callable[[Driver], None]]:
+def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
     """Yield the function that shows the run in progress. The driver calls it after each turn, including the last."""
     from aiperf.drive.live import Live, terminal
     from aiperf.drive.live_view import live_view
@@ -289,7 +289,7 @@ def _shown(phases: Phases) -> Iterator[Callable[[Driver], None]]:
         yield show
 
 
-def _ended(folder: Path) -> int:
+def _finish(folder: Path) -> int:
     from aiperf.comparison.sections import following
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
@@ -297,12 +297,12 @@ def _ended(folder: Path) -> int:
     try:
         with Phases().phase("writing the report"):
             report = report_of(folder)
-            beside = following(report, folder)
-            page = write(report, folder, extra=() if beside is None else (beside,)).page
+            comparison = following(report, folder)
+            page = write(report, folder, extra=() if comparison is None else (comparison,)).page
     except ReportNotWritten:
-        say(closing_lines(report, run=folder))  # the run has ended and has a score
+        print_folded(closing_lines(report, run=folder))  # the run has ended and has a score
         raise
-    say(closing_lines(report, page, folder))
+    print_folded(closing_lines(report, page, folder))
     return 0 if report.score.valid else 1
 
 
@@ -310,9 +310,9 @@ def describe_plan(plan: Plan) -> str:
     """Return the text of a plan."""
     cluster = plan.conf.cluster
     if cluster is not None:
-        return plan_in_words(plan, cluster.workers_in_words())
+        return plan_text(plan, cluster.workers_text())
     workers = _workers_here(plan)
-    return plan_in_words(plan, f"{workers} on this machine", workers)
+    return plan_text(plan, f"{workers} on this machine", workers)
 
 
 def _require_room(plan: Plan, place: Path) -> None:

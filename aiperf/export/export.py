@@ -30,7 +30,7 @@ def tool(word: str) -> str:
         return word
     near = difflib.get_close_matches(word.lower(), TOOLS, n=1, cutoff=0.4)
     raise BadConfiguration(
-        f"a run is exported to one of {', '.join(TOOLS)}; found {word!r}"
+        f"a run is exported to one of {', '.join(TOOLS)}, but found {word!r}"
         + (f" (did you mean {near[0]!r}?)" if near else "")
     )
 

@@ -59,7 +59,7 @@ def of_list(text: str, name: str) -> list[BadInput]:
 
 def _of_line(line: str, place: str) -> BadInput:
     parts = [part.strip() for part in line.split(" | ")]
-    assert len(parts) == 3, f"a line is `name | command | answer`; found {line!r} at {place}"
+    assert len(parts) == 3, f"a line is `name | command | answer`, but found {line!r} at {place}"
     name, command, answers = parts
     words = shlex.split(command)
     maker = words.pop(0).removeprefix("@") if command.startswith("@") else None
@@ -70,7 +70,7 @@ def _of_line(line: str, place: str) -> BadInput:
     answer = tuple(each.strip() for each in answers.split(" + "))
     statuses = [int(found[1]) for each in answer if (found := re.fullmatch(r"status (\d+)", each))]
     told = tuple(each for each in answer if not re.fullmatch(r"status \d+", each))
-    assert told and all(told), f"an answer holds words; found {line!r} at {place}"
+    assert told and all(told), f"an answer holds words, but found {line!r} at {place}"
     return BadInput(name, tuple(words), told, statuses[0] if statuses else COULD_NOT, maker, tuple(environment))
 
 

@@ -52,7 +52,7 @@ def test_options_of_the_environment_are_those_of_the_command_line(
 
     assert main(["drive", "--supervised", "--options-in", "OPTIONS", str(tmp_path / "a" / "run")]) == 2
 
-    assert "seed is at least 0; found -1" in capsys.readouterr().err
+    assert "seed is at least 0, but found -1" in capsys.readouterr().err
     assert (tmp_path / "a" / "run").is_dir(), "made in the pod, since whoever submitted it does not share its volume"
 
 

@@ -42,10 +42,10 @@ def test_a_number_out_of_range_is_refused_as_help_shows(verb: str, option: str) 
     for word in WRONG:
         with pytest.raises(BadConfiguration) as refused:
             parser(verb).parse_known_args([f"{option}={word}", "a", "b"])
-        assert str(refused.value).startswith(f"{option} takes a ")
-        assert str(refused.value).endswith(f"; found {word!r}: give such a one, or leave it out")
-        law = str(refused.value).partition(" that ")[2].partition("; found")[0].removeprefix("is ")
-        assert action.help is not None and law in action.help
+        assert str(refused.value).startswith(f"{option} is a ")
+        assert str(refused.value).endswith(f", but found {word!r}: give such a value, or leave it out")
+        condition = str(refused.value).partition(" and is ")[2].partition(", but found")[0]
+        assert action.help is not None and condition in action.help
 
 
 def test_the_help_of_verify_names_the_sample_that_it_takes() -> None:

@@ -104,7 +104,7 @@ def test_a_fault_of_ours_is_not_taken_for_one_of_the_system(aiperf: User, monkey
 AS_ANOTHER_USER = """
 import os, sys
 from aiperf.__main__ import main
-from aiperf.cli.arguments import carry_out
+from aiperf.cli.arguments import execute
 import aiperf.report.write, aiperf.verify
 verbs = ("score", "check", "verify", "status")
 for verb in verbs:

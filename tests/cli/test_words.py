@@ -64,7 +64,7 @@ def test_help_shows_the_defaults_of_the_default_run(aiperf: User) -> None:
     ("name", "shown"),
     [
         ("seed", "seed=0  (whole number; at least 0)"),
-        ("trainer.momentum", "lies between 0 and 0.9999"),
+        ("trainer.momentum", "between 0 and 0.9999"),
         ("schedule", "schedule.patience=3"),
         ("trainer", "trainer.precision=auto"),
         ("+cluster=slurm", "cluster.partition=null"),
@@ -134,13 +134,13 @@ def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
         (("flops", "resnet20", "resnet18"), "flops has no argument 'resnet18'"),
         (
             ("flops", "resnet20", "--batch", "0"),
-            "--batch takes a whole number that lies between 1 and 1000000000; found '0'",
+            "--batch is a whole number and is between 1 and 1000000000, but found '0'",
         ),
         (
             ("flops", "resnet20", "--batch", "many"),
-            "--batch takes a whole number that lies between 1 and 1000000000; found",
+            "--batch is a whole number and is between 1 and 1000000000, but found",
         ),
-        (("score",), "RUN; `python -m aiperf score --help` lists the arguments"),
+        (("score",), "RUN. `python -m aiperf score --help` lists the arguments"),
         (("report", "nowhere", "seed=1"), "report has no argument 'seed=1'"),
         (("prepare",), "prepare takes a data set: dataset=NAME"),
         (("prepare", "dataset=digits", "--pck", "x"), "prepare has no argument '--pck' (did you mean '--pack'?)"),
@@ -193,29 +193,25 @@ def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
     [
         (("seed=x",), "seed"),
         (("schedule.duration_seconds=soon",), "schedule.duration_seconds"),
-        (("trainer.collective=mpi",), "trainer.collective is one of auto, horovod, torch, none; found 'mpi'"),
+        (("trainer.collective=mpi",), "trainer.collective is one of auto, horovod, torch, none, but found 'mpi'"),
         (("schedule.warmup_seconds=180",), "a valid window lies between warm-up and end"),
         (("schedule.epochs=[]",), "schedule.epochs"),
-        (("executor=slurm",), "executor is one of ray, inline; found 'slurm'"),
+        (("executor=slurm",), "executor is one of ray, inline, but found 'slurm'"),
         (("name=a/b",), "name is part of a folder's name"),
-        (("batch.smallest=0",), "batch.smallest lies between 1 and 8192"),
+        (("batch.smallest=0",), "batch.smallest is between 1 and 8192"),
         (("dataset.root=/data",), "dataset.root goes with dataset=images, dataset=cifar10, dataset=imagenet"),
         (("dataset=images",), "dataset.root=FOLDER (nothing is downloaded)"),
         (("cluster.workers=4",), "add +cluster=hosts|kubernetes|ray|simulated|slurm"),
         (("cluster=simulated",), "+cluster=simulated"),
         (("seed=1", "seed"), "did you mean 'seed=…'?"),
-        (("--fast",), "an option is written key=value; found '--fast'"),
-        (("resume_until=3",), "it needs resume=RUN"),
-        (("limits.spares=-1",), "limits.spares lies between 0 and 100; found -1"),
-        (("seed=1", "seed=2"), "seed is given twice, by seed=1 and by seed=2: leave one out"),
-        (
-            ("budget={factor: 3}", "budget.factor=2"),
-            "budget.factor is given twice, by budget={factor: 3} and by budget.fac",
-        ),
-        (("dataset=digits", "dataset=synthetic"), "dataset is given twice"),
-        (("searcher=random", "searcher.morphs=0"), "searcher.morphs lies between 1 and 100; found 0"),
-        (("searcher.beta=-1", "dry_run=true"), "searcher.beta lies between 0 and 1000; found -1.0"),
-        (("hpo.candidates=0",), "hpo.candidates lies between 1 and 100000; found 0"),
+        (("--fast",), "an option is written key=value, but found '--fast'"),
+        (("resume_until=3",), "It needs resume=RUN"),
+        (("limits.spares=-1",), "limits.spares is between 0 and 100, but found -1"),
+        (("seed=1", "seed=2"), "seed is given by seed=1 and by seed=2: leave one out"),
+        (("dataset=digits", "dataset=synthetic"), "dataset is given by dataset=digits and by"),
+        (("searcher=random", "searcher.morphs=0"), "searcher.morphs is between 1 and 100, but found 0"),
+        (("searcher.beta=-1", "dry_run=true"), "searcher.beta is between 0 and 1000, but found -1.0"),
+        (("hpo.candidates=0",), "hpo.candidates is between 1 and 100000, but found 0"),
     ],
 )
 def test_what_cannot_become_a_run_is_refused_before_anything_starts(
@@ -234,12 +230,12 @@ def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: P
     rows = {line[:13].strip(): line[13:] for line in answer.out.splitlines()}
     assert answer.status == 0
     assert list(rows) == [
-        "data set", "time", "workers", "a worker", "reckoned for", "first graph", "an epoch", "budget", "search", "disk"
+        "data set", "time", "workers", "a worker", "planned for", "first graph", "an epoch", "budget", "search", "disk"
     ]  # fmt: skip
     assert rows["data set"].startswith("digits: 1\u202f437 training and 360 validation images, 8×8×1, 10 classes")
     assert rows["time"] == "3 min 00 s, the first 20 s warm-up"
     assert rows["first graph"].startswith("digits_small: ")
-    assert rows["reckoned for"].endswith(f"(this machine, {describe().host})")
+    assert rows["planned for"].endswith(f"(this machine, {describe().host})")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -290,7 +286,7 @@ def test_a_simulated_run_prints_plan_progress_and_result(aiperf: User, tmp_path:
     hour = ("schedule.duration_seconds=3600", "schedule.warmup_seconds=600")
     answer = aiperf("+cluster=simulated", "cluster.workers=2", "searcher=random", "hpo=off", *hour)
 
-    plan, _, rest = answer.out.partition("a journal and a report; nothing is trained")
+    plan, _, rest = answer.out.partition("a journal and a report. Nothing is trained")
     assert answer.status == 0
     assert "2, simulated" in plan
     assert "left · simulated score" in rest.splitlines()[1]
@@ -304,7 +300,7 @@ def test_a_resumed_run_takes_no_other_options(aiperf: User, tmp_path: Path) -> N
     answer = aiperf("resume=half", "seed=3", "searcher=random")
 
     assert answer.status == 2
-    assert "a resumed run keeps its configuration; leave seed=3, searcher=random out" in answer.err
+    assert "a resumed run keeps its configuration: leave seed=3, searcher=random out" in answer.err
 
 
 def test_a_run_that_is_nowhere_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
@@ -365,5 +361,5 @@ def test_what_is_told_to_be_typed_begins_as_what_was_typed(
     assert all(called in text for text in told)
     assert called == "python -m aiperf" or not any("python -m aiperf" in text for text in told)
     job = SlurmConf(nodes=2).job(submission)
-    assert job.how_to_look == f"{called} status {tmp_path / 'x'}"
+    assert job.status_command == f"{called} status {tmp_path / 'x'}"
     assert f"# Written by: {called} " in job.script

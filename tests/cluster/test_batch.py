@@ -54,7 +54,7 @@ def test_a_job_that_would_wait_for_ever_is_taken_back(here: Path, capsys: pytest
 
     assert main(["+cluster=slurm", "cluster.constraint=none"]) == 2
 
-    assert "would wait for ever (BadConstraints)" in capsys.readouterr().err
+    assert "can never start (BadConstraints)" in capsys.readouterr().err
     assert (here / "cancelled").read_text() == "7\n"
     assert not list((here / "runs").iterdir())
 
@@ -66,7 +66,7 @@ def test_a_job_that_ended_before_its_run_names_its_log(here: Path, capsys: pytes
     assert main(["+cluster=slurm"]) == 2
 
     (run,) = (here / "runs").iterdir()
-    assert f"job 7 ended before its run began; its last words: {run / 'slurm.log'}" in capsys.readouterr().err
+    assert f"job 7 ended before its run began. Its last output: {run / 'slurm.log'}" in capsys.readouterr().err
 
 
 def test_invalid_options_are_refused_before_submission(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,4 +77,4 @@ def test_invalid_options_are_refused_before_submission(here: Path, capsys: pytes
     assert main(["+cluster=slurm", "executor=inline"]) == 2
 
     assert not (here / "submitted").exists()
-    assert "cluster.nodes lies between 1 and 1000000; found 0" in capsys.readouterr().err
+    assert "cluster.nodes is between 1 and 1000000, but found 0" in capsys.readouterr().err

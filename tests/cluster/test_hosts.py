@@ -45,7 +45,7 @@ def test_a_hostfile_of_mpirun_is_read_with_a_note_on_slots(tmp_path: Path) -> No
         (HostsConf(hosts=["-oProxyCommand=x"]), "found '-oProxyCommand=x' in cluster.hosts"),
         (HostsConf(hosts=["a b"]), "found 'a b'"),
         (HostsConf(hosts=["n1", "me@n1"]), r"found \['n1'\] more than once"),
-        (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1; found 2"),
+        (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1, but found 2"),
     ],
 )
 def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> None:

@@ -154,7 +154,7 @@ def test_an_image_that_cannot_be_pulled_ends_the_job(
     assert main(COMMAND) == 2
 
     said = capsys.readouterr().err
-    assert "would wait for ever (pod-head: ImagePullBackOff: Back-off pulling image aiperf:1)" in said
+    assert "can never start (pod-head: ImagePullBackOff: Back-off pulling image aiperf:1)" in said
     assert "cluster.pull_secrets" in said
     assert not server.of("rayjobs")
     assert not list((tmp_path / "runs").iterdir())

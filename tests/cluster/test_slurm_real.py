@@ -250,7 +250,7 @@ def test_a_terminal_that_closes_leaves_the_job_running(rig: SlurmRig) -> None:
     ("words", "told"),
     [
         (("cluster.partition=none",), "invalid partition specified: none"),
-        (("cluster.nodes=9",), r"would wait for ever \(Partition(NodeLimit|Config)\), and is cancelled"),
+        (("cluster.nodes=9",), r"can never start \(Partition(NodeLimit|Config)\) and is cancelled"),
     ],
 )
 def test_what_cannot_start_is_refused_and_leaves_nothing(rig: SlurmRig, words: tuple[str, ...], told: str) -> None:
@@ -274,7 +274,7 @@ def test_within_an_allocation_the_run_takes_place_there(rig: SlurmRig) -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "is carried out here" in done.stdout
+    assert "runs here" in done.stdout
     *_, last = read(folder(rig, "salloc"))
     assert isinstance(last, RunEnded)
     assert last.reason == "duration"

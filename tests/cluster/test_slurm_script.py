@@ -129,7 +129,7 @@ def test_bash_hands_every_word_on_as_it_was_typed(folder: str, word: str, direct
 @pytest.mark.parametrize(
     ("wrong", "law"),
     [
-        (SlurmConf(nodes=2, fewest_nodes=3), "cluster.fewest_nodes is between 1 and cluster.nodes, 2; found 3"),
+        (SlurmConf(nodes=2, fewest_nodes=3), "cluster.fewest_nodes is between 1 and cluster.nodes, 2, but found 3"),
         (SlurmConf(extra=["--time=3"]), "does not set itself|do not set itself|not set itself"),
         (SlurmConf(extra=["-N2"]), "long options"),
     ],
@@ -154,7 +154,7 @@ def test_an_allocation_of_another_size_is_refused(
 
     assert main(["+cluster=slurm", "cluster.nodes=4"]) == 2
 
-    assert "SLURM_JOB_NUM_NODES is 2; found cluster.nodes=4. Leave cluster.nodes out" in capsys.readouterr().err
+    assert "SLURM_JOB_NUM_NODES is 2, but found cluster.nodes=4. Leave cluster.nodes out" in capsys.readouterr().err
 
 
 @given(st.floats(min_value=1.0, max_value=30 * 86400.0))

@@ -131,8 +131,8 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
     ("words", "said"),
     [
         (("fast/a0", "noisy"), "compared runs have one data set and one length"),
-        (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared; found 3 without --with"),
-        (("fast/a0",), "two sides are compared; found 1 without --with"),
+        (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared, but found 3 without --with"),
+        (("fast/a0",), "two sides are compared, but found 1 without --with"),
         (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed; these differ in"),
         (("fast/a0", "fast/a0", "--with", "slow/s0"), "each run is given once"),
         (("fast/a0", "nowhere"), "a run is a folder with a journal.jsonl"),

@@ -225,7 +225,7 @@ def test_a_shifted_digit_is_moved_by_a_pixel_at_most_and_never_mirrored() -> Non
 
 @pytest.mark.parametrize("noise", [-0.1, 1.1])
 def test_noise_that_there_cannot_be_is_refused(noise: float) -> None:
-    with pytest.raises(BadConfiguration, match=rf"dataset.noise lies between 0 and 1; found {noise!r}"):
+    with pytest.raises(BadConfiguration, match=rf"dataset.noise is between 0 and 1, but found {noise!r}"):
         DigitsConf(noise=noise)
 
 

@@ -65,8 +65,8 @@ def is_buildable_place(data: st.DataObject) -> None:
     conf = accepted(cluster=cluster, trainer=data.draw(drawn(TrainerConf)))
     found: ClusterConf = cluster
     place_of(found, {})
-    assert isinstance(found.nodes_asked(), NodesAsked) and found.workers_in_words()
-    assert all(isinstance(value, str) for _, value in found.asked_for(conf.schedule.duration_seconds))
+    assert isinstance(found.requested_nodes(), NodesAsked) and found.workers_text()
+    assert all(isinstance(value, str) for _, value in found.requested_resources(conf.schedule.duration_seconds))
     submission = JobSubmission("a-run", Path("/runs/a-run"), ["seed=1"], 180.0, "/usr/bin/python3", Path("/runs"))
     if found.has_jobs:
         job = found.job(submission)

@@ -188,9 +188,9 @@ def test_the_landscape_is_a_function_of_the_architecture_and_its_seed() -> None:
 @pytest.mark.parametrize(
     ("searcher", "hpo", "law"),
     [
-        (MorphismConf(candidates=0), TpeConf(), "searcher.candidates lies between 1 and 100000; found 0"),
-        (MorphismConf(beta=float("nan")), TpeConf(), "searcher.beta lies between 0 and 1000; found nan"),
-        (EvolutionConf(tournament=0), TpeConf(), "searcher.tournament lies between 1 and 100000"),
+        (MorphismConf(candidates=0), TpeConf(), "searcher.candidates is between 1 and 100000, but found 0"),
+        (MorphismConf(beta=float("nan")), TpeConf(), "searcher.beta is between 0 and 1000, but found nan"),
+        (EvolutionConf(tournament=0), TpeConf(), "searcher.tournament is between 1 and 100000"),
         (RandomConf(morphs=0), TpeConf(), "searcher.morphs"),
         (RandomConf(), TpeConf(candidates=0), "hpo.candidates"),
     ],

@@ -164,7 +164,7 @@ def test_typed_fields_override_the_forms_file(
         ("- a\n", "must map the form's fields"),
         ("a: [\n", "is not valid YAML"),
         ("file: other.yaml\n", "unknown field 'file'"),
-        ("power_share: 2\n", "lies between 0 and 1"),
+        ("power_share: 2\n", "is between 0 and 1"),
     ],
 )
 def test_a_file_that_is_no_form_is_refused(tmp_path: Path, content: str, why: str) -> None:

@@ -73,10 +73,10 @@ def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
     ("part", "name", "value", "found"),
     [
         ("searcher", "name", "oracle", "searcher is one of"),
-        ("searcher", "morphs", 0, "morphs lies between 1 and 100"),
+        ("searcher", "morphs", 0, "morphs is between 1 and 100"),
         ("searcher", "candidates", "many", "Expected `int`"),
         ("hpo", "name", "luck", "hpo is one of"),
-        ("hpo", "startup_trials", -1, "startup_trials lies between 0 and 1000000"),
+        ("hpo", "startup_trials", -1, "startup_trials is between 0 and 1000000"),
     ],
 )
 def test_a_searcher_or_a_tuning_that_nothing_can_be_built_of_is_found_by_its_reason(

@@ -52,15 +52,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Add an entry or print all entries; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Add an entry or print all entries and return the exit status."""
     from aiperf.errors import BadConfiguration
 
     if (arguments.withdraw is None) != (arguments.why is None):
         raise BadConfiguration("--withdraw ID and --why TEXT go together")
     if options and (arguments.show or arguments.withdraw or arguments.witness):
         raise BadConfiguration(
-            f"options of a run go with an announcement only; found {shlex.join(options)}: leave them out, or the flag"
+            f"options of a run go with an announcement only, but found {shlex.join(options)}: leave them out, or the flag"
         )
     if arguments.show:
         return _show(arguments)

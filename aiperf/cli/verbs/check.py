@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, metavar="FILE", help="also write a report for CI systems (JUnit XML)")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the result of every rule and return the exit status."""
     from aiperf.atomic_files import write_named
-    from aiperf.cli.output import tell
+    from aiperf.cli.output import print_line
     from aiperf.errors import BadConfiguration
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
@@ -63,7 +63,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
             write_named(arguments.junit, junit(folder.name, held_to, judged))
         except OSError as error:
             raise BadConfiguration(
-                f"--junit names a file that can be written; found '{arguments.junit}' ({error.strerror})"
+                f"--junit names a file that can be written, but found '{arguments.junit}' ({error.strerror})"
             ) from error
     if arguments.json:
         print(
@@ -79,9 +79,9 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         )
     else:
         for line in _lines(folder.name, held_to, judged, run):
-            tell(sanitize(line))
+            print_line(sanitize(line))
         if torn is not None:
-            tell("\n".join(f"  {line}" for line in torn.lines))
+            print_line("\n".join(f"  {line}" for line in torn.lines))
     return 0 if is_valid(judged) else 1
 
 
@@ -144,7 +144,7 @@ def junit(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> bytes:
             ElementTree.SubElement(case, "skipped")
         if each.breach is not None:
             kind = "error" if each.breach.is_unknown else "failure"
-            message = sanitize_lines(f"{each.breach.rule}; found: {each.breach.found}")
+            message = sanitize_lines(f"{each.breach.rule}, but found: {each.breach.found}")
             breach = ElementTree.SubElement(case, kind, type=each.outcome, message=message)
             breach.text = sanitize_lines("\n".join(_of_one(each)))
     ElementTree.indent(suites)

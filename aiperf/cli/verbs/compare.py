@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON; shares are in 0..1")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the comparison and return the exit status."""
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
@@ -83,7 +83,7 @@ def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
         return arguments.runs, arguments.others
     if len(arguments.runs) != 2:
         raise CannotCompare(
-            f"two sides are compared; found {len(arguments.runs)} without --with: RUN RUN, RUN… --with RUN…, "
+            f"two sides are compared, but found {len(arguments.runs)} without --with: RUN RUN, RUN… --with RUN…, "
             "or --repeats RUN… for equal runs among themselves"
         )
     return arguments.runs[:1], arguments.runs[1:]
@@ -100,11 +100,11 @@ def _repeats(arguments: argparse.Namespace) -> int:
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare(
-            "--repeats compares the runs of one side; found --with or --max-regression: leave these out"
+            "--repeats compares the runs of one side, but found --with or --max-regression: leave these out"
         )
     group = side(arguments.runs)
     if len(group.runs) < 2:
-        raise CannotCompare(f"a spread needs at least two runs; found one, '{group.name}': add the others")
+        raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")
     found = repeats(group)
     if arguments.json:
         print(json.dumps(asdict(found), indent=2))
@@ -141,5 +141,5 @@ def share(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < 1:
-        raise CannotCompare(f"--max-regression is a share from 0 to below 100 %, as 2% or 0.02; found {text!r}")
+        raise CannotCompare(f"--max-regression is a share from 0 to below 100 %, as 2% or 0.02, but found {text!r}")
     return value

@@ -10,7 +10,6 @@ import argparse
 import importlib
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import cast
 
@@ -29,7 +28,7 @@ _aiperf_cluster() {
   fi
   word="${line##*[[:space:]]}"
   while IFS= read -r candidate; do
-    # readline sees only what follows the last = of a word
+    # readline completes only the text after the last = of a word
     [[ $word == *=* && $COMP_WORDBREAKS == *=* ]] && candidate="${candidate#"${word%=*}="}"
     COMPREPLY+=("$candidate")
   done < <("${program[@]}" completion --line "$line" 2>/dev/null)
@@ -65,10 +64,10 @@ RUN_OPTIONS = ("resume", "follow")
 
 def candidates(before: Sequence[str], last: str) -> list[str]:
     """Return the sorted completions of the last word. `before`: the words between the program's name and the last word."""
-    return sorted({each for each in _all(before, last) if each.startswith(last)})
+    return sorted({each for each in _possible_words(before, last) if each.startswith(last)})
 
 
-def _all(before: Sequence[str], last: str) -> Iterator[str]:
+def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
     if before and before[0] == "help":
         from aiperf.config import option_names, schemas_of_parts
 
@@ -105,59 +104,41 @@ def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
 
 
 def _options(before: Sequence[str], last: str) -> Iterator[str]:
-    """Yield options and groups. Options of a cluster are those of the chosen kind."""
-    from aiperf.config import GROUPS, choices, option_names, schemas_of_parts
+    """Yield options and groups. Options of a cluster need a chosen cluster."""
+    from aiperf.config import GROUPS, choices, option_names
 
-    key, is_given, _ = last.partition("=")
+    key, is_given, value = last.partition("=")
     if is_given:
         group = key.removeprefix("+")
         if group in GROUPS and (group == "cluster") == key.startswith("+"):
             yield from (f"{key}={choice} " for choice in choices(group))
         elif key in RUN_OPTIONS:
-            yield from (f"{key}={run}" for run in _runs(last.partition("=")[2]))
-        elif _is_switch(key):
-            yield from (f"{key}={value} " for value in ("true", "false"))
+            yield from (f"{key}={run}" for run in _runs(value))
         return
-    given = dict(word.lstrip("+").partition("=")[::2] for word in before)
-    yield from (f"+{group}=" if group == "cluster" else f"{group}=" for group in GROUPS if group not in given)
-    for part in schemas_of_parts():
-        if part != "cluster" or part in given:
+    chosen = {word.lstrip("+").partition("=")[0] for word in before}
+    for name in option_names():
+        part, dot, _ = name.partition(".")
+        if part == "cluster" and not (dot and "cluster" in chosen):
+            if name not in chosen:
+                yield "+cluster="
+        elif dot and not last.startswith(f"{part}."):
             yield f"{part}."
-            if last.startswith(f"{part}."):
-                yield from (f"{part}.{name}=" for name in _fields(part, given.get(part)))
-    yield from (f"{name}=" for name in option_names() if "." not in name and name not in GROUPS)
+        elif name not in chosen:
+            yield f"{name}="
 
 
-def _fields(part: str, choice: str | None) -> Iterator[str]:
-    """Yield the fields of a part, or of one choice of it."""
-    from aiperf.config import name_of_choice, schemas_of_parts
-
-    for schema in schemas_of_parts()[part]:
-        chosen_as = name_of_choice(schema)
-        if choice is None or chosen_as in (None, choice):
-            yield from (field.name for place, field in enumerate(fields(schema)) if chosen_as is None or place)
-
-
-def _is_switch(key: str) -> bool:
-    from aiperf.config import RunConf, schemas_of_parts
-
-    part, _, name = key.rpartition(".")
-    schemas = schemas_of_parts().get(part, ()) if part else (RunConf,)
-    return any(field.name == name and field.type in ("bool", bool) for schema in schemas for field in fields(schema))
-
-
-def _runs(typed: str) -> Iterator[str]:
-    """Yield the folders of runs below the typed folder, and the names of runs under runs/."""
+def _runs(start: str) -> Iterator[str]:
+    """Yield the folders of runs below the folder of `start`, and the names of runs under runs/."""
     from aiperf.journal.journal import NAME
 
-    folder = Path(typed.rpartition("/")[0] or ("/" if typed.startswith("/") else "."))
-    for found in (folder, *(() if "/" in typed else (Path("runs"),))):
-        if not found.is_dir():
+    folder = Path(start.rpartition("/")[0] or ("/" if start.startswith("/") else "."))
+    for parent in (folder, *(() if "/" in start else (Path("runs"),))):
+        if not parent.is_dir():
             continue
-        for path in sorted(found.iterdir()):
+        for path in sorted(parent.iterdir()):
             if (path / NAME).is_file():
                 yield f"{shlex.quote(str(path))} "
-            elif path.is_dir() and found == folder and not path.name.startswith("."):
+            elif path.is_dir() and parent == folder and not path.name.startswith("."):
                 yield f"{shlex.quote(str(path))}/"
 
 
@@ -178,15 +159,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the script, or one candidate per line; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the script, or one candidate per line and return the exit status."""
     if arguments.line is not None:
         *before, last = _words(arguments.line)
         for candidate in candidates(before[1:], last):
             print(candidate)
         return 0
     if arguments.shell not in SHELLS:
-        raise BadConfiguration(f"completion is printed for {', '.join(SHELLS)}; found {arguments.shell!r}")
+        raise BadConfiguration(f"completion supports the shells {', '.join(SHELLS)}, but found {arguments.shell!r}")
     print(SHELLS[arguments.shell], end="")
     return 0
 

@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from aiperf.cli.output import tell
+from aiperf.cli.output import print_line
 
 DESCRIPTION = """Starts the run of a folder, or resumes it if the folder has a journal. Options must equal those of the
 journal. Scripts of batch jobs call this verb on the head node. To start a run by hand, use python -m aiperf."""
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Drive the run and return the exit status: 0 with a valid score, 1 without.
 
     Raises:
@@ -49,7 +49,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         status = run.drive(options, arguments.run)
     except CannotResume as over:
-        tell(str(over))
+        print_line(str(over))
         return 0
     # 0 and 1: the run is over
     return status if status not in (0, 1) else 0

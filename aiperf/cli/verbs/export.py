@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the export, print the command that opens it, and return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Write the export, print the command that opens it and return the exit status."""
     from aiperf.export.export import export, tool
     from aiperf.journal.run_folder import run_folder
 

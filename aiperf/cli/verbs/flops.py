@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the table or JSON; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the table or JSON and return the exit status."""
     counted = cost(graph_of(arguments))
     if arguments.json:
         print(json.dumps(as_json(counted, arguments.batch), indent=2))

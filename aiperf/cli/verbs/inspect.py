@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import tell
+from aiperf.cli.output import print_line
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Check each submission and return the largest exit status."""
     from aiperf.cli.verbs.check import known_options
     from aiperf.errors import BadConfiguration
@@ -77,7 +77,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     else:
         for each in found:
             for line in lines(each):
-                tell(line)
+                print_line(line)
     return 0 if all(each.is_good for each in found) else 1
 
 

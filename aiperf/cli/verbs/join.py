@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import as_called
+from aiperf.cli.output import in_users_form
 from aiperf.option_limits import LONGEST_SECONDS
 
 DESCRIPTION = """Adds this host as a node to the run of a folder. The scripts of batch jobs call this verb. It also adds a host
@@ -41,8 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Stay until the run is over; return the exit status: HEAD_LOST if the head ended before the run."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Stay until the run is over and return the exit status: HEAD_LOST if the head ended before the run."""
     from aiperf.drive.ray.cluster.join_node import ParentConnection, join
     from aiperf.errors import HeadLost
     from cluster.place import HEAD_LOST
@@ -51,6 +51,6 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         join(arguments.run, arguments.patience, rejoins=arguments.rejoin, tie=tie)
     except HeadLost as lost:
-        print(f"aiperf: {as_called(str(lost))}", file=sys.stderr)
+        print(f"aiperf: {in_users_form(str(lost))}", file=sys.stderr)
         return HEAD_LOST
     return 0

@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draw", type=Path, metavar="FILE.svg", help="draw the grown network, new parts highlighted")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the steps, write the requested files and return the exit status."""
     start = graph_of(arguments)
     graph, morphs = _grow(start, arguments)

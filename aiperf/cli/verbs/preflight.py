@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiperf.cli.output import tell
+from aiperf.cli.output import print_line
 
 if TYPE_CHECKING:
     from aiperf.config import RunConf
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Check the machines, print the results and return the exit status."""
     from aiperf.cli import batch
     from aiperf.config import configure
@@ -45,23 +45,23 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
     conf = configure(options)
     check_options(conf)
-    # faulty nodes are shown too, whatever a run would do with them
+    # faulty nodes are shown too, even if a run would not use them
     probes = "auto" if conf.preflight.probes == "none" else conf.preflight.probes
     conf = replace(conf, name=conf.name or "preflight", preflight=replace(conf.preflight, broken="keep", probes=probes))
     folder: Path | None = arguments.folder
     if conf.cluster is not None and conf.cluster.has_jobs and folder is None:
         verb = ["preflight", *(["--json"] if arguments.json else []), "--folder"]
-        return batch.here(conf, conf.cluster, options, verb)
+        return batch.run_verb_here(conf, conf.cluster, options, verb)
     if conf.cluster is None or folder is not None:
-        return _shown(_checked(conf, folder), as_json=arguments.json)
+        return _print(_check(conf, folder), as_json=arguments.json)
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
-        return _shown(_checked(conf, folder), as_json=arguments.json)
+        return _print(_check(conf, folder), as_json=arguments.json)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _checked(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
+def _check(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
     from aiperf.drive.machines import check, machines
 
     if conf.cluster is None:
@@ -70,7 +70,7 @@ def _checked(conf: RunConf, folder: Path | None) -> Sequence[NodeChecked]:
         return check(conf, folder).events
 
 
-def _shown(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
+def _print(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
     import msgspec
 
     from aiperf.preflight.result_table import lines
@@ -79,5 +79,5 @@ def _shown(checks: Sequence[NodeChecked], *, as_json: bool) -> int:
         print(json.dumps([msgspec.to_builtins(check) for check in checks], indent=2))
     else:
         for line in lines(checks):
-            tell(line)
+            print_line(line)
     return 1 if any(check.faults for check in checks) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from aiperf.cli.output import tell
+from aiperf.cli.output import print_line
 from aiperf.errors import BadConfiguration
 
 DESCRIPTION = """Checks a data set: counts images and classes, decodes every image, writes the SHA-256 of each file
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--index-only", action="store_true", help="write the index of the class folders; read no image")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the results and return the exit status: 1 if a run would refuse the data set."""
     if not options:
-        raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER; found none")
+        raise BadConfiguration("prepare takes a data set: dataset=NAME dataset.root=FOLDER, but found none")
     from aiperf.config import configure
 
     conf = configure(options).dataset
@@ -44,7 +44,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         from aiperf.data.survey import write_index
 
         for line in write_index(conf):
-            tell(line)
+            print_line(line)
         return 0
     from rich.console import Console
 
@@ -52,5 +52,5 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 
     report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
     for line in report.lines:
-        tell(line)
+        print_line(line)
     return 0 if report.is_usable else 1

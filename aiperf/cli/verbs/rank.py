@@ -44,11 +44,11 @@ METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-
 """Names of aiperf.leaderboard.metric, repeated here so that --help imports nothing. A test compares the two."""
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print and write the list; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print and write the list and return the exit status."""
     from pathlib import Path
 
-    from aiperf.cli.output import tell
+    from aiperf.cli.output import print_line
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
     from aiperf.leaderboard.finding import runs_under
@@ -64,7 +64,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     entries, unread = read_entries(folders)
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
-        raise NoSuchRun(f"a list needs at least one readable run; found none: {reasons}")
+        raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}")
     sites: tuple[SiteAnnouncements, ...] = ()
     if logs:
         entries, sites = with_announcements(entries, first_lines(entries), logs)
@@ -73,7 +73,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
         print(json_text(found), end="")
     else:
         for line in lines(found):
-            tell(line)
+            print_line(line)
     if arguments.out is not None:
         try:
             written = write(found, Path(arguments.out))

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="RUN", help="compare a prediction with this real run")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table, draw the picture and return the exit status."""
     if arguments.against is not None:
         from aiperf.simulate.study.against import against, against_lines

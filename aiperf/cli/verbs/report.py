@@ -30,12 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Write the report, print its summary and return the exit status."""
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
-    from aiperf.cli.output import tell
+    from aiperf.cli.output import print_line
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
@@ -46,5 +46,5 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     shown = [each for each in beside if each is not None]
     page = write(report, arguments.out or folder, folder, shown).page
     for line in closing_lines(report, page, arguments.run):
-        tell(line)
+        print_line(line)
     return 0

@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the figures and return the exit status."""
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
@@ -45,10 +45,10 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
             )
         )
         return status(report.score)
-    from aiperf.cli.output import say
+    from aiperf.cli.output import print_folded
     from aiperf.report.text import closing_lines
 
-    say(closing_lines(report, run=arguments.run))
+    print_folded(closing_lines(report, run=arguments.run))
     return status(report.score)
 
 

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object; times in seconds, rates in FLOP/s")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the state and return the exit status."""
     from aiperf.cli.run_status import lines, status_of
     from aiperf.journal.run_folder import run_folder
@@ -28,7 +28,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print(json.dumps(asdict(status_of(folder, time.time()))))
         return 0
-    from aiperf.cli.output import say
+    from aiperf.cli.output import print_folded
 
-    say(lines(folder, time.time()))
+    print_folded(lines(folder, time.time()))
     return 0

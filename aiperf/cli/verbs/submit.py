@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from aiperf.cli.output import tell
+from aiperf.cli.output import print_line
 
 DESCRIPTION = """Bundles runs into one file: journals, telemetry, system descriptions, configurations, recomputed reports, the
 site's announcements, checksums and a signature. The file is created only if `inspect` finds nothing bad in
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Create the file and return the exit status: 1 if the inspection failed and no file was created."""
     from aiperf.cli.verbs.inspect import lines
     from aiperf.errors import BadConfiguration
@@ -60,7 +60,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     try:
         found = build(wanted, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
         for line in lines(found):
-            tell(line)
+            print_line(line)
         if found.is_good:
             print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {found.sha256}")
     except OSError as error:

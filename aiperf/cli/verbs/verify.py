@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the checks and their findings; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the checks and their findings and return the exit status."""
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder

@@ -123,7 +123,7 @@ def test_an_endpoint_that_cannot_be_had_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for words, told in (
-        (["metrics_port=0"], "metrics_port lies between 1 and 65535; found 0"),
+        (["metrics_port=0"], "metrics_port is between 1 and 65535, but found 0"),
         (["metrics_port=9090", "executor=inline"], "found it with executor=inline: it has no Ray"),
         (["metrics_port=9090", "+cluster=simulated"], "found it with +cluster=simulated: it has no Ray"),
     ):

@@ -11,9 +11,8 @@ from aiperf.data.description import DIGITS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import versions
-from aiperf.train.batch_sizes import LEAST
+from aiperf.train.batch_sizes import bounds
 from aiperf.verify.check import Check, Handler, Notes
 from morphism import STARTS, Budget, decode, start
 
@@ -124,8 +123,7 @@ def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
         "tuning_from_round": conf.schedule.warmup_rounds + 1,
     }
     if event.shape is not None:
-        images, ranks = event.dataset["training_images"], event.shape.ranks
-        made["default_batch_size"] = min(conf.batch.default, images // ranks)
-        least = max(conf.batch.smallest or LEAST, images // (STEPS * ranks))
-        made["largest_batch_size"] = conf.batch.largest or least
+        images, batch = event.dataset["training_images"], conf.batch
+        default, largest = bounds(batch.default, batch.smallest, batch.largest, images, event.shape.ranks)
+        made |= {"default_batch_size": default, "largest_batch_size": largest}
     return made

@@ -24,6 +24,7 @@ from cluster.manifests.pods import (
     worker_resources,
 )
 from cluster.manifests.support_objects import account_of_head, network_policies, runs_claim
+from cluster.ports import HEAD_PORTS
 
 GROUP = "workers"
 """Name of the only worker group."""
@@ -95,11 +96,10 @@ def _cluster(asked: KubernetesRun) -> Manifest:
 
 def _head(asked: KubernetesRun) -> Manifest:
     choices = asked.choices
-    ports = {"gcs-server": 6379, "dashboard": 8265, "client": 10001, "metrics": 8080}
     head = container(
         asked,
         "ray-head",
-        ports=[{"name": name, "containerPort": port} for name, port in ports.items()],
+        ports=[{"name": name, "containerPort": port} for name, port in HEAD_PORTS.items()],
         env=environment(asked, {OPTIONS: json.dumps(list(asked.words))}),
         resources=head_resources(asked),
         volumeMounts=mounts(asked, "head"),
@@ -112,7 +112,7 @@ def _worker(asked: KubernetesRun) -> Manifest:
     worker = container(
         asked,
         "ray-worker",
-        ports=[{"name": "metrics", "containerPort": 8080}],
+        ports=[{"name": "metrics", "containerPort": HEAD_PORTS["metrics"]}],
         env=environment(asked),
         resources=worker_resources(asked),
         volumeMounts=mounts(asked, "worker"),

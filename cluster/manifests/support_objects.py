@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun, Manifest
+from cluster.ports import HEAD_PORTS
 
-DASHBOARD_PORT, METRICS_PORT = 8265, 8080
-"""Port of Ray's head for job submission by KubeRay, and port of all nodes for Prometheus."""
 OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 """Labels of KubeRay's own pod, as its Helm chart sets them."""
 
@@ -34,7 +33,7 @@ def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manife
     own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: asked.object_name}}}
     ingress: list[Manifest] = [{"from": [own]}]
     if (metrics := asked.choices.metrics_namespace) is not None:
-        ingress.append({"from": [_of_namespace(metrics)], "ports": [_tcp(METRICS_PORT)]})
+        ingress.append({"from": [_of_namespace(metrics)], "ports": [_tcp(HEAD_PORTS["metrics"])]})
     policies = [_policy(asked, "", {RUN_LABEL: asked.object_name}, ingress)]
     if has_operator:
         namespace = asked.choices.operator_namespace
@@ -43,7 +42,7 @@ def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manife
             "podSelector": {"matchLabels": OPERATOR},
         }
         head = {RUN_LABEL: asked.object_name, ROLE_LABEL: "head"}
-        policies.append(_policy(asked, "-op", head, [{"from": [peer], "ports": [_tcp(DASHBOARD_PORT)]}]))
+        policies.append(_policy(asked, "-op", head, [{"from": [peer], "ports": [_tcp(HEAD_PORTS["dashboard"])]}]))
     return policies
 
 

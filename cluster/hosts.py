@@ -109,7 +109,7 @@ class HostsConf(NodesConf):
                 f"{'both' if self.hosts else 'neither'}"
             )
         if self.hostfile is None:
-            found = [_of_list(word) for word in self.hosts]
+            hosts = [_host(word) for word in self.hosts]
         else:
             try:
                 text = Path(self.hostfile).read_text()
@@ -117,15 +117,15 @@ class HostsConf(NodesConf):
                 raise ValueError(
                     f"cluster.hostfile names a file of hosts, but found {error.strerror}: {self.hostfile!r}"
                 ) from error
-            found = of_hostfile(text, self.hostfile)
-        if not found:
+            hosts = of_hostfile(text, self.hostfile)
+        if not hosts:
             raise ValueError(f"a file of hosts has a line HOST [slots=N] for each, but found none in {self.hostfile!r}")
-        twice = {one.host for one in found if [other.host for other in found].count(one.host) > 1}
+        twice = {one.host for one in hosts if [other.host for other in hosts].count(one.host) > 1}
         if twice:
             raise ValueError(
                 f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once"
             )
-        return tuple(found)
+        return tuple(hosts)
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return a head of our own, with the hosts that join it."""
@@ -228,12 +228,12 @@ def of_hostfile(text: str, path: str) -> list[RemoteHost]:
 
     One line HOST [slots=N] [max_slots=N] per host, with # before a comment.
     """
-    found: list[RemoteHost] = []
+    hosts: list[RemoteHost] = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        host, slots = _of_list(words[0], f"line {number} of {path!r}"), None
+        host, slots = _host(words[0], f"line {number} of {path!r}"), None
         for word in words[1:]:
             name, _, value = word.partition("=")
             if name not in ("slots", "max_slots", "max-slots") or not re.fullmatch(r"[1-9]\d*", value):
@@ -241,22 +241,22 @@ def of_hostfile(text: str, path: str) -> list[RemoteHost]:
                     f"a line of a file of hosts is HOST [slots=N], but found {word!r} in line {number} of {path!r}"
                 )
             slots = int(value) if name == "slots" else slots
-        found.append(RemoteHost(host.name, slots if slots is not None else host.slots))
-    return found
+        hosts.append(RemoteHost(host.name, slots if slots is not None else host.slots))
+    return hosts
 
 
-def _of_list(word: str, where: str = "cluster.hosts") -> RemoteHost:
-    found = re.fullmatch(HOST, word)
-    if found is None:
+def _host(word: str, where: str = "cluster.hosts") -> RemoteHost:
+    match = re.fullmatch(HOST, word)
+    if match is None:
         raise ValueError(f"a host is {HOST_IN_WORDS}, but found {word!r} in {where}")
-    return RemoteHost(found["name"], None if found["slots"] is None else int(found["slots"]))
+    return RemoteHost(match["name"], None if match["slots"] is None else int(match["slots"]))
 
 
-def fault_of(status: int, said: Sequence[str]) -> str:
-    """Return the fault of a host whose check ended with `status`. `said`: standard error, line by line."""
-    own = [line.strip() for line in said if line.strip()]
+def fault_of(status: int, errors: Sequence[str]) -> str:
+    """Return the fault of a host from the exit status and the standard error of its check."""
+    own = [line.strip() for line in errors if line.strip()]
     words = " | ".join(own[-3:])
     if status == 255:  # ssh's own
-        return f"ssh says: {words or 'nothing'}"
+        return f"ssh failed: {words or 'without a message'}"
     meaning = FAULTS.get(status, f"ended with status {status}")
     return f"it {meaning}{f' ({words})' if words else ''}"

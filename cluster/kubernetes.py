@@ -61,8 +61,8 @@ class KubernetesConf(SchedulerConf):
     image: str = field(default="", metadata=form(r"[\w./:@-]*", "an image's name, registry.example.org/aiperf:1"))
     """Image of all pods. It must contain this package: see Dockerfile."""
     operator: str = field(default="kuberay", metadata={"among": OPERATORS})
-    """kuberay: a RayJob, whose workers are scaled by Ray's autoscaler. none: a Job for the head, and an indexed Job for
-    the workers."""
+    """kuberay: a RayJob with Ray's autoscaler for the workers. `none`: a Job for the head, and an indexed Job for the
+    workers."""
     namespace: str = field(default="default", metadata=form(_LABEL, _DNS_LABEL))
     """Namespace. It must exist."""
     max_workers: int = field(default=1, metadata={"least": 1, "most": MOST_NODES})
@@ -188,7 +188,7 @@ class KubernetesConf(SchedulerConf):
             each = f"{self.accelerators} {self.accelerator_resource}, {each}"
         by = "a RayJob of KubeRay" if self.operator == "kuberay" else "Jobs"
         pods = f"{self.min_workers} to {self.max_workers} pods of workers in {self.namespace}, by {by}: {each}"
-        return [("asked for", pods), ("manifests", "cluster.submit=false prints them")]
+        return [("requested", pods), ("manifests", "cluster.submit=false prints them")]
 
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return KubeRay's Ray, whose head runs this process, or else an own head that the worker pods join."""
@@ -200,13 +200,13 @@ class KubernetesConf(SchedulerConf):
 
     def job(self, submission: JobSubmission) -> KubernetesJob:
         """Return the run as objects of the API."""
-        from importlib import metadata  # takes longer than all else that is imported here
+        from importlib import metadata  # slow
 
         words = [word for word in submission.words if not word.startswith("runs=")]  # the folder here
         words += [f"runs={self.runs_path}"] if submission.words else []
-        asked = KubernetesRun(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
-        objects = plain_jobs.objects(asked) if self.operator == "none" else kuberay.objects(asked)
-        return KubernetesJob(as_yaml(objects), (submission.folder,), asked, tuple(objects))
+        run = KubernetesRun(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
+        objects = plain_jobs.objects(run) if self.operator == "none" else kuberay.objects(run)
+        return KubernetesJob(as_yaml(objects), (submission.folder,), run, tuple(objects))
 
     def _broken(self) -> Iterator[str]:
         """Yield a message for each invalid value."""
@@ -221,17 +221,23 @@ class KubernetesConf(SchedulerConf):
             path: str = getattr(self, name)
             if path.split("/")[1] in _OF_THE_SYSTEM:
                 yield (
-                    f"cluster.{name} is an absolute path in no folder of the system, of which "
-                    f"{', '.join(f'/{each}' for each in _OF_THE_SYSTEM)} are kept out, but found {path!r}: take another, /runs"
+                    f"cluster.{name} is an absolute path outside the system's folders "
+                    f"({', '.join(f'/{each}' for each in _OF_THE_SYSTEM)}), but found {path!r}: take another, /runs"
                 )
         if _overlap(self.runs_path, self.data_path):
-            yield f"cluster.runs_path and cluster.data_path lie apart, but found {self.runs_path!r} and {self.data_path!r}"
+            yield f"cluster.runs_path and cluster.data_path do not overlap, but found {self.runs_path!r} and {self.data_path!r}"
         for word in self.env:
             if word.startswith(_OWN_VARIABLES):
-                yield f"cluster.env leaves out what the run or KubeRay sets: {', '.join(_OWN_VARIABLES)}, but found {word!r}"
+                yield (
+                    f"cluster.env must not set variables of the run or KubeRay: {', '.join(_OWN_VARIABLES)}, "
+                    f"but found {word!r}"
+                )
         for word in self.labels:
             if word.startswith(_OWN_LABELS):
-                yield f"cluster.labels leaves out what the run or KubeRay sets: {', '.join(_OWN_LABELS)}, but found {word!r}"
+                yield (
+                    f"cluster.labels must not set labels of the run or KubeRay: {', '.join(_OWN_LABELS)}, "
+                    f"but found {word!r}"
+                )
         for name in ("node_selector", "head_node_selector", "extra_resources", "labels", "annotations"):
             keys = [word.partition("=")[0] for word in getattr(self, name)]
             if twice := next((key for key in keys if keys.count(key) > 1), None):
@@ -239,9 +245,9 @@ class KubernetesConf(SchedulerConf):
         own = {"nvidia.com/gpu", self.accelerator_resource}
         for word in self.extra_resources:
             if word.partition("=")[0] in own:
-                yield f"cluster.extra_resources holds no accelerators, which cluster.accelerators asks for, but found {word!r}"
+                yield f"cluster.extra_resources is without accelerators (cluster.accelerators), but found {word!r}"
         if self.runs_size is None and self.storage_class is not None:
-            yield f"cluster.storage_class is of a claim that is made, by cluster.runs_size, but found {self.storage_class!r} alone"
+            yield f"cluster.storage_class needs cluster.runs_size, but found {self.storage_class!r} alone"
         if self.operator == "none":
             yield from self._without_operator()
 
@@ -249,7 +255,7 @@ class KubernetesConf(SchedulerConf):
         usual: dict[str, Any] = {"min_workers": 0, "service_account": None, "operator_namespace": None}
         for name, value in usual.items():
             if getattr(self, name) != value:
-                yield f"cluster.{name} is for cluster.operator=kuberay, but found {getattr(self, name)!r} without it: leave it out"
+                yield f"cluster.{name} needs cluster.operator=kuberay, but found {getattr(self, name)!r} without it"
 
 
 def quantity(word: str) -> int:

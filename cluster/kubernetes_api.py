@@ -60,7 +60,7 @@ class Api:
             LookupError,
         ) as error:
             raise ClusterError(
-                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config); none can be used: {error}"
+                f"+cluster=kubernetes needs a kubeconfig (KUBECONFIG, else ~/.kube/config), but none can be used: {error}"
             ) from error
         self._namespace = namespace
         self._client: Any = kubernetes.client
@@ -68,7 +68,7 @@ class Api:
     def create(self, manifest: Manifest) -> Manifest:
         """Create an object. The server rejects unknown fields. Raises ClusterError with the server's message."""
         if manifest["kind"] == "RayJob":
-            return self._asked(
+            return self._request(
                 f"making RayJob {manifest['metadata']['name']}",
                 self._client.CustomObjectsApi().create_namespaced_custom_object,
                 *RAY,
@@ -78,7 +78,7 @@ class Api:
                 field_validation="Strict",
             )
         api, name = self._of(manifest["kind"])
-        return self._asked(
+        return self._request(
             f"making {manifest['kind']} {manifest['metadata']['name']}",
             getattr(api, f"create_namespaced_{name}"),
             self._namespace,
@@ -91,21 +91,21 @@ class Api:
         try:
             if kind == "RayJob":
                 read = self._client.CustomObjectsApi().get_namespaced_custom_object
-                return self._asked(f"reading RayJob {name}", read, *RAY, self._namespace, PLURAL, name)
+                return self._request(f"reading RayJob {name}", read, *RAY, self._namespace, PLURAL, name)
             api, words = self._of(kind)
-            found = self._asked(
+            answer = self._request(
                 f"reading {kind} {name}", getattr(api, f"read_namespaced_{words}"), name, self._namespace
             )
         except _NotFound:
             return None
-        return {"kind": kind, **found}
+        return {"kind": kind, **answer}
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object with all objects that it owns. A missing object is no error."""
         with suppress(_NotFound):
             if kind == "RayJob":
                 delete = self._client.CustomObjectsApi().delete_namespaced_custom_object
-                self._asked(
+                self._request(
                     f"deleting RayJob {name}",
                     delete,
                     *RAY,
@@ -117,9 +117,9 @@ class Api:
                 return
             api, words = self._of(kind)
             delete = getattr(api, f"delete_namespaced_{words}")
-            self._asked(f"deleting {kind} {name}", delete, name, self._namespace, propagation_policy="Foreground")
+            self._request(f"deleting {kind} {name}", delete, name, self._namespace, propagation_policy="Foreground")
 
-    def await_gone(self, kind: str, name: str) -> None:
+    def await_deletion(self, kind: str, name: str) -> None:
         """Wait until the object does not exist. Raises ClusterError after two minutes."""
         deadline = time.monotonic() + GONE_SECONDS
         while self.read(kind, name) is not None:
@@ -137,7 +137,7 @@ class Api:
         }
         for manifest in manifests:
             api, name = self._of(manifest["kind"])
-            self._asked(
+            self._request(
                 f"giving {manifest['kind']} {manifest['metadata']['name']} its owner",
                 getattr(api, f"patch_namespaced_{name}"),
                 manifest["metadata"]["name"],
@@ -149,16 +149,16 @@ class Api:
         """Return the pods of a run, selected by its label."""
         core = self._client.CoreV1Api()
         selector = f"{RUN_LABEL}={run}"
-        found = self._asked("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
-        return list(found["items"])
+        answer = self._request("listing pods", core.list_namespaced_pod, self._namespace, label_selector=selector)
+        return list(answer["items"])
 
     def warnings(self, run: str) -> list[Manifest]:
         """Return the warning events of the run's objects. Their names begin with the run's name."""
         core = self._client.CoreV1Api()
-        found = self._asked(
+        answer = self._request(
             "listing events", core.list_namespaced_event, self._namespace, field_selector="type=Warning"
         )
-        return [event for event in found["items"] if event["involvedObject"].get("name", "").startswith(run)]
+        return [event for event in answer["items"] if event["involvedObject"].get("name", "").startswith(run)]
 
     def last_lines(self, pod: str, container: str, count: int) -> list[str]:
         """Return the last lines of a container's log. Empty if the server has no log of it."""
@@ -170,7 +170,7 @@ class Api:
             return body.decode(errors="replace").splitlines()
         return []
 
-    def carried_out(self, pod: str, container: str, command: Sequence[str]) -> str:
+    def run_command(self, pod: str, container: str, command: Sequence[str]) -> str:
         """Run a command in a pod's container and return its standard output. Raises ClusterError if it fails."""
         from kubernetes.stream import stream
 
@@ -189,46 +189,48 @@ class Api:
                 _preload_content=False,
             )
             call.run_forever(timeout=READER_SECONDS)
-            said, wrong = call.read_stdout(timeout=0), call.read_stderr(timeout=0)
+            output, errors = call.read_stdout(timeout=0), call.read_stderr(timeout=0)
             status = _status(call, pod)
         except self._client.exceptions.ApiException as error:
             raise ClusterError(
-                f"'{command[0]}' was to be carried out in pod {pod}; {_told(error.status, error.body)}"
+                f"'{command[0]}' could not run in pod {pod}: {_server_message(error.status, error.body)}"
             ) from error
         if status != 0:
-            raise ClusterError(f"'{command[0]}' in pod {pod} ended with status {status}: {(wrong or '').strip()}")
-        return str(said or "")
+            raise ClusterError(f"'{command[0]}' in pod {pod} ended with status {status}: {(errors or '').strip()}")
+        return str(output or "")
 
-    def copied(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
+    def copy_folder(self, pod: str, container: str, folder: str, left_out: Sequence[str], to: Path) -> None:
         """Copy a folder of a pod to this machine, without the entries in `left_out`. Raises ClusterError."""
         without = [f"--exclude=./{name}" for name in left_out]
         command = ["sh", "-c", 'cd "$0" && tar -czf - "$@" . | base64', folder, *without]
         try:
-            packed = base64.b64decode(self.carried_out(pod, container, command), validate=False)
+            packed = base64.b64decode(self.run_command(pod, container, command), validate=False)
             with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
                 archive.extractall(to, filter="data")
         except (binascii.Error, tarfile.TarError, EOFError) as error:
-            raise ClusterError(f"{folder} of pod {pod} came damaged: {error}; the original is whole") from error
+            raise ClusterError(
+                f"{folder} of pod {pod} could not be copied: {error}. The original is undamaged"
+            ) from error
 
     def await_running(self, pod: str) -> None:
         """Wait until the pod runs. Raises ClusterError after five minutes."""
         deadline = time.monotonic() + READER_SECONDS
         while True:
-            found = self.read("Pod", pod)
-            phase = ((found or {}).get("status") or {}).get("phase")
+            state = self.read("Pod", pod)
+            phase = ((state or {}).get("status") or {}).get("phase")
             if phase == "Running":
                 return
-            if found is None or phase in ("Failed", "Succeeded") or time.monotonic() > deadline:
-                raise ClusterError(f"pod {pod} was to run within {READER_SECONDS:.0f} s; it is {phase or 'gone'}")
+            if state is None or phase in ("Failed", "Succeeded") or time.monotonic() > deadline:
+                raise ClusterError(f"pod {pod} must run within {READER_SECONDS:.0f} s, but it is {phase or 'deleted'}")
             time.sleep(LOOK_SECONDS)
 
     def _of(self, kind: str) -> tuple[Any, str]:
         api, name = _KINDS[kind]
         return getattr(self._client, api)(), name
 
-    def _asked(self, what: str, call: Any, *arguments: Any, **options: Any) -> Manifest:
-        plain: Manifest = json.loads(self._answer(what, call, *arguments, **options))
-        return plain
+    def _request(self, what: str, call: Any, *arguments: Any, **options: Any) -> Manifest:
+        answer: Manifest = json.loads(self._answer(what, call, *arguments, **options))
+        return answer
 
     def _answer(self, what: str, call: Any, *arguments: Any, **options: Any) -> bytes:
         from urllib3.exceptions import HTTPError
@@ -249,7 +251,7 @@ class Api:
             raise ClusterError(
                 f"{what}: the cluster knows no RayJob of ray.io/v1. Install KubeRay, or run without it: cluster.operator=none"
             )
-        raise (AlreadyThere if status == 409 else ClusterError)(f"{what}: {_told(status, body)}")
+        raise (AlreadyThere if status == 409 else ClusterError)(f"{what}: {_server_message(status, body)}")
 
 
 class AlreadyThere(ClusterError):
@@ -280,10 +282,10 @@ def _is_json(body: str | bytes | None) -> bool:
     return True
 
 
-def _told(status: int, body: str | bytes | None) -> str:
+def _server_message(status: int, body: str | bytes | None) -> str:
     """Return the server's own message."""
     try:
-        said: Mapping[str, Any] = json.loads(body or "")
-        return f"{status} {said['reason']}: {said['message']}"
+        answer: Mapping[str, Any] = json.loads(body or "")
+        return f"{status} {answer['reason']}: {answer['message']}"
     except (TypeError, ValueError, KeyError):
         return f"status {status}"

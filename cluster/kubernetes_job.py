@@ -38,27 +38,27 @@ class KubernetesJob:
 
     script: str
     folders: Sequence[Path]
-    asked: KubernetesRun
+    run: KubernetesRun
     objects: Sequence[Manifest]
     script_name: str = SCRIPT
 
     @property
     def advice(self) -> str:
         """See `place.BatchJob`."""
-        return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and Secrets that are there"
+        return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and existing Secrets"
 
     @property
     def last_output(self) -> str:
         """See `place.BatchJob`."""
-        return f"{self._kubectl} logs -l aiperf-run={self.asked.object_name} --all-containers --tail=50"
+        return f"{self._kubectl} logs -l aiperf-run={self.run.object_name} --all-containers --tail=50"
 
     @property
     def status_command(self) -> str:
         """See `place.BatchJob`."""
-        selector = f"-l aiperf-run={self.asked.object_name},{ROLE_LABEL}=head"
+        selector = f"-l aiperf-run={self.run.object_name},{ROLE_LABEL}=head"
         return (
             f"{self._kubectl} exec $({self._kubectl} get pod {selector} -o name) -- "
-            f"python -m aiperf status {self.asked.folder}"
+            f"python -m aiperf status {self.run.folder}"
         )
 
     def submit(self, script: Path) -> str:
@@ -67,19 +67,19 @@ class KubernetesJob:
         jobs = [each for each in self.objects if each["kind"] in ("RayJob", "Job")]
         for job in jobs:
             self._clear(api, job)
-        made: list[Manifest | None] = []
+        created: list[Manifest | None] = []
         try:
             for each in self.objects:
-                made.append(self._made(api, each))
+                created.append(self._create(api, each))
         except ClusterError:
-            for each in [each for each in made if each is not None]:  # nothing half finished is left
+            for each in [each for each in created if each is not None]:  # nothing half finished is left
                 with suppress(ClusterError):
                     api.delete(each["kind"], each["metadata"]["name"])
             raise
-        owner = next(each for each in made if each is not None and each["kind"] == jobs[0]["kind"])
+        owner = next(each for each in created if each is not None and each["kind"] == jobs[0]["kind"])
         kinds = ("ServiceAccount", "Role", "RoleBinding", "NetworkPolicy")
         api.own([each for each in self.objects if each["kind"] in kinds], owner)
-        return self.asked.object_name
+        return self.run.object_name
 
     def run_in_allocation(self, script: Path) -> int:
         """Raise an error: no user's process runs in an allocation of Kubernetes."""
@@ -89,14 +89,14 @@ class KubernetesJob:
         """Return the state of the RayJob, or of the head's Job."""
         api = self._api()
         kind, name = self._main
-        found = api.read(kind, name)
-        if found is None:
-            return JobState("Deleted", "somebody has deleted it", "", is_over=True)
-        state = job_state({**found, "kind": kind}, api.pods(job), api.warnings(job))
+        job_object = api.read(kind, name)
+        if job_object is None:
+            return JobState("Deleted", "the object was deleted", "", is_over=True)
+        state = job_state({**job_object, "kind": kind}, api.pods(job), api.warnings(job))
         if state.is_over or state.is_hopeless or not state.reason or state.nodes:
             return state
         ends = f"{self._kubectl} delete {kind.lower()} {name}"
-        return replace(state, reason=f"{state.reason}; it waits without a limit, and `{ends}` ends it")
+        return replace(state, reason=f"{state.reason}. It waits without a limit. `{ends}` ends it")
 
     def cancel(self, job: str) -> None:
         """Delete the jobs, with the objects that they own."""
@@ -112,9 +112,9 @@ class KubernetesJob:
             labels, phase = pod["metadata"].get("labels") or {}, (pod.get("status") or {}).get("phase")
             if labels.get(ROLE_LABEL) == "head" and phase == "Running":
                 first: str = pod["spec"]["containers"][0]["name"]
-                command = ["python", "-m", "aiperf", "status", self.asked.folder]
+                command = ["python", "-m", "aiperf", "status", self.run.folder]
                 with suppress(ClusterError):  # its first line is just being written
-                    return api.carried_out(pod["metadata"]["name"], first, command).splitlines()
+                    return api.run_command(pod["metadata"]["name"], first, command).splitlines()
         return ()
 
     def fetch(self, job: str) -> None:
@@ -126,17 +126,17 @@ class KubernetesJob:
         pod = self._reader()
         name: str = pod["metadata"]["name"]
         api.delete("Pod", name)
-        api.await_gone("Pod", name)
+        api.await_deletion("Pod", name)
         api.create(pod)
         try:
             api.await_running(name)
-            journal = f"{self.asked.folder}/{NAME}"
+            journal = f"{self.run.folder}/{NAME}"
             if (
-                api.carried_out(name, "reader", ["sh", "-c", '[ -f "$0" ] && echo yes || echo no', journal]).strip()
+                api.run_command(name, "reader", ["sh", "-c", '[ -f "$0" ] && echo yes || echo no', journal]).strip()
                 == "no"
             ):
                 raise NoReport("\n".join([f"'{journal}' does not exist", *self._reasons(api, job)]))
-            api.copied(name, "reader", self.asked.folder, LEFT_BEHIND, self.folders[0])
+            api.copy_folder(name, "reader", self.run.folder, LEFT_BEHIND, self.folders[0])
         finally:
             api.delete("Pod", name)
 
@@ -155,30 +155,30 @@ class KubernetesJob:
 
     def _reader(self) -> Manifest:
         reader = container(
-            self.asked,
+            self.run,
             "reader",
             command=["sleep", str(READER_LIVES)],
-            env=environment(self.asked),
+            env=environment(self.run),
             resources=small_resources(),
-            volumeMounts=mounts(self.asked, "reader"),
+            volumeMounts=mounts(self.run, "reader"),
         )
-        pod = template(self.asked, "reader", reader, on=self.asked.choices.head_node_selector, account=None)
+        pod = template(self.run, "reader", reader, on=self.run.choices.head_node_selector, account=None)
         labels: dict[str, Any] = pod["metadata"]["labels"]
-        metadata = {**self.asked.metadata("-read"), "labels": labels}
+        metadata = {**self.run.metadata("-read"), "labels": labels}
         spec = {**pod["spec"], "activeDeadlineSeconds": READER_LIVES}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _clear(self, api: Api, job: Manifest) -> None:
         kind, name = job["kind"], job["metadata"]["name"]
-        there = api.read(kind, name)
-        if there is None:
+        existing = api.read(kind, name)
+        if existing is None:
             return
-        if not job_state({**there, "kind": kind}, (), ()).is_over:
-            raise ClusterError(f"{kind} {name} is still there and goes on; wait for its end, or delete it")
+        if not job_state({**existing, "kind": kind}, (), ()).is_over:
+            raise ClusterError(f"{kind} {name} still exists and is running: wait for its end, or delete it")
         api.delete(kind, name)
-        api.await_gone(kind, name)
+        api.await_deletion(kind, name)
 
-    def _made(self, api: Api, each: Manifest) -> Manifest | None:
+    def _create(self, api: Api, each: Manifest) -> Manifest | None:
         try:
             return {**api.create(each), "apiVersion": each["apiVersion"], "kind": each["kind"]}
         except AlreadyThere:
@@ -193,7 +193,7 @@ class KubernetesJob:
 
     @property
     def _kubectl(self) -> str:
-        return f"kubectl -n {self.asked.choices.namespace}"
+        return f"kubectl -n {self.run.choices.namespace}"
 
     def _api(self) -> Api:
-        return Api(self.asked.choices.namespace)
+        return Api(self.run.choices.namespace)

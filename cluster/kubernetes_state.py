@@ -24,12 +24,12 @@ def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobSta
 
     `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
     """
-    name, is_over, told = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job)
+    name, is_over, message = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job)
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
     is_up = any(pod in running for pod in heads)
     waits = _waiting([pod for pod in pods if _phase(pod) == "Pending"])
-    reason = told
+    reason = message
     if not is_over and not reason:
         reason = waits or ("" if is_up and not any(_phase(pod) == "Pending" for pod in pods) else _latest(events))
     return JobState(

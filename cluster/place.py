@@ -367,9 +367,9 @@ def bytes_of(option: str, word: str, default_unit: str | None = None) -> int:
 
     Raises ValueError for any other text.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
-    unit = (found and found[2].upper()) or default_unit
-    if found is None or unit is None:
+    match = re.fullmatch(r"([1-9][0-9]{0,15})([KMGT]?)(?:i?B)?", word, re.IGNORECASE)
+    unit = (match and match[2].upper()) or default_unit
+    if match is None or unit is None:
         raise ValueError(f"{option} is {BYTES_IN_WORDS}, but found {word!r}: write it so")
     power: int = 1024 ** ("KMGT".index(unit) + 1)
-    return int(found[1]) * power
+    return int(match[1]) * power

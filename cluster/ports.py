@@ -1,4 +1,4 @@
-"""Ports on which the processes of a run listen: the one table of the code and of docs/security.md (`python -m tools.ports_doc`)."""
+"""Ports on which the processes of a run listen. `python -m tools.ports_doc` writes the table into docs/security.md."""
 
 from __future__ import annotations
 

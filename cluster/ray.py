@@ -50,9 +50,9 @@ class RayConf(NodesConf):
     def requested_nodes(self) -> NodesAsked:
         """Return the number of nodes to wait for and to request. More may join."""
         most = max(self.nodes, self.ask_nodes)
-        asked = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
-        of_all = super().requested_nodes()
-        return replace(asked, accelerator=of_all.accelerator, accelerator_bytes=of_all.accelerator_bytes)
+        run_nodes = NodesAsked(nodes=self.nodes, most_nodes=most if most > self.nodes else None)
+        declared = super().requested_nodes()
+        return replace(run_nodes, accelerator=declared.accelerator, accelerator_bytes=declared.accelerator_bytes)
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return the address, and the nodes to wait for. Nothing is requested from a scheduler."""

@@ -168,7 +168,7 @@ class SlurmConf(SchedulerConf):
             name = word.lstrip("-").partition("=")[0]
             if not word.startswith("--") or name in _OWN:
                 raise ValueError(
-                    f"cluster.extra holds long options of sbatch that the batch script does not set itself, but found {word!r}: "
+                    f"cluster.extra holds long options of sbatch which the batch script does not set, but found {word!r}: "
                     f"write --name=value, and not one of {', '.join(_OWN)}"
                 )
 
@@ -185,12 +185,12 @@ class SlurmConf(SchedulerConf):
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
         """Return the options of sbatch, and the place of the script."""
-        said = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
-        options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in said), *self.extra])
+        shown = [(name, value) for name, value in self._directives("", Path(), seconds) if name not in _NOT_SHOWN]
+        options = " ".join([*(f"--{name}{f'={value}' if value else ''}" for name, value in shown), *self.extra])
         how = "cluster.submit=false prints it"
         return [
-            ("asked for", f"sbatch {options}"),
-            ("script", f"{SCRIPT} in the run's folder, written when it is submitted; {how}"),
+            ("requested", f"sbatch {options}"),
+            ("script", f"{SCRIPT} in the run's folder, written when it is submitted. {how}"),
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
@@ -432,7 +432,7 @@ class SlurmJob:
 
     def submit(self, script: Path) -> str:
         """Submit the script. Return the job's id."""
-        return _asked("sbatch", "--parsable", str(script)).partition(";")[0]
+        return _run("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def run_in_allocation(self, script: Path) -> int:
         """Run the script by bash in this allocation."""
@@ -441,17 +441,17 @@ class SlurmJob:
     def state(self, job: str) -> JobState:
         """Return the state by squeue. A job that squeue does not know is over."""
         try:
-            lines = _asked("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
+            lines = _run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T|%r|%N").splitlines()
         except ClusterError as error:
             if "Invalid job id" not in str(error):
                 raise
             lines = []
         if not lines:
             return JobState("COMPLETED", "", "", is_over=True)
-        found = [line.split("|") for line in lines]
+        jobs = [line.split("|") for line in lines]
         # an array is over when all its jobs are over. The job that is furthest from its end is shown
-        name, reason, nodes = next((each for each in found if each[0] == "RUNNING"), None) or min(
-            found, key=lambda each: each[0] not in RUNNING
+        name, reason, nodes = next((each for each in jobs if each[0] == "RUNNING"), None) or min(
+            jobs, key=lambda each: each[0] not in RUNNING
         )
         reason = "" if reason == "None" else reason
         is_hopeless = name == "PENDING" and reason in HOPELESS
@@ -459,7 +459,7 @@ class SlurmJob:
 
     def cancel(self, job: str) -> None:
         """Cancel the job by scancel."""
-        _asked("scancel", job)
+        _run("scancel", job)
 
     def lines(self, job: str) -> None:
         """Return None, since the folder is shared."""
@@ -485,7 +485,7 @@ class SlurmJob:
         return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
 
 
-def _asked(*words: str) -> str:
+def _run(*words: str) -> str:
     """Run a program of Slurm and return its output.
 
     Raises ClusterError if it is missing or fails, with its own message.
@@ -494,10 +494,10 @@ def _asked(*words: str) -> str:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise ClusterError(
-            f"+cluster=slurm needs Slurm's programs; there is no {words[0]} here: log in to a node of the cluster, or "
+            f"+cluster=slurm needs Slurm's programs, but there is no {words[0]} here: log in to a node of the cluster, or "
             "print the batch script with cluster.submit=false"
         ) from error
     if done.returncode:
-        told = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
-        raise ClusterError(f"{words[0]} refused: {'; '.join(told.splitlines()) or f'status {done.returncode}'}")
+        message = re.sub(rf"^{words[0]}: (error: )?", "", done.stderr.strip(), flags=re.MULTILINE)
+        raise ClusterError(f"{words[0]} refused: {' | '.join(message.splitlines()) or f'status {done.returncode}'}")
     return done.stdout.strip()

@@ -41,7 +41,7 @@ def graph_of(arguments: argparse.Namespace) -> Graph:
         given = [f"--{option}" for option, value in sizes.items() if value is not None]
         if given:
             raise BadConfiguration(
-                f"a graph's file says its own sizes; leave {', '.join(given)} out, or change '{name}'"
+                f"a graph's file has its own sizes: leave {', '.join(given)} out, or change '{name}'"
             )
         return load(given_path(name))
     except UnknownStart as error:

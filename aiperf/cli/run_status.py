@@ -81,7 +81,7 @@ def status_of(folder: Path, now_unix: float) -> Status:
             if isinstance(event, WorkerLost) and event.cause != "released":
                 lost.append(Lost(event.worker, run.workers[event.worker].host, event.at, event.reason))
             work_log.take(event)
-    found = score(work_log, run.at)
+    figures = score(work_log, run.at)
     return Status(
         run=run.started.run,
         seconds=run.at,
@@ -90,9 +90,9 @@ def status_of(folder: Path, now_unix: float) -> Status:
         heard_seconds_ago=max(0.0, now_unix - (folder / NAME).stat().st_mtime),
         driver_host=host,
         job=json.loads((folder / JOB).read_text()) if (folder / JOB).is_file() else None,
-        flops_per_second=found.flops_per_second,
-        regulated_flops_per_second=found.regulated_flops_per_second,
-        error=found.error,
+        flops_per_second=figures.flops_per_second,
+        regulated_flops_per_second=figures.regulated_flops_per_second,
+        error=figures.error,
         trials_finished=run.finished,
         workers=len(run.workers),
         workers_training=len(run.running),
@@ -110,20 +110,20 @@ def lines(folder: Path, now_unix: float) -> Iterator[str]:
     from aiperf.units import duration, flops_per_second
     from aiperf.units import error as error_rate
 
-    found = status_of(folder, now_unix)
-    state = f"ended ({found.ended})" if found.ended else f"last heard of {duration(found.heard_seconds_ago)} ago"
-    yield f"{found.run}: {duration(found.seconds)} of {duration(found.duration_seconds)}, {state}"
-    figure = "after the warm-up" if found.flops_per_second is None else flops_per_second(found.flops_per_second)
-    error = "none yet" if found.error is None else error_rate(found.error)
-    yield f"  score {figure} · error {error} · {found.trials_finished} trials finished"
-    yield f"  {found.workers} workers up, {found.workers_training} of them in training · {found.workers_lost} lost so far"
-    for one in found.lost:
+    status = status_of(folder, now_unix)
+    state = f"ended ({status.ended})" if status.ended else f"last heard of {duration(status.heard_seconds_ago)} ago"
+    yield f"{status.run}: {duration(status.seconds)} of {duration(status.duration_seconds)}, {state}"
+    figure = "after the warm-up" if status.flops_per_second is None else flops_per_second(status.flops_per_second)
+    error = "none yet" if status.error is None else error_rate(status.error)
+    yield f"  score {figure} · error {error} · {status.trials_finished} trials finished"
+    yield f"  {status.workers} workers up, {status.workers_training} of them in training · {status.workers_lost} lost so far"
+    for one in status.lost:
         yield f"  lost: worker {one.worker} on {one.host}, after {duration(one.at)}: {one.reason}"
-    where = f"  driver on {found.driver_host}"
-    if found.job is not None:
-        where += f" · job {found.job['job']} of {found.job['kind']}"
-    if found.resumes:
-        where += f" · resumed {found.resumes} times, {duration(found.down_seconds)} down"
+    where = f"  driver on {status.driver_host}"
+    if status.job is not None:
+        where += f" · job {status.job['job']} of {status.job['kind']}"
+    if status.resumes:
+        where += f" · resumed {status.resumes} times, {duration(status.down_seconds)} down"
     yield where
-    for warning in found.warnings:
+    for warning in status.warnings:
         yield from (f"  {line}" for line in warning.lines)

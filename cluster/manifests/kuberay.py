@@ -30,41 +30,41 @@ GROUP = "workers"
 """Name of the only worker group."""
 
 
-def objects(asked: KubernetesRun) -> list[Manifest]:
+def objects(run: KubernetesRun) -> list[Manifest]:
     """Return all objects in the order in which they are applied."""
     return [
-        *runs_claim(asked),
-        *account_of_head(asked),
-        *network_policies(asked, has_operator=True),
-        ray_job(asked),
+        *runs_claim(run),
+        *account_of_head(run),
+        *network_policies(run, has_operator=True),
+        ray_job(run),
     ]
 
 
-def ray_job(asked: KubernetesRun) -> Manifest:
+def ray_job(run: KubernetesRun) -> Manifest:
     """Return the job.
 
     The options are in the head's environment, so that no shell between KubeRay and the driver interprets them.
     """
     spec: Manifest = {
-        "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {asked.folder}",
+        "entrypoint": f"python -m aiperf drive --supervised --options-in {OPTIONS} {run.folder}",
         "submissionMode": "K8sJobMode",
-        "submitterPodTemplate": _submitter(asked),
-        "backoffLimit": asked.choices.restarts,
+        "submitterPodTemplate": _submitter(run),
+        "backoffLimit": run.choices.restarts,
         "shutdownAfterJobFinishes": True,
-        "ttlSecondsAfterFinished": asked.choices.keep_seconds,
+        "ttlSecondsAfterFinished": run.choices.keep_seconds,
         "suspend": False,
-        "rayClusterSpec": _cluster(asked),
+        "rayClusterSpec": _cluster(run),
     }
-    return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": asked.metadata(), "spec": spec}
+    return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": run.metadata(), "spec": spec}
 
 
-def _cluster(asked: KubernetesRun) -> Manifest:
-    choices = asked.choices
+def _cluster(run: KubernetesRun) -> Manifest:
+    choices = run.choices
     authentication: Manifest = {"mode": "token"}
     if choices.token_secret is not None:
         authentication["secretName"] = choices.token_secret
     return {
-        "rayVersion": asked.ray,
+        "rayVersion": run.ray,
         "authOptions": authentication,
         "enableInTreeAutoscaling": True,
         "autoscalerOptions": {
@@ -74,12 +74,12 @@ def _cluster(asked: KubernetesRun) -> Manifest:
             "imagePullPolicy": choices.pull_policy,
             "resources": small_resources(),
             "securityContext": locked(),
-            "env": environment(asked),
+            "env": environment(run),
         },
         "headGroupSpec": {
             # no processor and no accelerator: nothing of the run's work is given to the head
             "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},
-            "template": _head(asked),
+            "template": _head(run),
         },
         "workerGroupSpecs": [
             {
@@ -88,45 +88,45 @@ def _cluster(asked: KubernetesRun) -> Manifest:
                 "minReplicas": choices.min_workers,
                 "maxReplicas": choices.max_workers,
                 "rayStartParams": {"num-cpus": str(choices.cpus), "num-gpus": str(choices.accelerators)},
-                "template": _worker(asked),
+                "template": _worker(run),
             }
         ],
     }
 
 
-def _head(asked: KubernetesRun) -> Manifest:
-    choices = asked.choices
+def _head(run: KubernetesRun) -> Manifest:
+    choices = run.choices
     head = container(
-        asked,
+        run,
         "ray-head",
         ports=[{"name": name, "containerPort": port} for name, port in HEAD_PORTS.items()],
-        env=environment(asked, {OPTIONS: json.dumps(list(asked.words))}),
-        resources=head_resources(asked),
-        volumeMounts=mounts(asked, "head"),
+        env=environment(run, {OPTIONS: json.dumps(list(run.words))}),
+        resources=head_resources(run),
+        volumeMounts=mounts(run, "head"),
     )
-    account = choices.service_account or asked.object_name
-    return template(asked, "head", head, on=choices.head_node_selector, account=account)
+    account = choices.service_account or run.object_name
+    return template(run, "head", head, on=choices.head_node_selector, account=account)
 
 
-def _worker(asked: KubernetesRun) -> Manifest:
+def _worker(run: KubernetesRun) -> Manifest:
     worker = container(
-        asked,
+        run,
         "ray-worker",
         ports=[{"name": "metrics", "containerPort": HEAD_PORTS["metrics"]}],
-        env=environment(asked),
-        resources=worker_resources(asked),
-        volumeMounts=mounts(asked, "worker"),
+        env=environment(run),
+        resources=worker_resources(run),
+        volumeMounts=mounts(run, "worker"),
     )
-    return template(asked, "worker", worker, on=asked.choices.node_selector, account=None)
+    return template(run, "worker", worker, on=run.choices.node_selector, account=None)
 
 
-def _submitter(asked: KubernetesRun) -> Manifest:
+def _submitter(run: KubernetesRun) -> Manifest:
     """Return the submitter's pod. KubeRay adds its command and the token."""
     submitter = container(
-        asked,
+        run,
         "ray-job-submitter",
-        env=environment(asked),
+        env=environment(run),
         resources=small_resources(),
-        volumeMounts=mounts(asked, "submitter"),
+        volumeMounts=mounts(run, "submitter"),
     )
-    return template(asked, "submitter", submitter, on=asked.choices.head_node_selector, account=None)
+    return template(run, "submitter", submitter, on=run.choices.head_node_selector, account=None)

@@ -112,11 +112,11 @@ def named(run: str) -> str:
     >>> named("20261122-140000-digits"), named("20261122-140000-My_Run")
     ('aiperf-20261122-140000-digits', 'aiperf-20261122-140000-my-run-1793')
     """
-    plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
-    if plain == run and len(plain) + len("aiperf-") <= LONGEST_NAME:
+    name = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if name == run and len(name) + len("aiperf-") <= LONGEST_NAME:
         return f"aiperf-{run}"
     digest = hashlib.sha256(run.encode()).hexdigest()[:4]
-    return f"aiperf-{plain}"[: LONGEST_NAME - 5].rstrip("-") + f"-{digest}"
+    return f"aiperf-{name}"[: LONGEST_NAME - 5].rstrip("-") + f"-{digest}"
 
 
 def pair(word: str) -> tuple[str, str]:

@@ -27,24 +27,24 @@ LOSSES = 16
 """Maximum number of failures of a worker's pod, without evictions. Then its index is given up."""
 
 
-def objects(asked: KubernetesRun) -> list[Manifest]:
+def objects(run: KubernetesRun) -> list[Manifest]:
     """Return all objects in the order in which they are applied."""
-    return [*runs_claim(asked), *network_policies(asked, has_operator=False), head_job(asked), workers_job(asked)]
+    return [*runs_claim(run), *network_policies(run, has_operator=False), head_job(run), workers_job(run)]
 
 
-def head_job(asked: KubernetesRun) -> Manifest:
+def head_job(run: KubernetesRun) -> Manifest:
     """Return the Job of the head: one pod, restarted after a loss. The driver then resumes the run from its journal."""
-    choices = asked.choices
-    command = [*PYTHON, "drive", "--supervised", asked.folder, *asked.words]
+    choices = run.choices
+    command = [*PYTHON, "drive", "--supervised", run.folder, *run.words]
     head = container(
-        asked,
+        run,
         "head",
         command=[literal(word) for word in command],
-        env=_environment(asked),
-        resources=head_resources(asked),
-        volumeMounts=mounts(asked, "head"),
+        env=_environment(run),
+        resources=head_resources(run),
+        volumeMounts=mounts(run, "head"),
     )
-    pod = template(asked, "head", head, on=choices.head_node_selector, account=None)
+    pod = template(run, "head", head, on=choices.head_node_selector, account=None)
     pod["spec"]["terminationGracePeriodSeconds"] = GRACE_SECONDS
     spec = {
         "backoffLimit": choices.restarts,
@@ -52,20 +52,20 @@ def head_job(asked: KubernetesRun) -> Manifest:
         "podFailurePolicy": _disruptions_are_no_failures(),
         "template": pod,
     }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": asked.metadata("-head"), "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": run.metadata("-head"), "spec": spec}
 
 
-def workers_job(asked: KubernetesRun) -> Manifest:
+def workers_job(run: KubernetesRun) -> Manifest:
     """Return the Job of the workers: one pod each. Each ends when the run is over. A lost pod is restarted."""
-    choices = asked.choices
+    choices = run.choices
     patience = f"{choices.join_seconds:.0f}"
     worker = container(
-        asked,
+        run,
         "worker",
-        command=[*PYTHON, "join", "--rejoin", "--patience", patience, asked.folder],
-        env=_environment(asked),
-        resources=worker_resources(asked),
-        volumeMounts=mounts(asked, "worker"),
+        command=[*PYTHON, "join", "--rejoin", "--patience", patience, run.folder],
+        env=_environment(run),
+        resources=worker_resources(run),
+        volumeMounts=mounts(run, "worker"),
     )
     spec = {
         "completionMode": "Indexed",
@@ -75,14 +75,14 @@ def workers_job(asked: KubernetesRun) -> Manifest:
         "maxFailedIndexes": choices.max_workers,
         "ttlSecondsAfterFinished": choices.keep_seconds,
         "podFailurePolicy": _disruptions_are_no_failures(),
-        "template": template(asked, "worker", worker, on=choices.node_selector, account=None),
+        "template": template(run, "worker", worker, on=choices.node_selector, account=None),
     }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": asked.metadata("-work"), "spec": spec}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": run.metadata("-work"), "spec": spec}
 
 
-def _environment(asked: KubernetesRun) -> list[Manifest]:
-    secret = asked.choices.token_secret
-    return environment(asked) + ([] if secret is None else token(secret))
+def _environment(run: KubernetesRun) -> list[Manifest]:
+    secret = run.choices.token_secret
+    return environment(run) + ([] if secret is None else token(secret))
 
 
 def _disruptions_are_no_failures() -> Manifest:

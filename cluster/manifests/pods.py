@@ -10,14 +10,12 @@ OPTIONS = "AIPERF_OPTIONS"
 """The environment variable of the head's pod that holds a run's options, as a JSON list."""
 
 
-def template(
-    asked: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None
-) -> Manifest:
+def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence[str], account: str | None) -> Manifest:
     """Return the template of a pod of this run around `container`.
 
     `account`: service account. None if the pod may not use the API.
     """
-    choices = asked.choices
+    choices = run.choices
     spec: Manifest = {"restartPolicy": "Never"}
     if account is None:
         spec["automountServiceAccountToken"] = False
@@ -33,7 +31,7 @@ def template(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": _volumes(asked, role),
+        "volumes": _volumes(run, role),
     }
     if choices.pull_secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in choices.pull_secrets]
@@ -43,26 +41,26 @@ def template(
         spec["tolerations"] = [toleration(word) for word in choices.tolerations]
     if choices.priority_class is not None:
         spec["priorityClassName"] = choices.priority_class
-    if role == "worker" and (found := _affinity(asked)):
-        spec["affinity"] = found
+    if role == "worker" and (affinity := _affinity(run)):
+        spec["affinity"] = affinity
     if role not in ("head", "worker"):  # a queue of jobs must not hold the pods that serve one
-        return {"metadata": {"labels": {**asked.labels, ROLE_LABEL: role}}, "spec": spec}
+        return {"metadata": {"labels": {**run.labels, ROLE_LABEL: role}}, "spec": spec}
     if choices.host_network:
         spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
-    return {"metadata": asked.marked({**asked.labels, ROLE_LABEL: role}), "spec": spec}
+    return {"metadata": run.marked({**run.labels, ROLE_LABEL: role}), "spec": spec}
 
 
-def _affinity(asked: KubernetesRun) -> Manifest:
+def _affinity(run: KubernetesRun) -> Manifest:
     """Nodes that a worker's pod may be on."""
-    choices, required = asked.choices, "requiredDuringSchedulingIgnoredDuringExecution"
-    found: Manifest = {}
+    choices, required = run.choices, "requiredDuringSchedulingIgnoredDuringExecution"
+    affinity: Manifest = {}
     if choices.node_affinity:
         terms = [{"matchExpressions": [requirement(word) for word in choices.node_affinity]}]
-        found["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
+        affinity["nodeAffinity"] = {required: {"nodeSelectorTerms": terms}}
     if choices.apart:
-        others = {"matchLabels": {RUN_LABEL: asked.object_name, ROLE_LABEL: "worker"}}
-        found["podAntiAffinity"] = {required: [{"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}]}
-    return found
+        others = {"matchLabels": {RUN_LABEL: run.object_name, ROLE_LABEL: "worker"}}
+        affinity["podAntiAffinity"] = {required: [{"labelSelector": others, "topologyKey": "kubernetes.io/hostname"}]}
+    return affinity
 
 
 def requirement(word: str) -> Manifest:
@@ -77,12 +75,12 @@ def requirement(word: str) -> Manifest:
     return {"key": key.lstrip("!"), "operator": "DoesNotExist" if key.startswith("!") else "Exists"}
 
 
-def container(asked: KubernetesRun, name: str, **parts: object) -> Manifest:
+def container(run: KubernetesRun, name: str, **parts: object) -> Manifest:
     """The container of a pod: the run's image, without any privilege."""
     return {
         "name": name,
-        "image": asked.choices.image,
-        "imagePullPolicy": asked.choices.pull_policy,
+        "image": run.choices.image,
+        "imagePullPolicy": run.choices.pull_policy,
         "securityContext": locked(),
         **parts,
     }
@@ -93,28 +91,28 @@ def locked() -> Manifest:
     return {"allowPrivilegeEscalation": False, "runAsNonRoot": True, "capabilities": {"drop": ["ALL"]}}
 
 
-def mounts(asked: KubernetesRun, role: str) -> list[Manifest]:
+def mounts(run: KubernetesRun, role: str) -> list[Manifest]:
     """Return the mounts of a container: runs and data in all, shared memory in workers and head."""
-    choices = asked.choices
-    found: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
+    choices = run.choices
+    mounts_of_pod: list[Manifest] = [{"name": "runs", "mountPath": choices.runs_path}]
     if choices.data_claim is not None:
-        found.append({"name": "data", "mountPath": choices.data_path, "readOnly": True})
-    found += [{"name": "shm", "mountPath": "/dev/shm"}] if role in ("head", "worker") else []
-    return found
+        mounts_of_pod.append({"name": "data", "mountPath": choices.data_path, "readOnly": True})
+    mounts_of_pod += [{"name": "shm", "mountPath": "/dev/shm"}] if role in ("head", "worker") else []
+    return mounts_of_pod
 
 
-def _volumes(asked: KubernetesRun, role: str) -> list[Manifest]:
-    choices = asked.choices
-    found: list[Manifest] = [{"name": "runs", "persistentVolumeClaim": {"claimName": choices.runs_claim}}]
+def _volumes(run: KubernetesRun, role: str) -> list[Manifest]:
+    choices = run.choices
+    volumes: list[Manifest] = [{"name": "runs", "persistentVolumeClaim": {"claimName": choices.runs_claim}}]
     if choices.data_claim is not None:
-        found.append({"name": "data", "persistentVolumeClaim": {"claimName": choices.data_claim, "readOnly": True}})
+        volumes.append({"name": "data", "persistentVolumeClaim": {"claimName": choices.data_claim, "readOnly": True}})
     if role in ("head", "worker"):
         # the ranks of a worker share images and NCCL buffers here. The default size is half of the node's memory
-        found.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": choices.shared_memory}})
-    return found
+        volumes.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": choices.shared_memory}})
+    return volumes
 
 
-def environment(asked: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
+def environment(run: KubernetesRun, more: Mapping[str, str] | None = None) -> list[Manifest]:
     """A container's environment: what a run's Ray is to be everywhere, the user's own, and `more`."""
     own = {
         "HOME": "/tmp",  # the image has no home folder for an arbitrary user
@@ -124,7 +122,7 @@ def environment(asked: KubernetesRun, more: Mapping[str, str] | None = None) -> 
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         "RAY_worker_niceness": "0",
     }
-    users = dict(pair(word) for word in asked.choices.env)
+    users = dict(pair(word) for word in run.choices.env)
     return [{"name": name, "value": literal(value)} for name, value in (own | users | dict(more or {})).items()]
 
 
@@ -136,9 +134,9 @@ def token(secret: str) -> list[Manifest]:
     ]
 
 
-def worker_resources(asked: KubernetesRun) -> Manifest:
+def worker_resources(run: KubernetesRun) -> Manifest:
     """Return the resources of a worker's pod. Requests equal limits, so that no processor is shared."""
-    choices = asked.choices
+    choices = run.choices
     amounts = {"cpu": str(choices.cpus), "memory": choices.memory}
     if choices.accelerators:
         amounts[choices.accelerator_resource] = str(choices.accelerators)
@@ -146,9 +144,9 @@ def worker_resources(asked: KubernetesRun) -> Manifest:
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
-def head_resources(asked: KubernetesRun) -> Manifest:
+def head_resources(run: KubernetesRun) -> Manifest:
     """Return the resources of the head's pod."""
-    amounts = {"cpu": str(asked.choices.head_cpus), "memory": asked.choices.head_memory}
+    amounts = {"cpu": str(run.choices.head_cpus), "memory": run.choices.head_memory}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
@@ -163,9 +161,9 @@ def toleration(word: str) -> Manifest:
     >>> toleration("gpu:NoSchedule"), toleration("pool=bench")
     ({'key': 'gpu', 'operator': 'Exists', 'effect': 'NoSchedule'}, {'key': 'pool', 'operator': 'Equal', 'value': 'bench'})
     """
-    rest, _, effect = word.partition(":")
-    key, equals, value = rest.partition("=")
-    found: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}
+    taint, _, effect = word.partition(":")
+    key, equals, value = taint.partition("=")
+    tolerated: Manifest = {"key": key, "operator": "Equal" if equals else "Exists"}
     if equals:
-        found["value"] = value
-    return found | ({"effect": effect} if effect else {})
+        tolerated["value"] = value
+    return tolerated | ({"effect": effect} if effect else {})

@@ -9,9 +9,9 @@ OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
 """Labels of KubeRay's own pod, as its Helm chart sets them."""
 
 
-def runs_claim(asked: KubernetesRun) -> list[Manifest]:
+def runs_claim(run: KubernetesRun) -> list[Manifest]:
     """Return the claim for runs if cluster.runs_size asks for it. The claim is never deleted with a run."""
-    choices = asked.choices
+    choices = run.choices
     if choices.runs_size is None:
         return []
     spec: Manifest = {
@@ -24,34 +24,34 @@ def runs_claim(asked: KubernetesRun) -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}]
 
 
-def network_policies(asked: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
+def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
     """Return the network policies.
 
     Only the run's own pods may reach Ray's ports, since a token could be guessed. KubeRay's operator may reach the
     dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data registries) is not limited.
     """
-    own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: asked.object_name}}}
+    own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: run.object_name}}}
     ingress: list[Manifest] = [{"from": [own]}]
-    if (metrics := asked.choices.metrics_namespace) is not None:
+    if (metrics := run.choices.metrics_namespace) is not None:
         ingress.append({"from": [_of_namespace(metrics)], "ports": [_tcp(HEAD_PORTS["metrics"])]})
-    policies = [_policy(asked, "", {RUN_LABEL: asked.object_name}, ingress)]
+    policies = [_policy(run, "", {RUN_LABEL: run.object_name}, ingress)]
     if has_operator:
-        namespace = asked.choices.operator_namespace
+        namespace = run.choices.operator_namespace
         peer = {
             "namespaceSelector": {} if namespace is None else _of_namespace(namespace)["namespaceSelector"],
             "podSelector": {"matchLabels": OPERATOR},
         }
-        head = {RUN_LABEL: asked.object_name, ROLE_LABEL: "head"}
-        policies.append(_policy(asked, "-op", head, [{"from": [peer], "ports": [_tcp(HEAD_PORTS["dashboard"])]}]))
+        head = {RUN_LABEL: run.object_name, ROLE_LABEL: "head"}
+        policies.append(_policy(run, "-op", head, [{"from": [peer], "ports": [_tcp(HEAD_PORTS["dashboard"])]}]))
     return policies
 
 
-def account_of_head(asked: KubernetesRun) -> list[Manifest]:
+def account_of_head(run: KubernetesRun) -> list[Manifest]:
     """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights.
 
     Empty if the user names an account.
     """
-    if asked.choices.service_account is not None:
+    if run.choices.service_account is not None:
         return []
     rules: list[Manifest] = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
@@ -59,25 +59,25 @@ def account_of_head(asked: KubernetesRun) -> list[Manifest]:
         {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["get", "patch"]},
     ]
     rbac = "rbac.authorization.k8s.io"
-    subject = {"kind": "ServiceAccount", "name": asked.object_name, "namespace": asked.choices.namespace}
+    subject = {"kind": "ServiceAccount", "name": run.object_name, "namespace": run.choices.namespace}
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": asked.metadata()},
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": asked.metadata(), "rules": rules},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": run.metadata()},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": run.metadata(), "rules": rules},
         {
             "apiVersion": f"{rbac}/v1",
             "kind": "RoleBinding",
-            "metadata": asked.metadata(),
+            "metadata": run.metadata(),
             "subjects": [subject],
-            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": asked.object_name},
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": run.object_name},
         },
     ]
 
 
-def _policy(asked: KubernetesRun, suffix: str, pods: dict[str, str], ingress: list[Manifest]) -> Manifest:
+def _policy(run: KubernetesRun, suffix: str, pods: dict[str, str], ingress: list[Manifest]) -> Manifest:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": asked.metadata(suffix),
+        "metadata": run.metadata(suffix),
         "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": ingress},
     }
 

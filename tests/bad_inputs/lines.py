@@ -1,9 +1,9 @@
-"""The lists of bad inputs, as data: a line an input, `name | command | answer`.
+"""Lists of bad inputs. Each line is one input: `name | command | answer`.
 
-`command` is what is typed after `python -m aiperf`, as a shell splits it; `@NAME` before it has a maker fill the folder first,
-and `NAME=value` in capitals, after that, is set in its environment.
-`answer` holds the words that must stand in what is printed, several parted by ` + `; `status N` among them says with which exit
-status the command ends, where that is not 2 (it could not be done). `#` begins a comment, which heads a group.
+`command`: words after `python -m aiperf`, as a shell splits them. `@NAME` before them calls a maker, which fills the folder.
+`NAME=value` in capitals after that sets a variable of the environment.
+`answer`: texts that the output must contain, separated by ` + `. `status N` is the exit status, default: 2.
+`#` begins a comment.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 COULD_NOT = 2
-"""The exit status of what could not be done."""
+"""Exit status of a command that could not be executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadInput:
-    """One input, and what must be answered."""
+    """One input with its expected answer."""
 
     name: str
     words: tuple[str, ...]
@@ -32,24 +32,24 @@ class BadInput:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the command answered, and what it left."""
+    """Output of a command, and the files and processes that it left."""
 
     status: int | None
-    """None: it had not ended within the limit."""
-    said: str
+    """None if the command exceeded the time limit."""
+    output: str
     left: tuple[str, ...] = ()
-    """Files that were not there before, or that are others now."""
+    """New and changed files."""
     processes: tuple[str, ...] = ()
-    """That outlived it."""
+    """Processes that still ran after the end of the command."""
 
 
 def bad_inputs() -> list[BadInput]:
-    """Those of all lists here."""
+    """Return the inputs of all lists in this folder."""
     return [each for path in sorted(FOLDER.glob("*.txt")) for each in of_list(path.read_text("utf-8"), path.name)]
 
 
 def of_list(text: str, name: str) -> list[BadInput]:
-    """Those of one list."""
+    """Return the inputs of one list."""
     return [
         _of_line(line, f"{name}:{number}")
         for number, line in enumerate(text.splitlines(), start=1)
@@ -69,22 +69,22 @@ def _of_line(line: str, place: str) -> BadInput:
         environment.append((variable, value))
     answer = tuple(each.strip() for each in answers.split(" + "))
     statuses = [int(found[1]) for each in answer if (found := re.fullmatch(r"status (\d+)", each))]
-    told = tuple(each for each in answer if not re.fullmatch(r"status \d+", each))
-    assert told and all(told), f"an answer holds words, but found {line!r} at {place}"
-    return BadInput(name, tuple(words), told, statuses[0] if statuses else COULD_NOT, maker, tuple(environment))
+    texts = tuple(each for each in answer if not re.fullmatch(r"status \d+", each))
+    assert texts and all(texts), f"an answer has texts, but found {line!r} at {place}"
+    return BadInput(name, tuple(words), texts, statuses[0] if statuses else COULD_NOT, maker, tuple(environment))
 
 
-def faults(bad: BadInput, answer: Answer) -> list[str]:
-    """What is wrong with an answer; nothing where it is as it must be."""
+def faults_of(bad: BadInput, answer: Answer) -> list[str]:
+    """Return the faults of an answer."""
     if answer.status is None:
         return ["it hung"]
-    found = []
+    faults = []
     if answer.status != bad.status or answer.status == 0:
-        found.append(f"it ended with status {answer.status}, not {bad.status}")
+        faults.append(f"it ended with status {answer.status}, not {bad.status}")
     for words in ("Traceback (most recent call last)", "Error executing job", "HYDRA_FULL_ERROR"):
-        if words in answer.said:
-            found.append(f"it said {words!r}")
-    found += [f"it did not say {words!r}" for words in bad.answer if words not in answer.said]
-    found += [f"it left {name}" for name in answer.left]
-    found += [f"it left a process: {command}" for command in answer.processes]
-    return found
+        if words in answer.output:
+            faults.append(f"it printed {words!r}")
+    faults += [f"it did not print {words!r}" for words in bad.answer if words not in answer.output]
+    faults += [f"it left {name}" for name in answer.left]
+    faults += [f"it left a process: {command}" for command in answer.processes]
+    return faults

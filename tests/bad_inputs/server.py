@@ -1,9 +1,9 @@
-"""A process that has imported the command line, and carries each input out in a process of its own.
+"""Process that has imported the command line and executes each input in a new process.
 
-That is a fork of itself, or another program. `python -m tests.bad_inputs.server` reads a JSON list a line (program or none, its
-words, folder, what is set in its environment besides), and answers with one.
+The new process is a fork of this one, or another program. `python -m tests.bad_inputs.server` reads one JSON list per line
+(program or null, words, folder, additional environment) and prints one JSON object for each.
 
-It takes in what its children leave behind (PR_SET_CHILD_SUBREAPER, prctl(2)), so a daemon that outlives its command is seen.
+Orphans of its children become its children (PR_SET_CHILD_SUBREAPER, prctl(2)), so that it sees processes that a command left.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import NoReturn
 
 HANGS_AFTER_SECONDS = 20.0
-"""Of the command's own time: without that in which it was ready and waited for a processor, which is the machine's."""
+"""Time limit of a command, without the time in which it waited for a processor."""
 AT_MOST_SECONDS = 300.0
 _SUBREAPER = 36
 
 
 def main() -> None:
-    """Answers until its standard input is closed."""
+    """Answer until the standard input is closed."""
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    _import_what_refusals_need()
+    _import_command_line()
     for line in sys.stdin:
         program, words, folder, environment = json.loads(line)
-        print(json.dumps(_carried_out(program, words, Path(folder), dict(environment))), flush=True)
+        print(json.dumps(_execute(program, words, Path(folder), dict(environment))), flush=True)
 
 
-def _import_what_refusals_need() -> None:
+def _import_command_line() -> None:
     from aiperf.cli.arguments import VERBS
     from aiperf.cli.help import main as help_of_all  # noqa: F401
     from aiperf.config import configure
@@ -45,33 +45,33 @@ def _import_what_refusals_need() -> None:
     import aiperf.report.write
     import aiperf.simulate.session  # noqa: F401
 
-    configure([])  # the grammar of Hydra's overrides is learnt by using it
+    configure([])  # loads the grammar of Hydra's overrides
     gc.collect()
     gc.freeze()
 
 
-def _carried_out(
+def _execute(
     program: list[str] | None, words: list[str], folder: Path, environment: dict[str, str]
 ) -> dict[str, object]:
-    said = folder.with_name(f"{folder.name}.said")
+    output = folder.with_name(f"{folder.name}.output")
     child = os.fork()
     if child == 0:
-        _become_the_command(program, words, folder, said, environment)
-    status = _waited_for(child)
-    processes = _ended_leftovers()
-    return {"status": status, "said": said.read_text("utf-8", "replace"), "processes": processes}
+        _become_the_command(program, words, folder, output, environment)
+    status = _wait_for(child)
+    processes = _end_orphans()
+    return {"status": status, "output": output.read_text("utf-8", "replace"), "processes": processes}
 
 
 def _become_the_command(
-    program: list[str] | None, words: list[str], folder: Path, said: Path, environment: dict[str, str]
+    program: list[str] | None, words: list[str], folder: Path, output: Path, environment: dict[str, str]
 ) -> NoReturn:
     status = 1
     try:
         os.setsid()
         os.chdir(folder)
         os.environ |= {"COLUMNS": "100", "TMPDIR": str(folder.parent), "RAY_TMPDIR": str(folder.parent)} | environment
-        nothing, out = os.open(os.devnull, os.O_RDONLY), os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        for descriptor, stream in ((nothing, 0), (out, 1), (out, 2)):
+        empty, out = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for descriptor, stream in ((empty, 0), (out, 1), (out, 2)):
             os.dup2(descriptor, stream)
         if program is not None:
             os.execvp(program[0], [*program, *words])
@@ -79,9 +79,9 @@ def _become_the_command(
         from aiperf.__main__ import main as command
 
         status = command()
-    except SystemExit as left:
-        status = left.code if isinstance(left.code, int) else 1
-    except BaseException:  # noqa: BLE001  # whatever ends a program with a traceback
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:  # noqa: BLE001  # any error of the program
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -89,8 +89,8 @@ def _become_the_command(
         os._exit(status)
 
 
-def _waited_for(child: int) -> int | None:
-    """Its exit status; None where it hung, and was ended."""
+def _wait_for(child: int) -> int | None:
+    """Return the exit status of a child. None if it hung and was killed."""
     began = time.monotonic()
     while True:
         pid, code = os.waitpid(child, os.WNOHANG)
@@ -105,27 +105,29 @@ def _waited_for(child: int) -> int | None:
 
 
 def _waited_for_a_processor(pid: int) -> float:
-    """Seconds, of its first thread (proc(5), schedstat)."""
+    """Return the seconds in which the first thread waited for a processor (proc(5), schedstat)."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
     except (OSError, IndexError):
         return 0.0
 
 
-def _ended_leftovers() -> list[str]:
-    """What outlived the command, by its command line, and is ended here."""
-    found: list[str] = []
-    grace = time.monotonic() + 2  # what is ending already may end
+def _end_orphans() -> list[str]:
+    """Kill the processes that the command left, and return their command lines."""
+    commands: list[str] = []
+    grace = time.monotonic() + 2  # for processes that are ending
     while children := _children():
         for pid in children:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 continue
             if time.monotonic() > grace:
-                found.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+                commands.append(
+                    Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+                )
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
         time.sleep(0.01)
-    return found
+    return commands
 
 
 def _children() -> list[int]:

@@ -21,7 +21,7 @@ def aiperf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
             status = main(words)
         except SystemExit as left:  # argparse leaves so
             status = left.code if isinstance(left.code, int) else 1
-        said = capsys.readouterr()
-        return Answer(status, said.out, said.err)
+        message = capsys.readouterr()
+        return Answer(status, message.out, message.err)
 
     return type_words

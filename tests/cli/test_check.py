@@ -52,11 +52,11 @@ def ours(tmp_path: Path) -> str:
 
 
 def test_a_run_that_meets_all_rules_is_valid_in_all_outputs(aiperf: User, run: str, ours: str) -> None:
-    told, as_json = aiperf("check", run, "--division", ours), aiperf("check", run, "--division", ours, "--json")
+    answer, as_json = aiperf("check", run, "--division", ours), aiperf("check", run, "--division", ours, "--json")
 
-    assert (told.status, as_json.status) == (0, 0)
-    assert told.out.startswith("quick by the rules of 'ours' (runs that ended): valid, of 1 rules")
-    assert "attempts lost: 0 of 0 (0.0 %); trials given up: 0 of 0 (0.0 %)" in told.out.splitlines()[1]
+    assert (answer.status, as_json.status) == (0, 0)
+    assert answer.out.startswith("quick by the rules of 'ours' (runs that ended): valid, of 1 rules")
+    assert "attempts lost: 0 of 0 (0.0 %); trials given up: 0 of 0 (0.0 %)" in answer.out.splitlines()[1]
     assert json.loads(as_json.out) == {
         "run": "quick",
         "division": "ours",
@@ -70,28 +70,28 @@ def test_a_run_that_meets_all_rules_is_valid_in_all_outputs(aiperf: User, run: s
 
 
 def test_every_breach_is_printed_with_source_line_and_fix(aiperf: User, run: str) -> None:
-    told = aiperf("check", run)
+    answer = aiperf("check", run)
 
-    assert told.status == 1
-    assert "not valid: " in told.out.splitlines()[0]
+    assert answer.status == 1
+    assert "not valid: " in answer.out.splitlines()[0]
     for id in ("data-set", "start", "warmup", "window", "epochs", "default-batch", "error", "precision"):
-        assert f"  {id}: {division('ranking').rule(id).text} [" in told.out
-    assert "found: schedule.epochs=[6,9,12,15] (line 1 of the journal)" in told.out
-    assert "to fix it: schedule.epochs=[15,30,45,60]" in told.out
-    assert "\x1b" not in told.out and "\x00" not in told.out
+        assert f"  {id}: {division('ranking').rule(id).text} [" in answer.out
+    assert "found: schedule.epochs=[6,9,12,15] (line 1 of the journal)" in answer.out
+    assert "to fix it: schedule.epochs=[15,30,45,60]" in answer.out
+    assert "\x1b" not in answer.out and "\x00" not in answer.out
 
 
-def test_json_holds_each_breach_with_all_that_people_are_told(aiperf: User, run: str) -> None:
-    told = json.loads(aiperf("check", run, "--division", "quick", "--json").out)
+def test_json_has_each_breach_with_its_texts(aiperf: User, run: str) -> None:
+    answer = json.loads(aiperf("check", run, "--division", "quick", "--json").out)
 
-    assert {each["id"]: each["is_unknown"] for each in told["breaches"]} == {
+    assert {each["id"]: each["is_unknown"] for each in answer["breaches"]} == {
         "data-set": False,
         "precision": True,
         "error": False,
     }
-    (first, *_) = told["breaches"]
+    (first, *_) = answer["breaches"]
     assert first["law"].startswith("images: name digits, ") and first["line"] == 1 and first["source"] == ["decided"]
-    assert set(told["rules"].values()) == {"kept", "broken", "unknown"}
+    assert set(answer["rules"].values()) == {"kept", "broken", "unknown"}
 
 
 def test_junit_has_a_case_for_each_rule_with_failures_and_errors(aiperf: User, run: str, tmp_path: Path) -> None:
@@ -121,14 +121,14 @@ def test_invented_results_of_a_simulated_run_are_skipped(aiperf: User, run: str,
     line = msgspec.structs.replace(line, simulated=True)
     simulated = write_run(tmp_path / "simulated", [line, RunEnded(at=180.0, reason="duration")])
 
-    told = json.loads(aiperf("check", str(simulated), "--division", "quick", "--json").out)
+    answer = json.loads(aiperf("check", str(simulated), "--division", "quick", "--json").out)
 
-    assert {id for id, outcome in told["rules"].items() if outcome == "broken"} == {"real-machine"}
-    assert told["rules"]["error"] == "not looked at" and not told["is_valid"]
+    assert {id for id, outcome in answer["rules"].items() if outcome == "broken"} == {"real-machine"}
+    assert answer["rules"]["error"] == "not looked at" and not answer["is_valid"]
 
 
 @pytest.mark.parametrize("what", ["no run", "no division", "damaged", "no place for the file"])
-def test_what_cannot_be_judged_ends_with_2_and_says_why(aiperf: User, run: str, what: str) -> None:
+def test_a_run_that_cannot_be_checked_gives_status_2(aiperf: User, run: str, what: str) -> None:
     words = {
         "no run": ("check", "nowhere"),
         "no division": ("check", run, "--division", "quik"),
@@ -139,12 +139,12 @@ def test_what_cannot_be_judged_ends_with_2_and_says_why(aiperf: User, run: str, 
         journal = Path(run) / "journal.jsonl"
         journal.write_bytes(journal.read_bytes().replace(b"duration", b"DURATION"))
 
-    told = aiperf(*words)
+    answer = aiperf(*words)
 
-    assert told.status == 2 and told.err.startswith("aiperf: ") and "Traceback" not in told.err
+    assert answer.status == 2 and answer.err.startswith("aiperf: ") and "Traceback" not in answer.err
 
 
-def test_score_and_check_say_the_same_of_a_run(aiperf: User, run: str) -> None:
+def test_score_and_check_agree_about_a_run(aiperf: User, run: str) -> None:
     scored = json.loads(aiperf("score", run, "--json").out)["ranking"]
     checked = json.loads(aiperf("check", run, "--json").out)["breaches"]
 

@@ -59,7 +59,7 @@ def test_the_end_of_a_line_is_completed(runs: Path, line: str, offered: list[str
     assert candidates(before, last) == sorted(offered)
 
 
-def test_a_first_word_may_be_any_verb_and_a_part_holds_each_of_its_options(runs: Path) -> None:
+def test_first_words_complete_to_verbs_and_parts_to_options(runs: Path) -> None:
     first = candidates([], "")
 
     assert {f"{verb} " for verb in VERBS} <= set(first)
@@ -120,9 +120,9 @@ ask "python script.py sch"
 complete -p aiperf-cluster python
 """.replace("PYTHON", sys.executable)
 
-    said = _shell("bash", asked, runs).splitlines()
+    message = _shell("bash", asked, runs).splitlines()
 
-    assert said[:6] == [
+    assert message[:6] == [
         "<score >",
         "<quick ><ranking >",
         "<simulated >",
@@ -130,19 +130,19 @@ complete -p aiperf-cluster python
         "<ranking >",
         "<>",
     ]
-    assert "_aiperf_cluster aiperf-cluster" in said[6] and "_aiperf_cluster python" in said[7]
+    assert "_aiperf_cluster aiperf-cluster" in message[6] and "_aiperf_cluster python" in message[7]
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_offers_the_same(runs: Path) -> None:
-    said = _shell("fish", "source completion; complete -C 'aiperf-cluster schedule='", runs)
+    message = _shell("fish", "source completion; complete -C 'aiperf-cluster schedule='", runs)
 
-    assert said.split() == ["schedule=quick", "schedule=ranking"]
+    assert message.split() == ["schedule=quick", "schedule=ranking"]
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
-def test_zsh_takes_the_script_and_asks_the_program(runs: Path) -> None:
-    # what compadd is given; the line editor itself needs a terminal
+def test_zsh_completes_by_the_program(runs: Path) -> None:
+    # checks the arguments of compadd, since the line editor needs a terminal
     asked = """
 compdef() { :; }; compadd() { shift 4; print -l -- "${(@P)1}"; }
 eval "$(<completion)"
@@ -150,9 +150,9 @@ words=(aiperf-cluster 'schedule='); CURRENT=2
 _aiperf_cluster
 """
 
-    said = _shell("zsh", asked, runs)
+    message = _shell("zsh", asked, runs)
 
-    assert said.splitlines() == ["schedule=quick ", "schedule=ranking "]
+    assert message.splitlines() == ["schedule=quick ", "schedule=ranking "]
 
 
 def test_the_scripts_are_printed(aiperf: User) -> None:

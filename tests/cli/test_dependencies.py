@@ -1,4 +1,4 @@
-"""Missing and broken dependencies: one message with the fix; reading verbs need neither torch nor Ray."""
+"""Missing and broken dependencies: one message with the fix. Verbs that read need neither torch nor Ray."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from tests.cli.test_words import TINY
+from tests.cli.test_run_options import TINY
 
 WITHOUT = """
 import sys

@@ -1,4 +1,4 @@
-"""`aiperf drive` where a job in a pod calls it, and `aiperf join` in the pods beside it."""
+"""`aiperf drive` as a job in a pod calls it, and `aiperf join` in the other pods."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"
 
 @pytest.fixture
 def over(tmp_path: Path) -> Path:
-    """The folder of a run whose declared time is over."""
+    """Return the folder of a run that reached its declared time."""
     folder = tmp_path / "run"
     folder.mkdir()
     shutil.copy(GOLDEN, folder / NAME)
     return folder
 
 
-def test_a_run_that_is_over_is_no_reason_to_start_its_pod_again(over: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["drive", str(over)]) == 2, "whoever types it is told"
+def test_a_supervised_pod_of_a_finished_run_exits_with_0(over: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["drive", str(over)]) == 2, "a user gets an error"
     assert main(["drive", "--supervised", str(over)]) == 0
 
     assert "is finished: its declared" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("held", [None, "", "seed=1", '{"seed": 1}', "[1]"])
-def test_options_that_are_no_json_list_of_words_are_refused(
+def test_options_that_are_no_json_list_are_refused(
     held: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("OPTIONS", raising=False)
@@ -45,7 +45,7 @@ def test_options_that_are_no_json_list_of_words_are_refused(
     assert "OPTIONS holds none" in capsys.readouterr().err
 
 
-def test_options_of_the_environment_are_those_of_the_command_line(
+def test_options_in_a_variable_equal_those_of_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OPTIONS", json.dumps(["seed=-1"]))
@@ -53,15 +53,15 @@ def test_options_of_the_environment_are_those_of_the_command_line(
     assert main(["drive", "--supervised", "--options-in", "OPTIONS", str(tmp_path / "a" / "run")]) == 2
 
     assert "seed is at least 0, but found -1" in capsys.readouterr().err
-    assert (tmp_path / "a" / "run").is_dir(), "made in the pod, since whoever submitted it does not share its volume"
+    assert (tmp_path / "a" / "run").is_dir(), (
+        "created in the pod, since the submitting machine does not share its volume"
+    )
 
 
 def test_a_worker_waits_for_the_next_head_until_the_run_is_over(over: Path) -> None:
     assert _awaited(over, 0.0, ParentConnection(None), may_be_over=True) is None
     with pytest.raises(NoSuchRun):
-        _awaited(
-            over, 0.0, ParentConnection(None), may_be_over=False
-        )  # before the first head: it may be about to go on
+        _awaited(over, 0.0, ParentConnection(None), may_be_over=False)  # before the first head: the run may continue
 
     lines = (over / NAME).read_bytes().splitlines(keepends=True)
     (over / NAME).write_bytes(b"".join(lines[:-1]))

@@ -34,7 +34,7 @@ def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("one", "--to", "tensorbord"), "did you mean 'tensorboard'?"),
         (("one", "--to", "excel"), "tensorboard, mlflow, optuna, csv, but found 'excel'"),
@@ -44,8 +44,8 @@ def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_
         (("one", "--to", "csv", "--out", "file"), "'file' is there already"),
     ],
 )
-def test_what_cannot_be_exported_is_refused_with_the_remedy(
-    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+def test_an_impossible_export_is_refused_with_the_fix(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     recorded(tmp_path / "runs" / "one", "resumed-v4")
     (tmp_path / "file").touch()
@@ -53,11 +53,11 @@ def test_what_cannot_be_exported_is_refused_with_the_remedy(
     answer = aiperf("export", *words)
 
     assert answer.status == 2
-    assert said in answer.err
+    assert message in answer.err
     assert not list(tmp_path.glob(".*"))
 
 
-def test_without_tensorboard_the_remedy_is_said_and_nothing_is_left(
+def test_without_tensorboard_the_message_has_the_fix(
     aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path / "runs" / "one", "resumed-v4")

@@ -75,13 +75,13 @@ def test_the_table_shows_table_iii_and_table_vii(aiperf: User) -> None:
     assert "3.9033e+14 (50,000 validation images) = 2.9926e+16" in shown
 
 
-def test_v1_5_costs_what_is_published_for_it(aiperf: User) -> None:
+def test_v1_5_has_its_published_cost(aiperf: User) -> None:
     counted = json.loads(aiperf("flops", "resnet50_v1_5", "--json").out)
 
     assert f"{counted['total']['forward_flops'] + counted['total']['backward_flops']:.4e}" == "2.4445e+10"
 
 
-def test_the_head_of_the_table_is_whole_on_80_columns(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heading_fits_into_80_columns(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
     shown = aiperf("flops", "resnet50_v1").out

@@ -13,7 +13,7 @@ WORDS = st.lists(
 
 
 @given(words=WORDS, own=st.integers(0, 6), width=st.integers(40, 200), indent=st.integers(0, 13))
-def test_no_word_is_broken_and_no_line_is_wider_unless_by_one_word(
+def test_folding_keeps_words_complete_and_lines_in_the_width(
     words: list[str], own: int, width: int, indent: int
 ) -> None:
     lines = folded(" " * own + " ".join(words), width, indent)

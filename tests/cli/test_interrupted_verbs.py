@@ -1,7 +1,7 @@
-"""Ctrl-C at any moment of any verb, typed at a real terminal: a short answer, status 130, and no file that is half there.
+"""Ctrl-C at any moment of any verb, typed at a real terminal: a short message, status 130, and no incomplete file.
 
-Each verb is first carried out whole, which says how long it takes and what it writes; then it is interrupted at parts of that
-time. What lies under a final name afterwards must be as the whole execution wrote it.
+Each verb first runs to its end, to measure its time and to list its files. Then it is interrupted at shares of that time. Every
+file with a final name must then equal the file of the complete execution.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.submission.keys import key_file
 from tests.waiting import comes_true
 
 END_SECONDS = 120.0
-"""On a machine that does much else."""
+"""Limit on a busy machine."""
 SIMULATED = (
     "+cluster=simulated cluster.workers=16 cluster.accelerators=1 cluster.flops=2e9 dataset=synthetic dataset.image=8 "
     "dataset.channels=1 dataset.training_images=400 dataset.validation_images=100 start=digits_small budget.batch=8 "
@@ -39,11 +39,11 @@ class Command:
     """A command, and the files that may be left unfinished."""
 
     words: str
-    """After `python -m aiperf`. RUN, OTHER and SET lie in the folder above; what is written goes into the working folder."""
+    """Words after `python -m aiperf`. RUN, OTHER and SET are in the parent folder. Output goes into the working folder."""
     grows: str = "$."
-    """Which files grow line by line by design, so that a part of them is good: what is broken off is gone on with."""
+    """Pattern of files that grow line by line. An incomplete one is valid, since the next call continues it."""
     varies: str = "$."
-    """Which files say times of their own, so that no two are equal."""
+    """Pattern of files that contain times, so that no two are equal."""
 
 
 COMMANDS = {
@@ -77,12 +77,12 @@ COMMANDS = {
     "simulated run": Command(f"{SIMULATED} schedule.duration_seconds=3600 runs=runs name=a", grows=r"runs/.*"),
 }
 MOMENTS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.96]
-"""Parts of the time that a whole execution takes."""
+"""Shares of the time of a complete execution."""
 ELSEWHERE = {
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }
-"""Verbs that are interrupted in their own folder."""
+"""Verbs with an interruption test in another folder."""
 
 
 @pytest.fixture(scope="module")
@@ -105,25 +105,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, hidden ones too."""
+    """Return the content of every file below a folder, including hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def named(name: str) -> str:
-    """A file's name, where it is a run's without the run's time."""
+    """Return the name of a file without the time in the name of a run."""
     return re.sub(r"\d{8}-\d{6}-", "", name)
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class CompleteExecution:
     """A complete execution."""
 
     seconds: float
     files: Mapping[str, bytes]
 
 
-def carried_out(command: Command, folder: Path) -> Whole:
-    """Carries it out in a new folder."""
+def execute(command: Command, folder: Path) -> CompleteExecution:
+    """Execute a command in a new folder."""
     folder.mkdir()
     began = time.monotonic()
     with Terminal(shlex.split(command.words), folder) as terminal:
@@ -131,53 +131,57 @@ def carried_out(command: Command, folder: Path) -> Whole:
         assert terminal.process.returncode in (0, 1), terminal.text[-2000:]
         assert "Traceback" not in terminal.text
         seconds = time.monotonic() - began
-    return Whole(seconds, {named(name): content for name, content in written(folder).items()})
+    return CompleteExecution(seconds, {named(name): content for name, content in written(folder).items()})
 
 
-def faults_of(command: Command, whole: Whole, part: float, folder: Path) -> list[str]:
-    """What is wrong with how it ends when it is interrupted after a part of its time."""
+def faults_after_interrupt(command: Command, complete: CompleteExecution, part: float, folder: Path) -> list[str]:
+    """Return the faults of a command that is interrupted after a share of its time."""
     folder.mkdir()
-    found = []
+    faults = []
     with Terminal(shlex.split(command.words), folder) as terminal:
-        has_ended = terminal.wait(whole.seconds * part)
+        has_ended = terminal.wait(complete.seconds * part)
         is_ours = terminal.is_ours_to_answer()
         if not has_ended:
             terminal.type(CTRL_C)
         began = time.monotonic()
         if not terminal.wait(END_SECONDS):
-            return [f"it went on for {END_SECONDS:.0f} s"]
+            return [f"it ran for another {END_SECONDS:.0f} s"]
         took = time.monotonic() - began
         status = terminal.process.returncode
         if is_ours and not has_ended:
             if status != 130:
-                found.append(f"status {status}, {took:.1f} s after")
-            if took > max(2.0, whole.seconds / 2):
-                found.append(f"it went on for {took:.1f} s")
-            found += [f"it said {words}" for words in ("Traceback", "Exception ignored") if words in terminal.text]
+                faults.append(f"status {status}, {took:.1f} s after")
+            if took > max(2.0, complete.seconds / 2):
+                faults.append(f"it ran for another {took:.1f} s")
+            faults += [f"it printed {words}" for words in ("Traceback", "Exception ignored") if words in terminal.text]
         if not comes_true(lambda: not terminal.left(), 20.0):
-            found.append(f"it left processes: {[Path(f'/proc/{pid}/cmdline').read_bytes() for pid in terminal.left()]}")
-        said = terminal.text
+            faults.append(
+                f"it left processes: {[Path(f'/proc/{pid}/cmdline').read_bytes() for pid in terminal.left()]}"
+            )
+        output = terminal.text
     for name, content in written(folder).items():
-        plain = named(name)
-        if re.fullmatch(command.grows, plain):
+        name_without_time = named(name)
+        if re.fullmatch(command.grows, name_without_time):
             continue
-        if plain not in whole.files:
-            found.append(f"it left {name}")
-        elif content != whole.files[plain] and not re.fullmatch(command.varies, plain):
-            found.append(f"{name} is another than that of a whole execution")
-    return [f"at {part:.2f} of {whole.seconds:.1f} s: {each}" for each in found] + ([said[-3000:]] if found else [])
+        if name_without_time not in complete.files:
+            faults.append(f"it left {name}")
+        elif content != complete.files[name_without_time] and not re.fullmatch(command.varies, name_without_time):
+            faults.append(f"{name} differs from that of a complete execution")
+    return [f"at {part:.2f} of {complete.seconds:.1f} s: {each}" for each in faults] + (
+        [output[-3000:]] if faults else []
+    )
 
 
 def interrupted(name: str, parts: list[float], place: Path) -> list[str]:
-    """What is wrong with how a command ends, interrupted at each of these parts of its time."""
-    command, found = COMMANDS[name], []
-    here = place / "here"
-    whole = carried_out(command, here)
-    shutil.rmtree(here)
+    """Return the faults of a command that is interrupted at each of these shares of its time."""
+    command, faults = COMMANDS[name], list[str]()
+    folder = place / "here"
+    complete = execute(command, folder)
+    shutil.rmtree(folder)
     for part in parts:
-        found += faults_of(command, whole, part, here)
-        shutil.rmtree(here)
-    return found
+        faults += faults_after_interrupt(command, complete, part, folder)
+        shutil.rmtree(folder)
+    return faults
 
 
 @pytest.mark.slow

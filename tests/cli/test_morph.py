@@ -61,7 +61,7 @@ def test_the_lineage_rebuilds_the_network_exactly(aiperf: User, tmp_path: Path) 
     assert graph == load(tmp_path / "grown.json")
 
 
-def test_the_drawing_is_an_svg_that_names_what_is_new(aiperf: User, tmp_path: Path) -> None:
+def test_the_drawing_is_an_svg_with_the_new_layers(aiperf: User, tmp_path: Path) -> None:
     aiperf("morph", "resnet20", "--steps", "4", "--draw", "grown.svg")
 
     root = ElementTree.parse(tmp_path / "grown.svg").getroot()

@@ -31,7 +31,7 @@ NUMBERS = [
 ]
 
 
-def test_there_are_some_and_none_is_read_without_limits() -> None:
+def test_every_number_has_limits() -> None:
     assert ("morph", "--factor") in NUMBERS and ("join", "--patience") in NUMBERS
     assert [verb for verb in VERBS for action in parser(verb)._actions if action.type in (int, float)] == []
 

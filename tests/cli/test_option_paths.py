@@ -20,7 +20,7 @@ from aiperf.planning.plan import new_folder
 from aiperf.shell_command import command, option, resuming
 from tests.cli.user import User
 
-# no part of a path holds a slash or a zero; a terminal shows no control characters
+# a part of a path has no slash and no zero byte, and a terminal shows no control characters
 PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]), min_size=1, max_size=20).filter(
     lambda part: part not in (".", "..")
 )
@@ -51,7 +51,7 @@ def test_a_run_is_created_and_found_in_the_named_folder(
 
 @given(name=NAMES, of=st.sampled_from(sorted(PATHS)))
 @settings(max_examples=200, deadline=None)
-def test_a_relative_path_is_typed_so_that_it_is_read_as_it_is(name: str, of: str) -> None:
+def test_a_relative_path_is_read_unchanged(name: str, of: str) -> None:
     (word,) = shlex.split(shlex.join([option(of, name)]))
 
     (read_back,) = read([word], replace(_options(), absent=frozenset()))
@@ -59,13 +59,13 @@ def test_a_relative_path_is_typed_so_that_it_is_read_as_it_is(name: str, of: str
     assert (read_back.option, Path(read_back.value)) == (of, Path(name))
 
 
-def test_every_sign_that_means_something_to_hydra_is_part_of_a_path() -> None:
+def test_characters_of_hydras_grammar_are_part_of_a_path() -> None:
     conf = configure(["dataset=images", f"dataset.root=/{SIGNS}", f"start=a{SIGNS}", f"runs=b{SIGNS}"])
 
     assert (conf.dataset.root, conf.start, conf.runs) == (f"/{SIGNS}", f"a{SIGNS}", f"b{SIGNS}")  # type: ignore[attr-defined]
 
 
-def test_home_is_expanded_at_the_beginning_and_left_alone_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_expanded_only_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/one")
 
     assert configure(["runs=~/runs"]).runs == "/home/one/runs"
@@ -77,13 +77,13 @@ def test_home_is_expanded_at_the_beginning_and_left_alone_in_the_middle(monkeypa
     ("word", "value"),
     [("runs='a b'", "a b"), ('runs="a, b"', "a, b"), ("start=null", None), ("follow=null", None)],
 )
-def test_quotes_of_hydra_and_the_word_for_none_keep_their_meaning(word: str, value: str | None) -> None:
+def test_quotes_and_null_keep_their_meaning(word: str, value: str | None) -> None:
     assert getattr(configure([word]), word.partition("=")[0]) == value
 
 
 @given(text=st.one_of(PARTS, NASTY, st.just("InfiniBand NDR, 8 × 400 Gb/s"), st.just("Universität Zürich (1), b=c")))
 @settings(max_examples=30, deadline=None)
-def test_a_free_text_is_taken_whole(text: str) -> None:
+def test_a_free_text_is_read_unchanged(text: str) -> None:
     assume(text != "null" and not (len(text) > 1 and text[0] == text[-1] and text[0] in "'\""))
 
     (word,) = read([f"system.interconnect={text}"], _options())

@@ -9,7 +9,7 @@ from aiperf.errors import BadConfiguration
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("+trainer.foo=2",), "there is no option 'trainer.foo'"),
         (("+cluster=simulated", "++cluster.wrkers=2"), "did you mean 'cluster.workers'?"),
@@ -46,11 +46,11 @@ from aiperf.errors import BadConfiguration
         (("searcher.parents=9", "searcher=random"), "searcher.parents goes with searcher=morphism"),
     ],
 )
-def test_a_word_that_fits_no_option_is_refused(words: tuple[str, ...], said: str) -> None:
+def test_a_word_that_fits_no_option_is_refused(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(BadConfiguration) as refused:
         configure(words)
 
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
@@ -58,7 +58,7 @@ def test_a_word_that_fits_no_option_is_refused(words: tuple[str, ...], said: str
     "words",
     [(), ("budget.factor=3",), ("+cluster=simulated", "cluster.links=[{width: 3}]")],
 )
-def test_what_a_journal_holds_of_a_configuration_makes_it_again(words: tuple[str, ...]) -> None:
+def test_the_journal_restores_the_configuration(words: tuple[str, ...]) -> None:
     conf = configure(words)
 
     assert from_plain(as_plain(conf)) == conf
@@ -74,7 +74,7 @@ def test_choices_are_the_listed_classes_each_with_its_file(group: str) -> None:
     assert {name: name_of_choice(type(part)) for name, part in built.items()} == {name: name for name in listed}
 
 
-def test_a_journal_with_a_choice_that_is_not_here_is_refused_by_name() -> None:
+def test_a_journal_with_an_unknown_choice_is_refused() -> None:
     plain = as_plain(configure(["dataset=synthetic"]))
     plain["dataset"]["name"] = "flowers"
 

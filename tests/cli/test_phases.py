@@ -49,7 +49,7 @@ def test_on_a_terminal_one_line_counts_the_seconds_of_a_phase(monkeypatch: pytes
     assert len(last) < 60
 
 
-def test_a_terminal_that_can_do_nothing_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dumb_terminal_gets_complete_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     output = Screen()
     shown = Phases(output)

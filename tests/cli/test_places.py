@@ -48,9 +48,9 @@ def read_only(folder: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
 
 
-def last_command(said: str) -> list[str]:
+def last_command(message: str) -> list[str]:
     """The words after `python -m aiperf` of the command that a message ends with, as a shell reads them."""
-    return shlex.split(said.rpartition("python -m aiperf ")[2])
+    return shlex.split(message.rpartition("python -m aiperf ")[2])
 
 
 def test_a_report_without_disk_space_names_another_command(aiperf: User, small_disk: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_unexpected_system_error_names_path_and_line(aiperf: User, monkeypatc
     assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/verbs/score.py:" in answer.err
 
 
-def test_a_fault_of_ours_is_not_taken_for_one_of_the_system(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_programming_error_keeps_its_traceback(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     def faulty(word: str) -> Path:
         raise ZeroDivisionError
 
@@ -116,7 +116,7 @@ for verb in verbs:
 """
 
 
-def test_a_journal_that_this_user_may_not_read_is_answered_in_words(tmp_path: Path) -> None:
+def test_a_journal_without_read_permission_gives_a_message(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root, to become another user")
     run = a_run(tmp_path / "run")
@@ -136,9 +136,7 @@ def test_a_journal_that_this_user_may_not_read_is_answered_in_words(tmp_path: Pa
     assert answer.stderr.count("Permission denied") == answer.stderr.count("\n2\n") == 4, answer.stderr
 
 
-def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_a_reader_that_left(
-    aiperf: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_pipe_of_another_process_is_an_error(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(word: str) -> Path:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
@@ -149,7 +147,7 @@ def test_a_pipe_that_breaks_elsewhere_is_not_taken_for_a_reader_that_left(
     assert answer.status == 2 and "Broken pipe" in answer.err
 
 
-def test_a_torn_last_line_is_said_by_those_who_drop_it(aiperf: User, tmp_path: Path) -> None:
+def test_each_verb_that_drops_a_torn_line_reports_it(aiperf: User, tmp_path: Path) -> None:
     run = a_run(tmp_path / "run")
     with (run / NAME).open("ab") as file:
         file.write(b'{"event":"Prog')
@@ -158,7 +156,7 @@ def test_a_torn_last_line_is_said_by_those_who_drop_it(aiperf: User, tmp_path: P
         assert "torn after 14 bytes" in aiperf(verb, str(run)).out, verb
 
 
-def test_a_run_is_named_by_its_folder_its_name_or_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_given_by_folder_name_or_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = a_run(tmp_path / "runs" / "one")
 

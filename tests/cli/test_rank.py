@@ -12,7 +12,7 @@ from tests.cli.user import User
 from tests.leaderboard.runs import damaged, golden
 
 
-def test_the_metrics_of_the_help_are_those_that_there_are() -> None:
+def test_help_lists_all_metrics() -> None:
     assert [metric.name for metric in METRICS] == list(METRIC_NAMES)
 
 
@@ -27,11 +27,13 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
     assert sorted(path.name for path in (tmp_path / "list").iterdir()) == [
         "rank.csv", "rank.html", "rank.json", "rank.md"
     ]  # fmt: skip
-    told = json.loads((tmp_path / "list" / "rank.json").read_text())
-    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 2, "regulated")
+    outputs = json.loads((tmp_path / "list" / "rank.json").read_text())
+    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 2, "regulated")
     with (tmp_path / "list" / "rank.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    scores = {row["entry"]["run"]: row["entry"]["flops_per_second"] for each in told["lists"] for row in each["rows"]}
+    scores = {
+        row["entry"]["run"]: row["entry"]["flops_per_second"] for each in outputs["lists"] for row in each["rows"]
+    }
     assert {row["run"]: float(row["score [FLOPS]"]) for row in rows} == scores
     assert len(scores) == 2
     for run in scores:
@@ -46,9 +48,9 @@ def test_an_unreadable_run_is_named_and_gives_status_1(aiperf: User, tmp_path: P
     answer = aiperf("rank", "runs", "--json")
 
     assert answer.status == 1
-    told = json.loads(answer.out)
-    assert [row["entry"]["folder"] for each in told["lists"] for row in each["rows"]] == ["runs/good"]
-    assert [each["folder"] for each in told["unread"]] == ["runs/bad"]
+    outputs = json.loads(answer.out)
+    assert [row["entry"]["folder"] for each in outputs["lists"] for row in each["rows"]] == ["runs/good"]
+    assert [each["folder"] for each in outputs["unread"]] == ["runs/bad"]
 
 
 def test_nothing_to_rank_or_a_wrong_argument_gives_status_2(aiperf: User, tmp_path: Path) -> None:
@@ -56,13 +58,13 @@ def test_nothing_to_rank_or_a_wrong_argument_gives_status_2(aiperf: User, tmp_pa
     damaged(good, tmp_path / "bad")
     (tmp_path / "file").touch()
 
-    for words, said in (
+    for words, message in (
         (("nowhere",), "found none: 'nowhere'"),
         (("bad",), "found none: 'bad': journal damaged"),
         (("good", "--by", "regluated"), "did you mean 'regulated'?"),
-        (("good", "--out", "file"), "--out is a folder that can be written; 'file'"),
+        (("good", "--out", "file"), "--out is a folder that can be written, but found 'file'"),
     ):
         answer = aiperf("rank", *words)
         assert answer.status == 2
-        assert answer.err.startswith("aiperf: ") and said in answer.err
+        assert answer.err.startswith("aiperf: ") and message in answer.err
         assert answer.err.count("\n") == 1

@@ -47,7 +47,7 @@ CONTRACT = {
 
 
 def whole_run(tmp_path: Path) -> Path:
-    """100 s, the first 10 warm-up; 300 operations a training image, 90 a validation image; 2 ranks."""
+    """100 s, the first 10 s warm-up. 300 operations per training image, 90 per validation image, 2 ranks."""
     events = one_trial(
         interval(0, 5.0, 15.0, 100, busy=10.0),
         interval(0, 15.0, 20.0, 0, 50, busy=5.0),
@@ -60,13 +60,13 @@ def whole_run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "runs" / "whole", events)
 
 
-def test_json_has_the_figures_of_a_hand_worked_sum(aiperf: User, tmp_path: Path) -> None:
+def test_json_has_the_figures_computed_by_hand(aiperf: User, tmp_path: Path) -> None:
     whole_run(tmp_path)
 
     answer = aiperf("score", "whole", "--json")
 
     found = json.loads(answer.out)
-    inside = 50 * 300 + 50 * 90 + 100 * 300 + 50 * 90  # half of the first interval lies in the warm-up
+    inside = 50 * 300 + 50 * 90 + 100 * 300 + 50 * 90  # half of the first interval is in the warm-up
     assert answer.status == 0
     assert found["flops_per_second"] == pytest.approx(inside / 90)
     assert found["cumulative_flops_per_second"] == pytest.approx((inside + 50 * 300) / 100)
@@ -140,7 +140,7 @@ def test_json_lists_broken_and_undetermined_rules(aiperf: User, tmp_path: Path) 
     assert all(each["found"] and each["remedy"] for each in rules.values())
 
 
-def test_what_is_not_defined_is_null_and_never_zero(aiperf: User, tmp_path: Path) -> None:
+def test_an_undefined_figure_is_null(aiperf: User, tmp_path: Path) -> None:
     write_run(tmp_path / "young", [started(), joined()])
 
     found = json.loads(aiperf("score", "young", "--json").out)
@@ -162,7 +162,7 @@ def test_a_person_reads_the_same_figures_with_their_units(aiperf: User, tmp_path
 
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
-def test_the_exit_status_tells_a_valid_score_from_none(aiperf: User, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_the_exit_status_depends_on_a_valid_score(aiperf: User, tmp_path: Path, words: tuple[str, ...]) -> None:
     whole_run(tmp_path)
     write_run(tmp_path / "runs" / "young", [started(), joined()])
 

@@ -20,7 +20,7 @@ def journal(tmp_path: Path, content: bytes) -> tuple[Path, float]:
     return tmp_path, path.stat().st_mtime
 
 
-def test_a_run_that_is_over_is_told_with_its_score(tmp_path: Path) -> None:
+def test_status_of_a_finished_run_has_its_score(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
     score = json.loads((GOLDEN / "resumed-v4.score.json").read_text())
 
@@ -46,21 +46,21 @@ def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys
     kept = [json.loads(line) for line in (GOLDEN / "resumed-v4.jsonl").read_text().splitlines()]
     resumed = [line for line in kept if line.get("type", line.get("event")) == "RunResumed" or "down_seconds" in line]
 
-    told = "\n".join(lines(folder, written + 5.0))
+    outputs = "\n".join(lines(folder, written + 5.0))
     assert main(["status", "--json", str(folder)]) == 0
     found = json.loads(capsys.readouterr().out)
 
     assert found["job"] == {"kind": "slurm", "job": "17"}
-    assert "job 17 of slurm" in told
+    assert "job 17 of slurm" in outputs
     assert found["resumes"] == len(resumed) > 0
     assert found["down_seconds"] == pytest.approx(sum(line["down_seconds"] for line in resumed))
-    assert f"resumed {found['resumes']} times" in told
+    assert f"resumed {found['resumes']} times" in outputs
     assert found["driver_host"] == resumed[-1]["machine"]["host"]
-    assert f"driver on {found['driver_host']}" in told
+    assert f"driver on {found['driver_host']}" in outputs
     assert len(found["lost"]) == min(3, found["workers_lost"])
 
 
-def test_a_run_of_which_not_one_line_stands_is_named(tmp_path: Path) -> None:
+def test_a_run_without_a_complete_line_is_named(tmp_path: Path) -> None:
     folder, written = journal(tmp_path, b"")
 
     with pytest.raises(NoSuchRun, match="empty"):

@@ -42,9 +42,9 @@ def test_a_verb_reports_a_dropped_line_once_as_text_and_json(aiperf: User, torn:
         first, *lines = lines_of(whole_run(torn.parent / "of another") / NAME)
         words.append(str(write(torn.parent / "other", [{**first, "run": "other"}, *lines])))
 
-    told, document = aiperf(*words), aiperf(*words, "--json")
+    outputs, document = aiperf(*words), aiperf(*words, "--json")
 
-    assert " ".join(told.out.split()).count(SAID) == 1, told
+    assert " ".join(outputs.out.split()).count(SAID) == 1, outputs
     assert SAID in json.dumps(json.loads(document.out)), document
 
 
@@ -58,7 +58,7 @@ def test_a_ranking_reports_a_dropped_line_in_each_format(torn: Path) -> None:
     assert all(SAID.replace("'", "’") in form.replace("&#x27;", "'").replace("'", "’") for form in forms)
 
 
-def test_a_whole_journal_has_no_such_warning(tmp_path: Path) -> None:
+def test_a_complete_journal_gives_no_warning(tmp_path: Path) -> None:
     reader = read(whole_run(tmp_path))
 
     assert list(reader) and reader.reading.warning is None

@@ -1,4 +1,4 @@
-"""Command line of a user, in a folder of its own."""
+"""Command line of a user in a new folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ User = Callable[..., Answer]
 
 
 def write_run(folder: Path, events: Sequence[AnyEvent]) -> Path:
-    """A run's folder that holds these events."""
+    """Write a run's folder with these events."""
     folder.mkdir(parents=True)
     with Journal(folder / NAME) as journal:
         journal.append(events)

@@ -150,7 +150,7 @@ esac""",
 
     told = capsys.readouterr().err
     assert "2 of 3 could not join" in told
-    assert "n2.invalid: ssh says: root@n2.invalid: Permission denied (publickey,password)." in told
+    assert "n2.invalid: ssh failed: root@n2.invalid: Permission denied (publickey,password)." in told
     assert f"n3.invalid: it {FAULTS[43]} (sh: 1: python: not found)" in told
     assert "n1.invalid:" not in told
     assert list((tmp_path / "runs").iterdir()) == []

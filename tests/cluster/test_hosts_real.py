@@ -170,7 +170,7 @@ def test_hosts_that_cannot_join_are_named_before_the_start(rig: SshRig) -> None:
     typed = command(rig, first, *on_hosts(rig, second, nobody), "name=nobody")
     said, _ = typed.communicate(timeout=300)
     assert typed.returncode == 2, said
-    assert f"1 of 2 could not join:\n  {nobody}: ssh says: ssh: connect to host {nobody} port 2222: " in said
+    assert f"1 of 2 could not join:\n  {nobody}: ssh failed: ssh: connect to host {nobody} port 2222: " in said
 
     (rig.folder / "wrong_config").write_text(
         (rig.folder / "ssh_config").read_text().replace(f"{rig.folder}/key", f"{rig.folder}/strangers_key")
@@ -179,7 +179,7 @@ def test_hosts_that_cannot_join_are_named_before_the_start(rig: SshRig) -> None:
     typed = command(rig, first, *words, "name=key")
     said, _ = typed.communicate(timeout=300)
     assert typed.returncode == 2, said
-    assert re.search(rf"{second}: ssh says: .*Permission denied \(publickey\)", said), said
+    assert re.search(rf"{second}: ssh failed: .*Permission denied \(publickey\)", said), said
 
     typed = command(rig, first, *on_hosts(rig, second), "cluster.python=/usr/bin/false", "name=python")
     said, _ = typed.communicate(timeout=300)

@@ -132,7 +132,7 @@ def test_a_run_is_followed_and_its_journal_and_report_fetched(
         return base64.encodebytes(file.getvalue()).decode()
 
     monkeypatch.setattr(Api, "read", goes_on)
-    monkeypatch.setattr(Api, "carried_out", packed)
+    monkeypatch.setattr(Api, "run_command", packed)
 
     status = main(COMMAND)
 
@@ -187,7 +187,7 @@ def test_a_container_that_restarts_is_not_there_yet(server: ApiServer, monkeypat
     server.put("/api/v1/namespaces/default/pods", {**pod("head"), "spec": {"containers": [{"name": "ray-head"}]}})
 
     with pytest.raises(ClusterError, match="pod pod-head has no container that runs now"):
-        Api("default").carried_out("pod-head", "ray-head", ["python"])
+        Api("default").run_command("pod-head", "ray-head", ["python"])
     assert list(job_of(KubernetesConf(image="a"), []).lines("aiperf-a")) == []
 
 
@@ -207,7 +207,7 @@ def test_a_run_that_never_began_ends_with_its_reasons(
     monkeypatch.setattr(Api, "read", ended)
     monkeypatch.setattr(Api, "pods", lambda api, run: [head])
     monkeypatch.setattr(Api, "warnings", lambda api, run: [event])
-    monkeypatch.setattr(Api, "carried_out", lambda *_: "no\n")
+    monkeypatch.setattr(Api, "run_command", lambda *_: "no\n")
 
     assert main([*COMMAND, "cluster.operator=none"]) == 2
 
@@ -261,7 +261,7 @@ def test_an_earlier_job_is_replaced_only_when_it_is_over(server: ApiServer, tmp_
     job = job_of(KubernetesConf(image="a"), [])
     job.submit(tmp_path)
     ((_, first),) = server.of("rayjobs").items()
-    with pytest.raises(ClusterError, match="still there and goes on"):
+    with pytest.raises(ClusterError, match="still exists and is running"):
         job.submit(tmp_path)
 
     first["status"] = {"jobDeploymentStatus": "Failed"}

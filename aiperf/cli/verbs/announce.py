@@ -65,7 +65,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.show:
         return _show(arguments)
     if arguments.key is None:
-        raise BadConfiguration("every entry of a log is signed; add --key KEY (create one: ssh-keygen -t ed25519)")
+        raise BadConfiguration("every entry of a log is signed: add --key KEY (create one: ssh-keygen -t ed25519)")
     return _add(arguments, options)
 
 
@@ -112,30 +112,30 @@ def _show(arguments: argparse.Namespace) -> int:
 
     log = read_log(log_path(arguments.log))
     signers = None if arguments.allowed is None else signers_of(log, read_allowed(arguments.allowed))
-    known = True
+    is_known = True
     rows: list[tuple[SignedEntry, tuple[str, ...] | None]] = []
     for each in log.entries:
-        by = None if signers is None else signers.get(each.id)
-        known = known and by != ()
-        rows.append((each, by))
+        owners = None if signers is None else signers.get(each.id)
+        is_known = is_known and owners != ()
+        rows.append((each, owners))
     if arguments.json:
-        entries = [_as_json(each) | {"signers": by} for each, by in rows]
+        entries = [_as_json(each) | {"signers": owners} for each, owners in rows]
         print(json.dumps({"head": log.head, "torn_bytes": len(log.torn), "entries": entries}, indent=2))
-        return 0 if known else 1
+        return 0 if is_known else 1
     withdrawn = log.withdrawn()
-    for each, by in rows:
-        who = each.key or "unsigned" if by is None else ", ".join(by) or f"UNKNOWN KEY {each.key}"
+    for each, owners in rows:
+        who = each.key or "unsigned" if owners is None else ", ".join(owners) or f"UNKNOWN KEY {each.key}"
         if isinstance(each.entry, RunBegun):
             who = f"run {each.entry.run!r} of {each.entry.announcement[:12]}…"
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.entry.at_unix))
-        gone = f"  withdrawn: {withdrawn[each.id].reason}" if each.id in withdrawn else ""
+        withdrawal = f"  withdrawn: {withdrawn[each.id].reason}" if each.id in withdrawn else ""
         print(
-            sanitize(f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{gone}")
+            sanitize(f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{withdrawal}")
         )
     print(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}")
     if log.torn:
         print(f"the last line is incomplete ({len(log.torn)} bytes)")
-    return 0 if known else 1
+    return 0 if is_known else 1
 
 
 def _as_json(signed: SignedEntry) -> dict[str, object]:

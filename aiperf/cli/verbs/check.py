@@ -53,14 +53,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.candidate import candidate_of
     from aiperf.sanitize import sanitize
 
-    held_to = division(arguments.division, known_options())
+    rules = division(arguments.division, known_options())
     folder = run_folder(arguments.run)
     reader = read(folder)
     run = candidate_of(reader)
-    judged, torn = judgements(run, held_to), reader.reading.warning
+    outcomes, torn = judgements(run, rules), reader.reading.warning
     if arguments.junit is not None:
         try:
-            write_named(arguments.junit, junit(folder.name, held_to, judged))
+            write_named(arguments.junit, junit(folder.name, rules, outcomes))
         except OSError as error:
             raise BadConfiguration(
                 f"--junit names a file that can be written, but found '{arguments.junit}' ({error.strerror})"
@@ -68,7 +68,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print(
             json.dumps(
-                as_json(folder.name, held_to, judged)
+                as_json(folder.name, rules, outcomes)
                 | {
                     "attempts_lost_share": run.lost_share,
                     "trials_given_up_share": run.given_up_share,
@@ -78,11 +78,11 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             )
         )
     else:
-        for line in _lines(folder.name, held_to, judged, run):
+        for line in _lines(folder.name, rules, outcomes, run):
             print_line(sanitize(line))
         if torn is not None:
             print_line("\n".join(f"  {line}" for line in torn.lines))
-    return 0 if is_valid(judged) else 1
+    return 0 if is_valid(outcomes) else 1
 
 
 def known_options() -> Collection[str]:
@@ -96,27 +96,27 @@ def known_options() -> Collection[str]:
     return sorted(names | {name.partition(".")[0] for name in names})
 
 
-def is_valid(judged: Sequence[RuleOutcome]) -> bool:
+def is_valid(outcomes: Sequence[RuleOutcome]) -> bool:
     """Return True if no rule is broken or unknown."""
-    return all(each.breach is None for each in judged)
+    return all(each.breach is None for each in outcomes)
 
 
-def as_json(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> dict[str, object]:
+def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[str, object]:
     """Return the content of --json. `rules`: outcome of each rule. `breaches`: broken and unknown rules."""
     return {
         "run": run,
-        "division": held_to.name,
-        "is_valid": is_valid(judged),
-        "rules": {each.rule.id: each.outcome for each in judged},
+        "division": rules.name,
+        "is_valid": is_valid(outcomes),
+        "rules": {each.rule.id: each.outcome for each in outcomes},
         "breaches": [
             asdict(each.breach) | {"law": f"{each.rule.about}: {each.rule.law}"}
-            for each in judged
+            for each in outcomes
             if each.breach is not None
         ],
     }
 
 
-def junit(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> bytes:
+def junit(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> bytes:
     """Return a JUnit test suite with a case for each rule.
 
     A broken rule is a failure, an unknown rule is an error. Both fail a build. A rule that does not apply is skipped.
@@ -124,19 +124,19 @@ def junit(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> bytes:
     # The journal may hold characters that XML forbids even escaped.
     from aiperf.sanitize import sanitize_lines
 
-    counted = [each.outcome for each in judged]
-    name = sanitize_lines(f"aiperf check --division {held_to.name} {run}")
+    counted = [each.outcome for each in outcomes]
+    name = sanitize_lines(f"aiperf check --division {rules.name} {run}")
     suites = ElementTree.Element("testsuites")
     suite = ElementTree.SubElement(suites, "testsuite", name=name, time="0")
     suite.set("failures", str(counted.count("broken")))
     suite.set("errors", str(counted.count("unknown")))
     suite.set("skipped", str(counted.count("not looked at")))
-    suite.set("tests", str(len(judged)))
-    for each in judged:
+    suite.set("tests", str(len(outcomes)))
+    for each in outcomes:
         case = ElementTree.SubElement(
             suite,
             "testcase",
-            classname=sanitize_lines(f"aiperf.{held_to.name}"),
+            classname=sanitize_lines(f"aiperf.{rules.name}"),
             name=sanitize_lines(each.rule.id),
             time="0",
         )
@@ -152,8 +152,8 @@ def junit(run: str, held_to: Division, judged: Sequence[RuleOutcome]) -> bytes:
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
-def _of_one(judged: RuleOutcome) -> list[str]:
-    breach = judged.breach
+def _of_one(outcome: RuleOutcome) -> list[str]:
+    breach = outcome.breach
     assert breach is not None
     where = "the whole journal" if breach.line is None else f"line {breach.line} of the journal"
     return [
@@ -163,19 +163,19 @@ def _of_one(judged: RuleOutcome) -> list[str]:
     ]
 
 
-def _lines(run: str, held_to: Division, judged: Sequence[RuleOutcome], candidate: Candidate) -> list[str]:
+def _lines(run: str, rules: Division, outcomes: Sequence[RuleOutcome], candidate: Candidate) -> list[str]:
     from aiperf.ranking.candidate import losses
 
-    broken = [each for each in judged if each.outcome == "broken"]
-    unknown = [each for each in judged if each.outcome == "unknown"]
+    broken = [each for each in outcomes if each.outcome == "broken"]
+    unknown = [each for each in outcomes if each.outcome == "unknown"]
     from aiperf.report.phrases import ranking_options
 
-    left_out = sum(each.outcome == "not looked at" for each in judged)
-    verdict = "valid" if is_valid(judged) else f"not valid: {len(broken)} broken, {len(unknown)} unknown"
-    lines = [f"{run} by the rules of {held_to.name!r} ({held_to.title}): {verdict}, of {len(judged)} rules"]
+    left_out = sum(each.outcome == "not looked at" for each in outcomes)
+    verdict = "valid" if is_valid(outcomes) else f"not valid: {len(broken)} broken, {len(unknown)} unknown"
+    lines = [f"{run} by the rules of {rules.name!r} ({rules.title}): {verdict}, of {len(outcomes)} rules"]
     lines.append(f"  {losses(candidate)}")
     fix = ranking_options([each.breach for each in broken if each.breach is not None])
-    if held_to.name == "ranking" and fix is not None:
+    if rules.name == "ranking" and fix is not None:
         lines.append(f"  a ranking run: {fix}")
     for each in (*broken, *unknown):
         lines += [f"  {line}" for line in _of_one(each)]

@@ -65,17 +65,17 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.comparison.text import comparison_lines
 
     first, second = _two_sides(arguments)
-    found = compare(side(first), side(second), margin, arguments.metric)
+    comparison = compare(side(first), side(second), margin, arguments.metric)
     if arguments.json:
-        print(json.dumps(asdict(found), indent=2))
+        print(json.dumps(asdict(comparison), indent=2))
     else:
-        print("\n".join(comparison_lines(found)))
-    return status(found)
+        print("\n".join(comparison_lines(comparison)))
+    return status(comparison)
 
 
-def status(found: Comparison) -> int:
+def status(comparison: Comparison) -> int:
     """Return the exit status: 0 without a margin or without a regression, 1 for a regression, 2 if it is undetermined."""
-    return 0 if found.gate is None else STATUS[found.gate.verdict]
+    return 0 if comparison.gate is None else STATUS[comparison.gate.verdict]
 
 
 def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -105,11 +105,11 @@ def _repeats(arguments: argparse.Namespace) -> int:
     group = side(arguments.runs)
     if len(group.runs) < 2:
         raise CannotCompare(f"a spread needs at least two runs, but found one, '{group.name}': add the others")
-    found = repeats(group)
+    comparison = repeats(group)
     if arguments.json:
-        print(json.dumps(asdict(found), indent=2))
+        print(json.dumps(asdict(comparison), indent=2))
         return 0
-    print("\n".join([*repeats_lines(found), *map(str, draw(group, make_folder(Path("runs/repeats"))))]))
+    print("\n".join([*repeats_lines(comparison), *map(str, draw(group, make_folder(Path("runs/repeats"))))]))
     return 0
 
 
@@ -121,11 +121,11 @@ def _scaling(arguments: argparse.Namespace) -> int:
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
-    found = scaling(arguments.runs)
+    comparison = scaling(arguments.runs)
     if arguments.json:
-        print(json.dumps(as_plain(found), indent=2))
+        print(json.dumps(as_plain(comparison), indent=2))
         return 0
-    print("\n".join([*scaling_lines(found), *map(str, draw(found, make_folder(Path("runs/scaling"))))]))
+    print("\n".join([*scaling_lines(comparison), *map(str, draw(comparison, make_folder(Path("runs/scaling"))))]))
     return 0
 
 

@@ -59,11 +59,11 @@ def _options_in(variable: str) -> list[str]:
     from aiperf.errors import BadConfiguration
 
     try:
-        held = json.loads(os.environ.get(variable, ""))
+        words = json.loads(os.environ.get(variable, ""))
     except ValueError:
-        held = None
-    if not isinstance(held, list) or not all(isinstance(word, str) for word in held):
+        words = None
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise BadConfiguration(
-            f"--options-in names a variable that holds a JSON list of options; {variable} holds none"
+            f"--options-in names a variable that holds a JSON list of options, but {variable} holds none"
         )
-    return held
+    return words

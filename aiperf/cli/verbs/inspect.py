@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.verify.sample import DEFAULT
 
     signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
-    held_to = Requirements(
+    requirements = Requirements(
         signers=signers,
         source=arguments.source,
         division=None if arguments.division is None else division(arguments.division, known_options()),
@@ -69,24 +69,24 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         most_bytes=MOST_BYTES if arguments.most_bytes is None else arguments.most_bytes,
     )
     try:
-        found = inspect_all([Path(word) for word in arguments.bundles], held_to)
+        inspections = inspect_all([Path(word) for word in arguments.bundles], requirements)
     except OSError as error:
-        raise BadConfiguration(f"a submission is a file that can be read and unpacked; {error}") from error
+        raise BadConfiguration(f"a submission is a file that can be read and unpacked, but found: {error}") from error
     if arguments.json:
-        print(json.dumps([asdict(each) | {"is_good": each.is_good} for each in found], indent=2))
+        print(json.dumps([asdict(each) | {"is_good": each.is_good} for each in inspections], indent=2))
     else:
-        for each in found:
+        for each in inspections:
             for line in lines(each):
                 print_line(line)
-    return 0 if all(each.is_good for each in found) else 1
+    return 0 if all(each.is_good for each in inspections) else 1
 
 
-def lines(found: Inspection) -> Iterator[str]:
+def lines(inspection: Inspection) -> Iterator[str]:
     """Yield the findings and the verdict as sanitized lines."""
-    for finding in found.findings:
-        of = f"{finding.run}: " if finding.run is not None and len(found.runs) > 1 else ""
+    for finding in inspection.findings:
+        of = f"{finding.run}: " if finding.run is not None and len(inspection.runs) > 1 else ""
         yield sanitize(f"  {finding.outcome:<4}  {finding.check:<13}  {of}{finding.text}")
-    bad = sum(finding.outcome == "bad" for finding in found.findings)
-    runs = f"{len(found.runs)} run{'' if len(found.runs) == 1 else 's'}"
-    verdict = "nothing bad found" if found.is_good else f"BAD: {bad} finding{'' if bad == 1 else 's'}"
-    yield sanitize(f"{found.path}: {runs}; {verdict}")
+    bad = sum(finding.outcome == "bad" for finding in inspection.findings)
+    runs = f"{len(inspection.runs)} run{'' if len(inspection.runs) == 1 else 's'}"
+    verdict = "nothing bad found" if inspection.is_good else f"BAD: {bad} finding{'' if bad == 1 else 's'}"
+    yield sanitize(f"{inspection.path}: {runs}; {verdict}")

@@ -39,7 +39,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.index_only:
         if arguments.pack is not None or arguments.checksums is not None:
             raise BadConfiguration(
-                "--index-only reads no image: nothing is packed or checked; leave --pack and --checksums out"
+                "--index-only reads no image: leave --pack and --checksums out"
             )
         from aiperf.data.survey import write_index
 

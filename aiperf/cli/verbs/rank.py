@@ -68,19 +68,19 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     sites: tuple[SiteAnnouncements, ...] = ()
     if logs:
         entries, sites = with_announcements(entries, first_lines(entries), logs)
-    found = leaderboard(entries, [*fruitless, *unread], by, sites)
+    ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
-        print(json_text(found), end="")
+        print(json_text(ranking), end="")
     else:
-        for line in lines(found):
+        for line in lines(ranking):
             print_line(line)
     if arguments.out is not None:
         try:
-            written = write(found, Path(arguments.out))
+            written = write(ranking, Path(arguments.out))
         except OSError as error:
             raise BadConfiguration(
-                f"--out is a folder that can be written; '{arguments.out}': {error.strerror}"
+                f"--out is a folder that can be written, but found '{arguments.out}': {error.strerror}"
             ) from error
         if not arguments.json:
             print("\n" + "\n".join(f"written: {path}" for path in written))
-    return 1 if found.unread else 0
+    return 1 if ranking.unread else 0

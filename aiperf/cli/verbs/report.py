@@ -42,8 +42,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     report = report_of(folder)
     from aiperf.comparison.sections import against, following
 
-    beside = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
-    shown = [each for each in beside if each is not None]
+    comparisons = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
+    shown = [each for each in comparisons if each is not None]
     page = write(report, arguments.out or folder, folder, shown).page
     for line in closing_lines(report, page, arguments.run):
         print_line(line)

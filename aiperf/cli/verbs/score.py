@@ -52,14 +52,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     return status(report.score)
 
 
-def status(found: Score) -> int:
+def status(score: Score) -> int:
     """Return the exit status: 0 with a valid score, 1 without."""
-    return 0 if found.valid else 1
+    return 0 if score.valid else 1
 
 
-def as_json(found: Score) -> dict[str, Any]:
+def as_json(score: Score) -> dict[str, Any]:
     """Return the figures of --json. An undefined figure is null, never zero."""
-    return asdict(found)
+    return asdict(score)
 
 
 def ranking(breaches: Sequence[RuleViolation]) -> list[dict[str, Any]]:

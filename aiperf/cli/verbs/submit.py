@@ -51,22 +51,22 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     folders = [run_folder(word) for word in arguments.runs]
     path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
-    wanted = SubmissionContents(
+    contents = SubmissionContents(
         runs=folders,
         key=arguments.key,
         log=arguments.log,
         with_telemetry=not arguments.no_telemetry,
     )
     try:
-        found = build(wanted, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
-        for line in lines(found):
+        inspection = build(contents, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
+        for line in lines(inspection):
             print_line(line)
-        if found.is_good:
-            print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {found.sha256}")
+        if inspection.is_good:
+            print(f"submission  {path}, {path.stat().st_size} bytes, SHA-256 {inspection.sha256}")
     except OSError as error:
         raise BadConfiguration(
-            f"the submission '{path}' could not be written ({error}); name another file: --out"
+            f"the submission '{path}' could not be written ({error}). Name another file: --out"
         ) from error
-    if not found.is_good:
+    if not inspection.is_good:
         print(f"no submission was created: the inspection of '{path}' found faults")
-    return 0 if found.is_good else 1
+    return 0 if inspection.is_good else 1

@@ -46,24 +46,24 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     path = Path(arguments.run)
     followed = None if arguments.followed is None else run_folder(arguments.followed)
     run = path if path.is_file() else run_folder(arguments.run)
-    found = verify(run, None if arguments.all else sample, followed)
+    verification = verify(run, None if arguments.all else sample, followed)
     if arguments.json:
-        print(json.dumps(asdict(found) | {"is_sound": found.is_sound}, indent=2))
+        print(json.dumps(asdict(verification) | {"is_sound": verification.is_sound}, indent=2))
     else:
-        for line in lines(found):
+        for line in lines(verification):
             print(line)
-    return 0 if found.is_sound else 1
+    return 0 if verification.is_sound else 1
 
 
-def lines(found: Verification) -> Iterator[str]:
+def lines(verification: Verification) -> Iterator[str]:
     """Yield the checks with their counts, their findings, and the parts that cannot be checked."""
     from aiperf.sanitize import sanitize
     from aiperf.units import flops_per_second
 
-    figure = found.score.flops_per_second if found.score is not None else None
+    figure = verification.score.flops_per_second if verification.score is not None else None
     named = "" if figure is None else f" · score {flops_per_second(figure)}"
-    yield f"{sanitize(found.run or found.path)}: {found.lines} lines{named}"
-    for check in found.checks:
+    yield f"{sanitize(verification.run or verification.path)}: {verification.lines} lines{named}"
+    for check in verification.checks:
         yield f"  {_mark(check)}  {check.name:<14} {_counted(check)}"
         for finding in check.findings[:SHOWN]:
             where = "" if finding.line is None else f"line {finding.line}: "
@@ -75,12 +75,12 @@ def lines(found: Verification) -> Iterator[str]:
             yield f"      and {more} more"
         if check.not_checked is not None:
             yield f"      not checked: {sanitize(check.not_checked)}"
-    if found.sample and any(check.name == "proposals" and check.examined for check in found.checks):
-        yield f"  sample of proposals recomputed, chosen by the journal's last hash, {found.chain[:16]}…"
-    if found.is_sound:
+    if verification.sample and any(check.name == "proposals" and check.examined for check in verification.checks):
+        yield f"  sample of proposals recomputed, chosen by the journal's last hash, {verification.chain[:16]}…"
+    if verification.is_sound:
         yield "no contradictions; docs/ranking.md explains what this proves and what it does not"
     else:
-        yield f"contradictions: {found.contradictions}"
+        yield f"contradictions: {verification.contradictions}"
 
 
 def _mark(check: CheckResult) -> str:

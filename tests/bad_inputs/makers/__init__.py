@@ -1,6 +1,6 @@
-"""What a bad input needs to lie in the user's folder: each public function of a module here makes one such place.
+"""Files that a bad input needs in the user's folder. Each public function of a module here creates them in an empty folder.
 
-A line of a list begins its command with `@NAME` to have it made first; the function gets the empty folder.
+A line of a list calls the function NAME by `@NAME` at the beginning of its command.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ Maker = Callable[[Path], None]
 
 
 def makers() -> dict[str, Maker]:
-    """All of them, under their names."""
+    """Return all makers by their names."""
     modules = [importlib.import_module(f"{__name__}.{each.name}") for each in pkgutil.iter_modules(__path__)]
-    found: dict[str, Maker] = {}
+    by_name: dict[str, Maker] = {}
     for module in modules:
-        for name, made in inspect.getmembers(module, inspect.isfunction):
-            if made.__module__ == module.__name__ and not name.startswith("_"):
-                assert name not in found, f"two makers are called {name}"
-                found[name] = made
-    return found
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if function.__module__ == module.__name__ and not name.startswith("_"):
+                assert name not in by_name, f"two makers are called {name}"
+                by_name[name] = function
+    return by_name

@@ -1,4 +1,4 @@
-"""Runs whose journal is something else: the folder `run`."""
+"""Runs with something else in the place of the journal, in the folder `run`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_journal_of_zeros(folder: Path) -> None:
 
 
 def a_torn_first_line(folder: Path) -> None:
-    """Nothing else."""
+    """Only a part of the first line."""
     _journal(folder, _GOLDEN.read_bytes()[:100])
 
 
@@ -49,17 +49,17 @@ def a_journal_with_a_mark(folder: Path) -> None:
 
 
 def a_gzipped_journal(folder: Path) -> None:
-    """Under the plain name."""
+    """Compressed under the usual name."""
     _journal(folder, gzip.compress(_GOLDEN.read_bytes()))
 
 
 def an_xz_journal(folder: Path) -> None:
-    """Under the plain name."""
+    """Compressed under the usual name."""
     _journal(folder, lzma.compress(_GOLDEN.read_bytes()))
 
 
 def a_zstd_journal(folder: Path) -> None:
-    """Its first bytes."""
+    """Only the first bytes of the format."""
     _journal(folder, b"\x28\xb5\x2f\xfd\x04\x58" + bytes(range(200)))
 
 
@@ -68,7 +68,7 @@ def a_journal_in_utf_16(folder: Path) -> None:
     _journal(folder, _GOLDEN.read_text("utf-8").encode("utf-16"))
 
 
-def a_journal_written_anew(folder: Path) -> None:
+def a_rewritten_journal(folder: Path) -> None:
     """By a program that read and wrote its JSON."""
     _journal(
         folder, b"".join(json.dumps(json.loads(line)).encode() + b"\n" for line in _GOLDEN.read_bytes().splitlines())
@@ -86,7 +86,7 @@ def json_of_another_program(folder: Path) -> None:
 
 
 def a_json_array(folder: Path) -> None:
-    """Of objects."""
+    """A JSON array of objects."""
     _journal(folder, b'[{"trial": 1}, {"trial": 2}]\n')
 
 
@@ -96,14 +96,14 @@ def a_log_of_mlperf(folder: Path) -> None:
 
 
 def a_report_for_a_journal(folder: Path) -> None:
-    """report.json under the journal's name, and beside it."""
+    """Copy of report.json under the journal's name."""
     content = b'{\n "run": {"name": "one"},\n "score": {"flops_per_second": 1.0}\n}\n'
     _journal(folder, content)
     (folder / "report.json").write_bytes(content)
 
 
 def a_folder_for_a_journal(folder: Path) -> None:
-    """journal.jsonl is one."""
+    """journal.jsonl is a folder."""
     _place(folder).mkdir()
 
 
@@ -135,7 +135,7 @@ def a_journal_in_a_loop(folder: Path) -> None:
 
 
 def a_journal_cut_in_the_middle(folder: Path) -> None:
-    """A line of it is gone."""
+    """One line is missing."""
     lines = _GOLDEN.read_bytes().splitlines(keepends=True)
     _journal(folder, b"".join(lines[:10] + lines[11:]))
 

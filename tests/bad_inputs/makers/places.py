@@ -1,4 +1,4 @@
-"""Places that cannot be written or read, and data whose files are none."""
+"""Places that cannot be written or read, and data sets with entries that are no files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _IMAGE = bytes.fromhex("ffd8ffe000104a46494600010100000100010000ffd9")
 
 
 def a_file_called_runs(folder: Path) -> None:
-    """Where the folder of all runs is to be."""
+    """A file in the place of the folder of all runs."""
     (folder / "runs").write_text("")
 
 
@@ -19,13 +19,13 @@ def a_link_loop_called_runs(folder: Path) -> None:
 
 
 def a_fifo_called_graph(folder: Path) -> None:
-    """`graph.json`, which nobody writes to; and `rules.yaml`, and `form.yaml`."""
+    """FIFOs without a writer: `graph.json`, `rules.yaml` and `form.yaml`."""
     for name in ("graph.json", "rules.yaml", "form.yaml"):
         os.mkfifo(folder / name)
 
 
 def a_link_called_graph(folder: Path) -> None:
-    """`graph.json`, which leads nowhere; and `rules.yaml`."""
+    """Dangling links `graph.json` and `rules.yaml`."""
     for name in ("graph.json", "rules.yaml"):
         (folder / name).symlink_to("nowhere.json")
 
@@ -39,7 +39,7 @@ def _set(folder: Path) -> Path:
 
 
 def a_fifo_among_images(folder: Path) -> None:
-    """Nobody writes to it."""
+    """A FIFO without a writer."""
     os.mkfifo(_set(folder) / "train" / "cat" / "two.jpg")
 
 
@@ -54,7 +54,7 @@ def an_image_in_a_loop(folder: Path) -> None:
 
 
 def a_folder_called_like_an_image(folder: Path) -> None:
-    """two.jpg is one."""
+    """two.jpg is a folder."""
     (_set(folder) / "train" / "cat" / "two.jpg").mkdir()
 
 
@@ -69,7 +69,7 @@ def a_dangling_class(folder: Path) -> None:
 
 
 def a_fifo_for_a_class(folder: Path) -> None:
-    """Nobody writes to it."""
+    """A FIFO without a writer."""
     os.mkfifo(_set(folder) / "train" / "eel")
 
 
@@ -79,7 +79,7 @@ def a_class_in_a_loop(folder: Path) -> None:
 
 
 def a_fifo_for_a_shard(folder: Path) -> None:
-    """Nobody writes to it."""
+    """A FIFO without a writer."""
     (folder / "set").mkdir()
     for name in ("train-000000.tar", "val-000000.tar"):
         os.mkfifo(folder / "set" / name)

@@ -44,19 +44,19 @@ NO_HINT = ("foo", "x", "verbose", "wandb", "zzz", "hello_world", "fish", "aaaa.b
 
 
 @pytest.mark.parametrize("line", HINTS.split("\n")[1:-1])
-def test_a_slip_is_answered_with_the_option_that_is_meant(line: str) -> None:
+def test_a_mistake_gets_the_hint_for_the_right_option(line: str) -> None:
     slip, right = line.split()
 
     assert re.search(rf"(?<![\w.]){re.escape(right)}(?![\w.])", nearest_option(slip, option_names())), slip
 
 
 @pytest.mark.parametrize("slip", NO_HINT)
-def test_what_is_near_to_nothing_is_given_no_hint(slip: str) -> None:
+def test_a_word_without_a_near_option_gets_no_hint(slip: str) -> None:
     assert nearest_option(slip, option_names()) == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--multirun", "seed=1,2"), "an option is written key=value, but found '--multirun'"),
         (("seed=1,2", "-m"), "an option is written key=value, but found '-m'"),
@@ -77,13 +77,13 @@ def test_what_is_near_to_nothing_is_given_no_hint(slip: str) -> None:
         (("--cfg", "job", "seed=x"), "seed is a whole number"),
     ],
 )
-def test_what_other_tools_take_is_answered_with_our_word(
-    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+def test_words_of_other_tools_get_the_right_option(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     answer = aiperf(*words)
 
     assert answer.status == 2
-    assert said in answer.err
+    assert message in answer.err
     assert answer.err.startswith("aiperf: ") and answer.err.count("\n") == 1 and "{" not in answer.err
     assert list(tmp_path.iterdir()) == []
 
@@ -103,5 +103,5 @@ def test_version_names_program_sources_schema_and_libraries(aiperf: User) -> Non
     answer = aiperf("--version")
 
     assert answer.status == 0
-    said = {line.split()[0] for line in answer.out.splitlines()}
-    assert {"aiperf-cluster", "sources", "journal", "python", "torch", "ray", "horovod"} <= said
+    message = {line.split()[0] for line in answer.out.splitlines()}
+    assert {"aiperf-cluster", "sources", "journal", "python", "torch", "ray", "horovod"} <= message

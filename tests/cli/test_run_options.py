@@ -53,10 +53,10 @@ def test_help_is_one_screen_with_every_verb(aiperf: User) -> None:
 def test_help_shows_the_defaults_of_the_default_run(aiperf: User) -> None:
     """The file of a default choice changes the defaults of classes."""
     for shown, conf in (("--help",), configure([])), (("help", "options"), configure([])):
-        said = aiperf(*shown).out
-        assert f"schedule.duration_seconds={conf.schedule.duration_seconds:g} " in said
-    assert f"budget.factor={conf.budget.factor:g} " in said
-    assert f"batch.smallest={conf.batch.smallest} " in said
+        message = aiperf(*shown).out
+        assert f"schedule.duration_seconds={conf.schedule.duration_seconds:g} " in message
+    assert f"budget.factor={conf.budget.factor:g} " in message
+    assert f"batch.smallest={conf.batch.smallest} " in message
     assert "schedule=quick: 180; schedule=ranking: 43200; else " in aiperf("help", "schedule.duration_seconds").out
 
 
@@ -94,16 +94,16 @@ def test_help_options_names_every_group_choice_and_option(aiperf: User) -> None:
     answer = aiperf("help", "options")
 
     assert answer.status == 0
-    said = answer.out.split()
+    message = answer.out.split()
     assert [choice for group in GROUPS for choice in choices(group) if choice not in answer.out] == []
-    shown = {word.split("=")[0] for word in said if "=" in word}
-    assert "trainer.channels_last=true" in said and "limits.trials=null" in said
+    shown = {word.split("=")[0] for word in message if "=" in word}
+    assert "trainer.channels_last=true" in message and "limits.trials=null" in message
     assert "Conf(" not in answer.out
     assert [option for option in option_names() if option not in shown | SET_BY_THE_CHOICE | set(GROUPS)] == []
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_a_help_of_its_own_of_the_same_form(aiperf: User, verb: str) -> None:
+def test_the_help_of_every_verb_has_the_same_form(aiperf: User, verb: str) -> None:
     answer = aiperf(verb, "--help")
 
     assert answer.status == 0
@@ -113,22 +113,22 @@ def test_every_verb_has_a_help_of_its_own_of_the_same_form(aiperf: User, verb: s
     assert answer == aiperf(verb, "-h") == aiperf("help", verb)
 
 
-def test_help_shows_each_choice_with_every_option_that_is_its_own(aiperf: User) -> None:
-    said = aiperf("help", "options").out
+def test_help_shows_each_choice_with_all_its_options(aiperf: User) -> None:
+    message = aiperf("help", "options").out
 
     for part, schemas in schemas_of_parts().items():
         for schema in schemas if len(schemas) > 1 else ():
-            own = said.partition(f"\n{part} ({name_of_choice(schema)}): ")[2].partition("\n\n")[0]
+            own = message.partition(f"\n{part} ({name_of_choice(schema)}): ")[2].partition("\n\n")[0]
             for name in inspect.get_annotations(schema).keys() - {"name", "kind", "module", "usual_start"}:
                 assert f"\n  {part}.{name}=" in own, (part, schema, name)
 
 
-def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
+def test_help_may_follow_options(aiperf: User) -> None:
     assert aiperf("dataset=digits", "--help") == aiperf("--help") == aiperf("help")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("flops", "resnet20", "--jsno"), "flops has no argument '--jsno' (did you mean '--json'?)"),
         (("flops", "resnet20", "resnet18"), "flops has no argument 'resnet18'"),
@@ -150,13 +150,13 @@ def test_help_may_be_asked_for_after_options_too(aiperf: User) -> None:
         (("rehearse", "--fast"), "rehearse has no argument '--fast'"),
     ],
 )
-def test_what_a_verb_does_not_take_is_refused_as_options_are(
-    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+def test_unknown_arguments_of_a_verb_are_refused(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     answer = aiperf(*words)
 
     assert answer.status == 2
-    assert answer.err.startswith("aiperf: ") and said in answer.err
+    assert answer.err.startswith("aiperf: ") and message in answer.err
     assert answer.err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -189,7 +189,7 @@ def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("seed=x",), "seed"),
         (("schedule.duration_seconds=soon",), "schedule.duration_seconds"),
@@ -214,13 +214,13 @@ def test_a_misspelt_word_is_refused_with_the_nearest_right_one(
         (("hpo.candidates=0",), "hpo.candidates is between 1 and 100000, but found 0"),
     ],
 )
-def test_what_cannot_become_a_run_is_refused_before_anything_starts(
-    aiperf: User, tmp_path: Path, words: tuple[str, ...], said: str
+def test_invalid_options_are_refused_before_anything_starts(
+    aiperf: User, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     answer = aiperf(*words)
 
     assert answer.status == 2
-    assert said in answer.err
+    assert message in answer.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -239,7 +239,7 @@ def test_a_dry_run_prints_the_plan_and_creates_nothing(aiperf: User, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_dry_run_reckons_with_as_many_checkpoints_as_a_run_keeps(aiperf: User, tmp_path: Path) -> None:
+def test_a_dry_run_plans_disk_for_the_checkpoints_of_a_run(aiperf: User, tmp_path: Path) -> None:
     conf = configure([*TINY, "budget.factor=1.3"])  # so that some trials can grow no more
     opening = open_run(conf)
     kept: list[int] = []
@@ -266,7 +266,7 @@ def test_a_dry_run_of_another_schedule_and_start_shows_theirs(aiperf: User) -> N
     assert "7.80 GFLOP forward" in shown
 
 
-def test_a_simulated_cluster_is_as_large_as_imagenet_unless_another_set_is_named() -> None:
+def test_a_simulated_cluster_uses_imagenet_by_default() -> None:
     assert configure(["+cluster=simulated"]).dataset.name == "imagenet"
     assert configure(["+cluster=simulated", "dataset=cifar10"]).dataset.name == "cifar10"
     assert configure(["+cluster=simulated", "cluster.workers=3"]).cluster == SimulatedConf(workers=3)
@@ -320,7 +320,7 @@ def test_a_simulated_run_cannot_be_resumed_on_machines(aiperf: User, tmp_path: P
     assert "is a simulated run, which cannot be resumed" in answer.err
 
 
-def test_a_run_whose_proposals_were_made_by_other_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
+def test_a_run_with_other_proposal_rules_cannot_be_resumed(aiperf: User, tmp_path: Path) -> None:
     conf = configure(["executor=inline"])
     first = first_event(make_plan(conf, this_machine(conf)), "old", 1_000_000.0, versions=versions())
     earlier = msgspec.structs.replace(first, proposal_rules=first.proposal_rules - 1)
@@ -349,17 +349,17 @@ def test_a_run_whose_time_is_over_cannot_be_resumed(aiperf: User, tmp_path: Path
 
 
 @pytest.mark.parametrize("called", ["aiperf-cluster", "python -m aiperf"])
-def test_what_is_told_to_be_typed_begins_as_what_was_typed(
+def test_printed_commands_begin_like_the_users_command(
     aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", [f"/usr/bin/{called}" if called == "aiperf-cluster" else "/x/aiperf/__main__.py"])
     write_run(tmp_path / "runs" / "young", [started(), joined()])
     submission = JobSubmission("aiperf-x", tmp_path / "x", [], 60.0, "/usr/bin/python3", tmp_path, program=program())
 
-    told = [aiperf(*words).out for words in (["score", "young"], ["check", "young", "--division", "quick"])]
+    outputs = [aiperf(*words).out for words in (["score", "young"], ["check", "young", "--division", "quick"])]
 
-    assert all(called in text for text in told)
-    assert called == "python -m aiperf" or not any("python -m aiperf" in text for text in told)
+    assert all(called in text for text in outputs)
+    assert called == "python -m aiperf" or not any("python -m aiperf" in text for text in outputs)
     job = SlurmConf(nodes=2).job(submission)
     assert job.status_command == f"{called} status {tmp_path / 'x'}"
     assert f"# Written by: {called} " in job.script

@@ -1,8 +1,11 @@
-"""Checkpoints to keep after the end of a run: the best one, or those that storage.checkpoints names.
+"""Removal of checkpoints: those that the journal has dropped, and at the end of a run all but the kept ones.
 
-RunEnded is in the journal before any file is removed. If the driver is killed meanwhile, some or all files remain
-without a record in `aiperf.train.kept_checkpoints`. Each remaining file is complete. Files of trials that are not in
-the journal are never removed.
+An order to remove a dropped checkpoint can be lost with a worker or driver. Files are chosen by their names and by the state of
+their trial in the journal. Files of trials that are not in the journal are never removed.
+
+After the end of a run the best checkpoint is kept, or those that storage.checkpoints names. RunEnded is in the journal before
+any file is removed. If the driver is killed meanwhile, some or all files remain without a record in
+`aiperf.train.kept_checkpoints`. Each remaining file is complete.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Progress
 from aiperf.journal.journal import NAME, read_again
 from aiperf.rules.state import Run
+from aiperf.rules.trial import TrialState
 from aiperf.train.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
 from aiperf.train.kept_checkpoints import KEPT, KeptCheckpoints
 from morphism import Lineage, decode, decode_morph, encode, rebuild
@@ -39,10 +43,10 @@ def best_of(events: Iterable[AnyEvent | None], names: Iterable[str]) -> Best | N
     Of equal ones, return that of the earliest trial. None if the journal knows none of them. A repeated epoch counts
     with its latest accuracy.
     """
-    there = set(filter(None, map(checkpoint_of, names)))
+    existing = set(filter(None, map(checkpoint_of, names)))
     found: dict[tuple[int, int], Best] = {}
     for event in events:
-        if isinstance(event, EpochFinished) and (place := (event.trial, event.epoch)) in there:
+        if isinstance(event, EpochFinished) and (place := (event.trial, event.epoch)) in existing:
             found[place] = Best(*place, event.accuracy)
     return min(found.values(), key=lambda one: (-one.accuracy, one.trial, one.epoch), default=None)
 
@@ -145,7 +149,7 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
             removed = [removed[0] + 1, removed[1] + size]
         except OSError:  # a failed removal must not end the run. The report counts it
             not_removed += 1
-    said = KeptCheckpoints(
+    record = KeptCheckpoints(
         keep=keep,
         files=len(staying),
         bytes=stays,
@@ -159,8 +163,8 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
         graph=None if graph is None else f"{CHECKPOINTS}/{graph.name}",
     )
     with suppress(OSError):  # a full disk: the report then has no section on kept checkpoints
-        said.save(run_folder)
-    return said
+        record.save(run_folder)
+    return record
 
 
 def forget(run_folder: Path) -> str | None:
@@ -168,10 +172,10 @@ def forget(run_folder: Path) -> str | None:
 
     Return a warning, or None if no checkpoints were removed.
     """
-    said = run_folder / CHECKPOINTS / KEPT
-    if not said.exists():
+    record = run_folder / CHECKPOINTS / KEPT
+    if not record.exists():
         return None
-    said.unlink()
+    record.unlink()
     return (
         "the checkpoints of this run were removed at its end, so trials that inherit from them fail. "
         "Keep the checkpoints of a run that may be rolled back: storage.checkpoints=all"
@@ -202,3 +206,63 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:  # removed meanwhile
         return 0
+
+
+_OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, TrialState.WITHDRAWN})
+NAMED = 8
+"""Maximum number of unknown files in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnneededFiles:
+    """Contents of a checkpoint folder that the run does not need."""
+
+    dropped: tuple[int, ...]
+    """Finished trials whose weights no later trial can inherit."""
+    unknown: tuple[str, ...]
+    """Names of files that belong to no trial of the run."""
+
+
+def leftover(run: Run, names: Iterable[str]) -> UnneededFiles:
+    """Return the files among `names` that the run does not need."""
+    dropped: set[int] = set()
+    unknown: list[str] = []
+    for name in sorted(names):
+        if name == KEPT or name.startswith(BEST):
+            continue
+        trial = run.trials.get(number) if (number := trial_of(name)) is not None else None
+        if trial is None:
+            unknown.append(name)
+        elif trial.state in _OVER and not trial.saved_epoch:
+            dropped.add(trial.number)
+    return UnneededFiles(tuple(sorted(dropped)), tuple(unknown))
+
+
+def sweep(run: Run, folder: Path) -> str | None:
+    """Remove checkpoints that the run does not need.
+
+    Return a message about removed, remaining and unknown files, or None. A file that cannot be removed does not end the
+    run.
+    """
+    if not folder.is_dir():
+        return None
+    found = leftover(run, [file.name for file in folder.iterdir()])
+    checkpoints = CheckpointFolder(folder)
+    removed: list[str] = []
+    kept: list[str] = []
+    for trial in found.dropped:
+        try:
+            checkpoints.drop(trial)
+            removed.append(str(trial))
+        except OSError as error:
+            kept.append(f"{trial}: {error.strerror}")
+    parts = [
+        f"{len(names)} {text} ({', '.join(names[:NAMED])}{' …' if len(names) > NAMED else ''})"
+        for text, names in (
+            ("trials' dropped checkpoints were removed", removed),
+            ("trials' dropped checkpoints cannot be removed", kept),
+            ("files stay, since they are no checkpoints of this journal's trials", found.unknown),
+        )
+        if names
+    ]
+    return f"'{folder}': {'; '.join(parts)}" if parts else None

@@ -34,7 +34,7 @@ class InlineExecutor:
         self._train = train
         self._drop = drop
         self._worker = worker
-        self._said: deque[Word] = deque()
+        self._unread: deque[Word] = deque()
         self._training: Iterator[Word] = iter(())
 
     def start(self) -> None:
@@ -43,7 +43,7 @@ class InlineExecutor:
 
     def _say_up(self) -> None:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._said.append(
+        self._unread.append(
             WorkerUp(
                 worker=self._worker,
                 host=socket.gethostname(),
@@ -67,13 +67,13 @@ class InlineExecutor:
             case _ if order.worker != self._worker:
                 pass
             case Propose():
-                self._said.append(make(self._proposer, self._history, order))
+                self._unread.append(make(self._proposer, self._history, order))
             case Train():
                 self._training = self._train(order)
             case Release():
                 # released after a silence, for example in a debugger: the worker continues under a new number
                 self._training = iter(())
-                self._said.clear()
+                self._unread.clear()
                 self._worker += 1
                 self._say_up()
             case Sum():
@@ -81,15 +81,15 @@ class InlineExecutor:
 
     def words(self, timeout: float) -> list[Word]:
         """Return the pending messages, or else the next message of the current training."""
-        if not self._said:
+        if not self._unread:
             word = next(self._training, None)
             if word is None:
                 time.sleep(min(timeout, 0.01))
             else:
-                self._said.append(word)
-        said = list(self._said)
-        self._said.clear()
-        return said
+                self._unread.append(word)
+        unread = list(self._unread)
+        self._unread.clear()
+        return unread
 
     def close(self) -> None:
         """Stop training."""

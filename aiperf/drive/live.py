@@ -16,7 +16,7 @@ from rich.console import Console, Group
 from rich.live import Live as RichLive
 
 from aiperf.drive.live_table import line, table
-from aiperf.drive.live_values import LAST_STAGE, LiveView
+from aiperf.drive.live_view import LAST_STAGE, LiveView
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 60.0

@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
-from aiperf.drive.live_values import LiveView, WorkerView
+from aiperf.drive.live_view import LiveView, WorkerView
 from aiperf.sanitize import sanitize
 
 UNKNOWN = "—"

@@ -12,7 +12,7 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
-from aiperf.drive.preflight import PreflightResult, check_here, depth, judged, nobody_left
+from aiperf.drive.preflight import PreflightResult, check_here, depth, nobody_left, node_checks
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.this_machine import this_machine
@@ -28,7 +28,7 @@ UNCHECKED = PreflightResult()
 class MachinesExecutor(Protocol):
     """Function that starts the executor on running machines. See `session.ExecutorOf`."""
 
-    def __call__(self, conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = ...) -> Executor:
+    def __call__(self, conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = ...) -> Executor:
         """`checked`: what preflight found of them."""
         ...
 
@@ -95,7 +95,7 @@ def check(conf: RunConf, folder: Path | None) -> PreflightResult:
     parent = folder or Path(conf.runs)
     if conf.executor == "inline" or conf.cluster is None:
         here = check_here(conf, parent, is_full=deep == "full")
-        events = judged([here], [here], conf.preflight)
+        events = node_checks([here], [here], conf.preflight)
         excluded = [here.node] if events[0].excluded else []
         if (error := nobody_left({here.node: here.address}, excluded, events)) is not None:
             raise error
@@ -114,56 +114,56 @@ def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerS
     return learn(conf, excluded=checked.excluded)
 
 
-def _inline(conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
+def _inline(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
     from aiperf.train.checkpoint_files import CheckpointFolder
     from aiperf.train.inprocess import train_here
 
-    space = standing.history.space
+    space = state.history.space
     checkpoints = folder / "checkpoints"
-    data = open_data(_meant(conf, standing))
+    data = open_data(_data_set_of(conf, state))
     return InlineExecutor(
         proposer_of(conf.searcher, conf.hpo),
         space,
         train=lambda order: train_here(order, conf.trainer, data, space.start, checkpoints),
         drop=CheckpointFolder(checkpoints).drop,
-        worker=standing.run.next_worker,
+        worker=state.run.next_worker,
     )
 
 
-def _meant(conf: RunConf, standing: SessionState) -> DataSetConf:
+def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
     """Return the data set configuration, with the fingerprint of the run's first event."""
     from aiperf.data.survey import held_to
 
-    return held_to(conf.dataset, standing.run.started.dataset.get("fingerprint"))
+    return held_to(conf.dataset, state.run.started.dataset.get("fingerprint"))
 
 
-def on_ray(conf: RunConf, folder: Path, standing: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
+def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     """Return an executor on the Ray cluster that this process is connected to."""
     from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
 
-    shape = standing.run.started.shape
+    shape = state.run.started.shape
     plan = WorkerPlan(
         worker=0,
         trainer=conf.trainer,
-        dataset=_meant(conf, standing),
-        start_graph=encode(standing.history.space.start),
+        dataset=_data_set_of(conf, state),
+        start_graph=encode(state.history.space.start),
         folder=folder.resolve(),
         accelerators=0,
         cores=1,
-        started_unix=standing.run.started.started_unix,
+        started_unix=state.run.started.started_unix,
         records_locally=conf.storage.is_telemetry_local,
         driver=identity(),
     )
     return RayExecutor(
         plan,
         proposer_of(conf.searcher, conf.hpo),
-        standing.history.space,
-        first_worker=standing.run.next_worker,
+        state.history.space,
+        first_worker=state.run.next_worker,
         accelerators_per_worker=conf.accelerators_per_worker,
         only_accelerators=shape is not None and shape.accelerators > 0,
-        terms=terms_of(standing.run.started),
+        terms=terms_of(state.run.started),
         gate=checked.gate,
     )

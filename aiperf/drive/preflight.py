@@ -36,7 +36,7 @@ from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_de
 class NodeAdmission(Protocol):
     """Choice of the nodes that may hold a worker.
 
-    Implemented in `drive.ray.node_admission`, which defines the types of `nodes` and `there`.
+    Implemented in `drive.ray.node_admission`, which defines the types of `nodes` and `slots`.
     """
 
     @property
@@ -44,7 +44,7 @@ class NodeAdmission(Protocol):
         """Ray's identifiers of nodes that must hold no worker."""
         ...
 
-    def look(self, nodes: Sequence[Mapping[str, Any]], there: Any) -> tuple[Any, list[Inspected]]:
+    def look(self, nodes: Sequence[Mapping[str, Any]], slots: Any) -> tuple[Any, list[Inspected]]:
         """The places that may be used now, and what is new of nodes that were checked."""
         ...
 
@@ -93,7 +93,9 @@ def _kind(system: HostDescription) -> str:
     return f"{system.usable_processors} × {system.cpu_model or 'processor'}"
 
 
-def judged(new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf) -> tuple[NodeChecked, ...]:
+def node_checks(
+    new: Sequence[NodeReadings], known: Sequence[NodeReadings], conf: PreflightConf
+) -> tuple[NodeChecked, ...]:
     """The lines of nodes that were measured, compared with all that are known.
 
     Raises:
@@ -119,8 +121,8 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
 
     `described`: hashes of descriptions that the journal already contains. The hash of this node is added.
     """
-    told = one.readings.get(clock.NAME)
-    off = clock.offset(told) if told is not None and told.failed is None else None
+    clock_reading = one.readings.get(clock.NAME)
+    off = clock.offset(clock_reading) if clock_reading is not None and clock_reading.failed is None else None
     return NodeChecked(
         at=0.0,
         address=one.address,

@@ -14,8 +14,7 @@ import msgspec
 from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
 from aiperf.config import RunConf, from_plain
-from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget
-from aiperf.drive.checkpoint_sweep import sweep
+from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget, sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
@@ -63,9 +62,9 @@ class SessionState:
     def at(cls, first: RunStarted, follows: Following | None = None) -> SessionState:
         """State after the first event. `follows`: the run that the event names as followed."""
         agenda = None if follows is None else ReplayQueue(follows.work.trials)
-        standing = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
-        standing.work_log.take(first)
-        return standing
+        state = cls(begin(first), WorkLog(), History(space_of(first)), agenda=agenda)
+        state.work_log.take(first)
+        return state
 
     def take(self, event: AnyEvent) -> None:
         """Add one event."""
@@ -103,13 +102,13 @@ def run_session(
         boot_seconds=began.boot_seconds,
     )
     with open_journal(folder, plan.conf.storage.local_journal()) as journal:
-        standing = SessionState.at(first, plan.follows)
+        state = SessionState.at(first, plan.follows)
         for event in checks:
-            standing.take(event)
+            state.take(event)
         journal.append([first, *checks])
         already = host_time().boot_seconds - began.boot_seconds
-        _drive(plan.conf, folder, standing, journal, executor_of, already, after_turn)
-    clear(standing.run, folder, plan.conf.storage.checkpoints)
+        _drive(plan.conf, folder, state, journal, executor_of, already, after_turn)
+    clear(state.run, folder, plan.conf.storage.checkpoints)
     return folder
 
 
@@ -126,7 +125,7 @@ class Resumable:
 
     folder: Path
     conf: RunConf
-    standing: SessionState
+    state: SessionState
     reading: JournalReading
     session: RunStarted | RunResumed
     """First event of the last driver."""
@@ -155,13 +154,13 @@ def resumable(conf: RunConf) -> Resumable:
     check_rules(first)
     with folding(reader):
         follows = None if first.follows is None else _followed_again(first.follows, conf)
-        conf, standing = from_plain(first.config), SessionState.at(first, follows)
+        conf, state = from_plain(first.config), SessionState.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:
-            standing.take(event)
+            state.take(event)
             if isinstance(event, RunResumed):
                 session = event
-    if standing.run.ended == "duration":
+    if state.run.ended == "duration":
         raise CannotResume(
             f"the run '{folder}' is finished: its declared {first.duration_seconds:.0f} s are over. "
             "Begin another: python -m aiperf"
@@ -171,7 +170,7 @@ def resumable(conf: RunConf) -> Resumable:
             f"the last line of '{folder / NAME}' was torn (the driver was killed while writing). It is moved to a file "
             "next to it"
         )
-    return Resumable(folder, conf, standing, reader.reading, session)
+    return Resumable(folder, conf, state, reader.reading, session)
 
 
 def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
@@ -220,9 +219,9 @@ def resume(
         JournalInUse: another driver writes it.
         JournalNotLocked: the lock failed.
     """
-    standing = found.standing
+    state = found.state
     with open_journal(found.folder, found.conf.storage.local_journal(), found.reading) as journal:
-        resumed = resumption(standing.run, found.session, host_time(), journal.cut)
+        resumed = resumption(state.run, found.session, host_time(), journal.cut)
         if resumed.rolled_back_lines and journal.cut is not None:
             print(
                 f"{resumed.rolled_back_lines} lines after line {journal.lines} are rolled back, and moved to "
@@ -230,13 +229,13 @@ def resume(
             )
         lines: list[AnyEvent] = [resumed, *(msgspec.structs.replace(event, at=resumed.at) for event in checks)]
         for event in lines:
-            standing.take(event)
+            state.take(event)
         journal.append(lines)
-        for told in (forget(found.folder), sweep(standing.run, found.folder / CHECKPOINTS)):
-            if told is not None:
-                print(told)
-        _drive(found.conf, found.folder, standing, journal, executor_of, resumed.at, after_turn)
-    clear(standing.run, found.folder, found.conf.storage.checkpoints)
+        for message in (forget(found.folder), sweep(state.run, found.folder / CHECKPOINTS)):
+            if message is not None:
+                print(message)
+        _drive(found.conf, found.folder, state, journal, executor_of, resumed.at, after_turn)
+    clear(state.run, found.folder, found.conf.storage.checkpoints)
     return found.folder
 
 
@@ -269,7 +268,7 @@ def resumption(run: Run, session: RunStarted | RunResumed, now: HostTime, cut: C
 def _drive(
     conf: RunConf,
     folder: Path,
-    standing: SessionState,
+    state: SessionState,
     journal: Journal,
     executor_of: ExecutorOf,
     already: float,
@@ -287,25 +286,25 @@ def _drive(
 
     try:
         with ExitStack() as stack:
-            executor = executor_of(conf, folder, standing)
+            executor = executor_of(conf, folder, state)
             stack.callback(executor.close)
-            executor.tell(standing.observed)
+            executor.tell(state.observed)
             executor.start()
             driver = Driver(
-                standing.run,
-                standing.work_log,
-                standing.history,
+                state.run,
+                state.work_log,
+                state.history,
                 journal,
                 executor,
                 clock,
                 look,
                 BestEpoch.of_run(folder).take,
-                agenda=standing.agenda,
+                agenda=state.agenda,
             )
             with ending_on_interrupt(driver):
                 driver.drive()
-        if (told := sweep(standing.run, folder / CHECKPOINTS)) is not None:
-            print(told)
+        if (message := sweep(state.run, folder / CHECKPOINTS)) is not None:
+            print(message)
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
-from collections.abc import Iterable
+import os
+import shutil
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
-from aiperf.export.files import File, refuse_if_there, write_files, write_whole
-from aiperf.export.record import RunRecord, record_of
+from aiperf.export.record import File, RunRecord, record_of
+from aiperf.files import shown
+from aiperf.nearest import nearest
 from aiperf.report.write import write as write_report
 
 TOOLS = {
@@ -28,11 +30,7 @@ def tool(word: str) -> str:
     """
     if word in TOOLS:
         return word
-    near = difflib.get_close_matches(word.lower(), TOOLS, n=1, cutoff=0.4)
-    raise BadConfiguration(
-        f"a run is exported to one of {', '.join(TOOLS)}, but found {word!r}"
-        + (f" (did you mean {near[0]!r}?)" if near else "")
-    )
+    raise BadConfiguration(f"a run is exported to one of {', '.join(TOOLS)}, but found {word!r}{nearest(word, TOOLS)}")
 
 
 def export(run_folder: Path, name: str, out: Path) -> Path:
@@ -47,7 +45,7 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
         _require_tensorboard()
     target = {"mlflow": out / "mlflow.db", "optuna": out / "optuna-journal.log"}.get(name, out)
 
-    refuse_if_there(out)
+    require_new(out)
     record = record_of(run_folder)
 
     def fill(folder: Path) -> None:
@@ -60,7 +58,7 @@ def export(run_folder: Path, name: str, out: Path) -> Path:
         else:
             write_files(folder, files(record, name))
 
-    write_whole(out, fill)
+    write_atomically(out, fill)
     return target
 
 
@@ -87,3 +85,44 @@ def _require_tensorboard() -> None:
             f"event files need TensorBoard's own library, which cannot be imported here ({error}). Install it: "
             "pip install aiperf-cluster[tensorboard]"
         ) from error
+
+
+def require_new(out: Path) -> None:
+    """Raise BadConfiguration if `out` exists."""
+    if out.exists() or out.is_symlink():
+        raise BadConfiguration(
+            f"an export needs a new folder, but {shown(out)} exists. Remove it, or choose another: --out DIR"
+        )
+
+
+def write_atomically(out: Path, write: Callable[[Path], None]) -> None:
+    """Call `write` with a temporary folder next to `out`, then rename it to `out`. Remove it after an error.
+
+    Raises:
+        BadConfiguration: `out` exists already or cannot be written.
+    """
+    require_new(out)
+    unfinished = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.mkdir()
+        try:
+            write(unfinished)
+            unfinished.rename(out)
+        except BaseException:
+            shutil.rmtree(unfinished)
+            raise
+    except OSError as error:
+        raise BadConfiguration(
+            f"an export is written below the run's folder or to --out, but {shown(out)} could not be written "
+            f"({error.strerror}). Choose a writable folder with enough space: --out DIR"
+        ) from error
+
+
+def write_files(folder: Path, files: Iterable[File]) -> None:
+    """Write the files below a folder. Raises OSError."""
+    for name, content in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.writelines(content)

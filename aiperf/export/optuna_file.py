@@ -20,8 +20,7 @@ from optuna.storages.journal import BaseJournalBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from aiperf.export.files import File
-from aiperf.export.record import RunRecord, TrialDetails
+from aiperf.export.record import File, RunRecord, TrialDetails
 from searchers.history import OF_HYPERPARAMETERS
 
 NAME = "optuna-journal.log"

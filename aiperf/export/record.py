@@ -35,6 +35,10 @@ State = Literal["finished", "failed", "in training", "cut off", "waiting", "neve
 """State of a trial. 'cut off' and 'never started': the run ended first."""
 
 
+File = tuple[str, Iterable[bytes]]
+"""Path below the export's folder with '/' between the parts, and content in pieces."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """End of one epoch of one attempt."""

@@ -33,8 +33,7 @@ from aiperf.export.figures import (
     results_of_run,
     results_of_trial,
 )
-from aiperf.export.files import File
-from aiperf.export.record import RunRecord, TrialDetails
+from aiperf.export.record import File, RunRecord, TrialDetails
 from aiperf.report.changes import morphs
 from aiperf.sanitize import sanitize
 

@@ -39,7 +39,7 @@ class Audience(Protocol):
         """Called after each turn of a driver."""
         ...
 
-    def before_resume(self, standing: SessionState) -> None:
+    def before_resume(self, state: SessionState) -> None:
         """Called after a run was read from its journal and before it is resumed."""
         ...
 
@@ -80,8 +80,8 @@ def drive(
     on_disk = None if audience is None else audience.on_disk
     with FaultyJournal(path, world, on_disk=on_disk) as faulty_journal:
         faulty_journal.append([first])
-        standing = SessionState.at(first, world.follows)
-        down_seconds = _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
+        state = SessionState.at(first, world.follows)
+        down_seconds = _drive_incarnation(world, state, faulty_journal, effort, audience, after_turn, around)
     while down_seconds is not None:
         assert effort.incarnations < INCARNATIONS, (
             f"{INCARNATIONS} drivers have died: lower the rate of driver_dies and disk_full"
@@ -104,12 +104,12 @@ def _resume(
     lines = iter(reader)
     first = next(lines)
     assert isinstance(first, RunStarted)
-    standing = SessionState.at(first, world.follows)
+    state = SessionState.at(first, world.follows)
     for event in lines:
-        standing.take(event)
+        state.take(event)
     if audience is not None:
-        audience.before_resume(standing)
-    if standing.run.ended is not None:
+        audience.before_resume(state)
+    if state.run.ended is not None:
         return None  # the driver died after it had written the end of the run
     on_disk = None if audience is None else audience.on_disk
     with FaultyJournal(path, world, reader.reading, on_disk) as faulty_journal:
@@ -117,13 +117,13 @@ def _resume(
         resumed = RunResumed(
             schema=SCHEMA,
             at=now,
-            down_seconds=now - standing.run.at,
+            down_seconds=now - state.run.at,
             clock_stepped_back_seconds=0.0,
             versions={},
             machine={},
             cut_sha256=None if faulty_journal.cut is None else faulty_journal.cut.sha256,
         )
-        standing.take(resumed)
+        state.take(resumed)
         try:
             faulty_journal.append([resumed])
         except DriverKilled as killed:
@@ -132,12 +132,12 @@ def _resume(
             if faulty_journal.down_seconds is None:
                 raise  # the real disk is full
             return faulty_journal.down_seconds
-        return _drive_incarnation(world, standing, faulty_journal, effort, audience, after_turn, around)
+        return _drive_incarnation(world, state, faulty_journal, effort, audience, after_turn, around)
 
 
 def _drive_incarnation(
     world: SimulatedWorld,
-    standing: SessionState,
+    state: SessionState,
     faulty_journal: FaultyJournal,
     effort: SimulationCost,
     audience: Audience | None,
@@ -145,22 +145,22 @@ def _drive_incarnation(
     around: Around,
 ) -> float | None:
     """Run one driver. Return None at the end of the run, or the seconds until the next driver if this one died."""
-    executor = SimulatedExecutor(world, standing.run.next_worker, effort.incarnations)
+    executor = SimulatedExecutor(world, state.run.next_worker, effort.incarnations)
     effort.incarnations += 1
-    before = standing.run.lines
+    before = state.run.lines
     driver = Driver(
-        standing.run,
-        standing.work_log,
-        standing.history,
+        state.run,
+        state.work_log,
+        state.history,
         faulty_journal,
         executor,
         world.clock,
         _both(audience, after_turn),
-        agenda=standing.agenda,
+        agenda=state.agenda,
     )
     try:
-        executor.tell(standing.observed)
-        standing.observed.clear()
+        executor.tell(state.observed)
+        state.observed.clear()
         executor.start()
         with around(driver):
             driver.drive()
@@ -172,7 +172,7 @@ def _drive_incarnation(
         return faulty_journal.down_seconds
     finally:
         executor.close()
-        effort.events += standing.run.lines - before
+        effort.events += state.run.lines - before
         effort.proposals += executor.proposals
         effort.executor_seconds += executor.busy_seconds
         effort.proposing_seconds += executor.proposing_seconds

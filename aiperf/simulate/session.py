@@ -26,15 +26,13 @@ from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.simulate.driver_restarts import SimulationCost, drive
 from aiperf.simulate.faults.building import build_faults
-from aiperf.simulate.model.accelerator_memory import memory_of
-from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
+from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
 from aiperf.simulate.model.pace import ImageCosts, pace
 from aiperf.simulate.model.profile import calibrated, profile_of
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.model.simulated_executor import SimulatedWorld
-from aiperf.simulate.model.virtual_clock import VirtualClock
 from aiperf.submission.announced_run import use_announcement
 from aiperf.units import count, duration, size
 from cluster.simulated import SimulatedConf

@@ -88,14 +88,14 @@ class Auditor:
         if self._draw.random() < self._replays:
             self._compare(driver)
 
-    def before_resume(self, standing: SessionState) -> None:
+    def before_resume(self, state: SessionState) -> None:
         """Check that a resumed run starts with all lines ever written."""
         # The dead driver's memory, such as the end of the run, need not be on disk: it is no longer checked.
         self._last = None
         self._ground_truth.up.clear()
         self._check_orders()
-        if standing.run.lines != self._shadow.line:
-            raise BrokenLaw(REPLAY, f"{self._shadow.line} lines were written, and {standing.run.lines} were read again")
+        if state.run.lines != self._shadow.line:
+            raise BrokenLaw(REPLAY, f"{self._shadow.line} lines were written, and {state.run.lines} were read again")
 
     def finish(self, path: Path) -> None:
         """Check the finished run."""

@@ -20,7 +20,7 @@ def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_
 
     assert (answer.status, again.status, elsewhere.status) == (0, 2, 0)
     assert "optuna-dashboard runs/one/export/optuna/optuna-journal.log" in answer.out
-    assert "'runs/one/export/optuna' is there already" in again.err
+    assert "'runs/one/export/optuna' exists" in again.err
     assert "--out DIR" in again.err
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
         "README.md",
@@ -41,7 +41,7 @@ def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_
         (("none", "--to", "csv"), "a run is a folder with a journal.jsonl"),
         (("one",), "--to"),
         (("one", "--to", "csv", "--out", "file/below"), "could not be written (File exists)"),
-        (("one", "--to", "csv", "--out", "file"), "'file' is there already"),
+        (("one", "--to", "csv", "--out", "file"), "'file' exists"),
     ],
 )
 def test_an_impossible_export_is_refused_with_the_fix(

@@ -19,7 +19,7 @@ from aiperf.cli import batch
 from cluster import kubernetes_api
 from cluster.kubernetes import KubernetesConf
 from cluster.kubernetes_api import Api
-from cluster.kubernetes_state import job_state
+from cluster.kubernetes_job import job_state
 from cluster.place import ClusterError
 from tests.cluster.api_server import ApiServer, api_server
 from tests.cluster.test_manifests import job_of

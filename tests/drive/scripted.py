@@ -11,7 +11,7 @@ from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.messages import Order, Train, Word, WorkerUp
-from aiperf.simulate.model.virtual_clock import VirtualClock
+from aiperf.simulate.model.machine_state import VirtualClock
 from searchers.history import Observation
 from searchers.propose import RULES
 from tests.journals import LIMITS, SCHEDULE, started

@@ -13,8 +13,7 @@ import torch
 
 from aiperf.config import configure
 from aiperf.data.opening import open_data
-from aiperf.drive.checkpoint_clearing import Best, BestEpoch, best_of, clear, forget
-from aiperf.drive.checkpoint_sweep import sweep
+from aiperf.drive.checkpoint_clearing import Best, BestEpoch, best_of, clear, forget, sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.machines import machines
 from aiperf.drive.run_clock import WallClock

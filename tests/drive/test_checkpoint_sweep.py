@@ -8,7 +8,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
-from aiperf.drive.checkpoint_sweep import leftover, sweep
+from aiperf.drive.checkpoint_clearing import leftover, sweep
 from aiperf.journal.events import AnyEvent, CheckpointDropped, TrialLost
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from aiperf.drive.live import LINE_SECONDS, Live
 from aiperf.drive.live_table import line, table
-from aiperf.drive.live_values import LiveView, WorkerView
+from aiperf.drive.live_view import LiveView, WorkerView
 
 VIEW = LiveView(
     run="a-run",

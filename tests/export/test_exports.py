@@ -28,8 +28,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState
 
 from aiperf.export import mlflow_store
-from aiperf.export.export import TOOLS, export, files
-from aiperf.export.files import write_files
+from aiperf.export.export import TOOLS, export, files, write_files
 from aiperf.export.record import RunRecord, record_of
 from aiperf.journal.events import AnyEvent, TrialFailed, TrialFinished, TrialProposed
 from aiperf.journal.journal import read

@@ -29,8 +29,8 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.accelerator_memory import memory_of
 from aiperf.simulate.model.ground_truth import GroundTruth
+from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
 from aiperf.train.batch_sizes import smaller
 from aiperf.train.ceiling import largest_batch

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.learning_curves import ByOperations, curve
+from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock
 from aiperf.simulate.model.pace import ImageCosts, pace
-from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start

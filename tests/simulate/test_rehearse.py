@@ -16,8 +16,16 @@ from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.study.against import against
 from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
-from aiperf.simulate.study.scaling_plot import draw
-from aiperf.simulate.study.sweep import HEAD, configured, cost_of_faults, introduction, line, lost, reference_in_words
+from aiperf.simulate.study.sweep import (
+    HEAD,
+    configured,
+    cost_of_faults,
+    draw,
+    introduction,
+    line,
+    lost,
+    reference_text,
+)
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
@@ -65,7 +73,7 @@ def test_clusters_without_faults_scale_within_1_percent(conf: RunConf, tmp_path:
     assert png.read_bytes().startswith(b"\x89PNG") and "<svg" in svg.read_text()
     assert {len(HEAD)} == {len(line(each)) for each in sweep}
     assert "with 1 worker:" in lost(sweep[0]) and "compile" in lost(sweep[1])
-    assert "one worker alone" in reference_in_words(reference)
+    assert "one worker alone" in reference_text(reference)
 
 
 def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:

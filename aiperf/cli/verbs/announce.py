@@ -130,7 +130,9 @@ def _show(arguments: argparse.Namespace) -> int:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(each.entry.at_unix))
         withdrawal = f"  withdrawn: {withdrawn[each.id].reason}" if each.id in withdrawn else ""
         print(
-            sanitize(f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{withdrawal}")
+            sanitize(
+                f"{each.entry.number:>4}  {stamp}  {each.entry.__struct_config__.tag:<9}  {each.id}  {who}{withdrawal}"
+            )
         )
     print(f"chain and signatures of {len(log.entries)} entries are valid; head {log.head}")
     if log.torn:

@@ -38,9 +38,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     conf = configure(options).dataset
     if arguments.index_only:
         if arguments.pack is not None or arguments.checksums is not None:
-            raise BadConfiguration(
-                "--index-only reads no image: leave --pack and --checksums out"
-            )
+            raise BadConfiguration("--index-only reads no image: leave --pack and --checksums out")
         from aiperf.data.survey import write_index
 
         for line in write_index(conf):

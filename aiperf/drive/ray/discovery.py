@@ -39,9 +39,9 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         NoWorkers: no node holds a worker, or none answers.
         BadConfiguration: the nodes cannot hold a worker of this configuration.
     """
-    there = _awaited(conf, patience_seconds, excluded)
+    available = _awaited(conf, patience_seconds, excluded)
     of_node: dict[str, Slot] = {}
-    for slot in there.wanted:
+    for slot in available.wanted:
         if any(share.node in excluded for share in slot.shares):
             continue
         of_node.setdefault(slot.node, slot)
@@ -94,17 +94,17 @@ def _awaited(conf: RunConf, patience_seconds: float, excluded: Collection[str]) 
     deadline = time.monotonic() + patience_seconds
     while True:
         nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        there = slots(nodes, conf.accelerators_per_worker, excluded=excluded)
-        if there.wanted:
-            return there
+        available = slots(nodes, conf.accelerators_per_worker, excluded=excluded)
+        if available.wanted:
+            return available
         if time.monotonic() >= deadline:
             break
         time.sleep(0.2)
     each = conf.accelerators_per_worker
     wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
-    small = "".join(f"; {address}: {why}" for address, why in there.too_small.items())
+    small = "".join(f"; {address}: {why}" for address, why in available.too_small.items())
     raise NoWorkers(
-        f"a run needs at least one worker, but none of {len(there.alive)} nodes has {wanted} for one{small}"
+        f"a run needs at least one worker, but none of {len(available.alive)} nodes has {wanted} for one{small}"
     )
 
 

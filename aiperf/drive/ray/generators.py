@@ -35,7 +35,7 @@ class _OfNode:
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
     workers: set[int]
     """Numbers of the workers on the node."""
-    told: int = 0
+    sent: int = 0
     """Number of history packets that it has received."""
     asked: dict[ray.ObjectRef[Any], Propose] = field(default_factory=dict)
 
@@ -43,12 +43,14 @@ class _OfNode:
 class Generators:
     """Generators of all nodes. Their proposals arrive in the mailbox."""
 
-    def __init__(self, making: WorkerParameters, runtime: Runtime, mailbox: ActorHandle[Any], news: UpdateLog) -> None:
-        """`news`: history for the generators."""
+    def __init__(
+        self, making: WorkerParameters, runtime: Runtime, mailbox: ActorHandle[Any], updates: UpdateLog
+    ) -> None:
+        """`updates`: history for the generators."""
         self._making = making
         self._runtime = runtime
         self._mailbox = mailbox
-        self._news = news
+        self._updates = updates
         self._of_node: dict[str, _OfNode] = {}
         self.calls: dict[ray.ObjectRef[Any], str] = {}
         """Node by open call. Pass finished calls to `look_at`."""
@@ -61,22 +63,22 @@ class Generators:
 
     def leave(self, node: str, worker: int) -> None:
         """Remove a worker. The last worker of a node removes the generator and its open requests."""
-        there = self._of_node.get(node)
-        if there is None:
+        generator = self._of_node.get(node)
+        if generator is None:
             return
-        there.workers.discard(worker)
-        if not there.workers:
+        generator.workers.discard(worker)
+        if not generator.workers:
             del self._of_node[node]
-            for call in there.asked:
+            for call in generator.asked:
                 self.calls.pop(call, None)
-            self._runtime.asked(partial(ray.kill, there.actor), "ending a generator")
+            self._runtime.asked(partial(ray.kill, generator.actor), "ending a generator")
 
     def propose(self, node: str, order: Propose) -> None:
         """Send an order, with the history that the generator lacks. Return at once."""
-        there = self._of_node[node]
-        call = there.actor.propose.remote(self._news.since(there.told), order)
-        there.told = self._news.count
-        there.asked[call] = order
+        generator = self._of_node[node]
+        call = generator.actor.propose.remote(self._updates.since(generator.sent), order)
+        generator.sent = self._updates.count
+        generator.asked[call] = order
         self.calls[call] = node
 
     def look_at(self, done: Collection[ray.ObjectRef[Any]]) -> list[Word]:
@@ -98,23 +100,23 @@ class Generators:
         return [word for node, why in failed.items() for word in self._replace(node, why)]
 
     def _replace(self, node: str, failed: list[tuple[Propose, str]]) -> list[Word]:
-        there = self._of_node[node]
-        lost = [*failed, *((order, "its generator died") for order in there.asked.values())]
-        for call in there.asked:
+        generator = self._of_node[node]
+        lost = [*failed, *((order, "its generator died") for order in generator.asked.values())]
+        for call in generator.asked:
             self.calls.pop(call, None)
-        self._runtime.asked(partial(ray.kill, there.actor), "ending a generator")
-        self._of_node[node] = _OfNode(self._new(node), there.workers)
+        self._runtime.asked(partial(ray.kill, generator.actor), "ending a generator")
+        self._of_node[node] = _OfNode(self._new(node), generator.workers)
         lost.sort(key=lambda each: each[0].number)
-        said: list[Word] = []
-        worker = next((order.worker for order, _ in lost if order.worker in there.workers), None)
+        words: list[Word] = []
+        worker = next((order.worker for order, _ in lost if order.worker in generator.workers), None)
         if worker is not None:
-            said.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
-        said += [
+            words.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
+        words += [
             ProposalFailed(number=order.number, reason=f"no proposal: {why}", was_made=False)
             for order, why in lost
-            if order.worker in there.workers
+            if order.worker in generator.workers
         ]
-        return said
+        return words
 
     def _new(self, node: str) -> ActorHandle[Any]:
         """One that knows nothing yet."""

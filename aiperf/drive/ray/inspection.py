@@ -66,20 +66,20 @@ class NodeInspection:
         """
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer)
-            there = [
+            inspectors = [
                 sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head, takes_accelerators=True)
                 for node in nodes
             ]
-            beside = (
+            helpers = (
                 []
                 if partner is None
                 else [sent_to(partner, setting, self.clock, is_head=True, takes_accelerators=False)]
             )
-            self._begun.extend([*there, *beside])
+            self._begun.extend([*inspectors, *helpers])
             try:
                 if self._is_over.is_set():
                     recall(self._begun)
-                return _Work(self, there, place).carried_out(beside)
+                return _Work(self, inspectors, place).run(helpers)
             finally:
                 recall(self._begun)
                 self._begun.clear()
@@ -88,34 +88,34 @@ class NodeInspection:
 class _Work:
     """One inspection under way."""
 
-    def __init__(self, how: NodeInspection, there: Sequence[Inspector], place: SharedFolderMark) -> None:
+    def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector], place: SharedFolderMark) -> None:
         self._how = how
         self._conf = how.conf
-        self._there = there
+        self._inspectors = inspectors
         self._place = place
-        self._readings: dict[str, dict[str, ProbeReading]] = {one.node: {} for one in there}
+        self._readings: dict[str, dict[str, ProbeReading]] = {one.node: {} for one in inspectors}
 
-    def carried_out(self, beside: Sequence[Inspector]) -> list[NodeReadings]:
-        for node, reading in introduced([*self._there, *beside], self._conf.seconds).items():
+    def run(self, helpers: Sequence[Inspector]) -> list[NodeReadings]:
+        for node, reading in introduced([*self._inspectors, *helpers], self._conf.seconds).items():
             if node in self._readings:
                 self._readings[node][reading.probe] = reading
         for one in self._live():
             reading = clock_of(one, time.time, self._conf.seconds)
             self._readings[one.node][reading.probe] = reading
         for probe in (self._how.probes or (full if self._how.is_full else quick))():
-            self._keep(asked({one.node: probe for one in self._live()}, self._there, self._conf.seconds))
+            self._keep(asked({one.node: probe for one in self._live()}, self._inspectors, self._conf.seconds))
         if self._how.is_full:
-            if beside:
+            if helpers:
                 for one in self._meeting():
-                    self._exchange([[one, beside[0]]])
+                    self._exchange([[one, helpers[0]]])
             else:
                 self._in_pairs()
                 self._together()
             self._once_more()
-        return [one.measured(self._readings[one.node]) for one in self._there]
+        return [one.measured(self._readings[one.node]) for one in self._inspectors]
 
     def _live(self) -> list[Inspector]:
-        return [one for one in self._there if not one.is_silent]
+        return [one for one in self._inspectors if not one.is_silent]
 
     def _meeting(self) -> list[Inspector]:
         """Return the nodes that can exchange data: those that see the shared folder."""
@@ -130,8 +130,8 @@ class _Work:
         able = self._meeting()
         return [one for one in able if one.accelerators] or able
 
-    def _keep(self, told: Mapping[str, ProbeReading]) -> None:
-        for node, reading in told.items():
+    def _keep(self, readings: Mapping[str, ProbeReading]) -> None:
+        for node, reading in readings.items():
             if node in self._readings:
                 self._readings[node][reading.probe] = reading
 
@@ -148,13 +148,13 @@ class _Work:
 
     def _exchange(self, groups: Sequence[Sequence[Inspector]]) -> None:
         """Let all pairs exchange at the same time. Add the result to the reading of each end."""
-        for group, told in zip(groups, self._reduced(groups), strict=True):
+        for group, readings in zip(groups, self._reduced(groups), strict=True):
             for one, other in (group, group[::-1]):
                 if one.node in self._readings:
                     before = self._readings[one.node].get(PAIRS) or ProbeReading(
                         probe=PAIRS, unit="B/s", facts={FAILED_WITH: {}}
                     )
-                    self._readings[one.node][PAIRS] = _added(before, other.address, told[one.node])
+                    self._readings[one.node][PAIRS] = _added(before, other.address, readings[one.node])
 
     def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, ProbeReading]]:
         """Run an all-reduce in each group. Return the readings by node."""
@@ -165,8 +165,8 @@ class _Work:
             for rank, one in enumerate(group):
                 # they give up on each other before they are given up
                 probes[one.node] = AllReduce(rank, len(group), name, limit / 2, on_host)
-        told = asked(probes, [one for group in groups for one in group], limit)
-        return [{one.node: told[one.node] for one in group} for group in groups]
+        readings = asked(probes, [one for group in groups for one in group], limit)
+        return [{one.node: readings[one.node] for one in group} for group in groups]
 
     def _blame(self, able: Sequence[Inspector]) -> None:
         """Remove failed exchanges from the readings of nodes that did not cause them."""
@@ -193,14 +193,14 @@ class _Work:
             one for one in self._exchanging() if not self._readings[one.node].get(PAIRS, _NONE).facts.get(FAILED_WITH)
         ]
         if len(able) > 1:
-            (told,) = self._reduced([able])
-            self._keep({node: msgspec.structs.replace(reading, probe=ALL) for node, reading in told.items()})
+            (readings,) = self._reduced([able])
+            self._keep({node: msgspec.structs.replace(reading, probe=ALL) for node, reading in readings.items()})
 
     def _once_more(self) -> None:
         """Measure slow nodes again, one after the other. All measured values are kept."""
-        measured = [one.measured(self._readings[one.node]) for one in self._there]
+        measured = [one.measured(self._readings[one.node]) for one in self._inspectors]
         verdicts = judge(measured, self._conf)
-        again = {probe.name: probe for probe in (self._how.probes or full)()}
+        probes_by_name = {probe.name: probe for probe in (self._how.probes or full)()}
         able = self._exchanging()
         for one in self._live():
             for name in verdicts[one.node].slow:
@@ -210,25 +210,25 @@ class _Work:
                     if partner is not None and self._may(one):
                         self._exchange([[one, partner]])
                 else:
-                    told = asked({one.node: again[name]}, [one], self._conf.seconds)[one.node]
-                    self._readings[one.node][name] = _joined(before, told)
+                    readings = asked({one.node: probes_by_name[name]}, [one], self._conf.seconds)[one.node]
+                    self._readings[one.node][name] = _joined(before, readings)
 
 
 _NONE = ProbeReading(probe=PAIRS, unit="")
 
 
-def _added(before: ProbeReading, partner: str, told: ProbeReading) -> ProbeReading:
+def _added(before: ProbeReading, partner: str, readings: ProbeReading) -> ProbeReading:
     """A pair's exchange in the reading of one of its ends: by partner and size, as 'ADDRESS, 1048576 B'."""
     facts = before.facts | {"with": sorted({*before.facts.get("with", []), partner})}
-    if told.failed is not None:
-        facts |= {FAILED_WITH: before.facts[FAILED_WITH] | {partner: told.failed}}
-        return msgspec.structs.replace(before, facts=facts, seconds=before.seconds + told.seconds)
-    series = {f"{partner}, {size} B": values for size, values in told.series.items()}
+    if readings.failed is not None:
+        facts |= {FAILED_WITH: before.facts[FAILED_WITH] | {partner: readings.failed}}
+        return msgspec.structs.replace(before, facts=facts, seconds=before.seconds + readings.seconds)
+    series = {f"{partner}, {size} B": values for size, values in readings.series.items()}
     merged = {
         name: [*before.series.get(name, []), *series.get(name, [])] for name in before.series.keys() | series.keys()
     }
-    facts |= {name: told.facts[name] for name in ("over", "interface")}
-    return msgspec.structs.replace(before, series=merged, facts=facts, seconds=before.seconds + told.seconds)
+    facts |= {name: readings.facts[name] for name in ("over", "interface")}
+    return msgspec.structs.replace(before, series=merged, facts=facts, seconds=before.seconds + readings.seconds)
 
 
 def _joined(before: ProbeReading, more: ProbeReading) -> ProbeReading:

@@ -136,25 +136,25 @@ def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds:
 
     Return a reading for every node in `inspectors` that has a probe.
     """
-    there = [one for one in inspectors if not one.is_silent and one.node in probes]
-    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in there}
+    asked_inspectors = [one for one in inspectors if not one.is_silent and one.node in probes]
+    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked_inspectors}
     if not calls:
         return {}
     done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
-    told: dict[str, ProbeReading] = {}
+    readings: dict[str, ProbeReading] = {}
     for call in done:
         one = calls[call]
         try:
-            told[one.node] = ray.get(call)
+            readings[one.node] = ray.get(call)
         except RayError as error:
             one.is_silent = True
-            told[one.node] = failed(probes[one.node], f"{one.address} was lost meanwhile: {last_line(error)}")
+            readings[one.node] = failed(probes[one.node], f"{one.address} was lost meanwhile: {last_line(error)}")
     for call in late:
         one = calls[call]
         one.is_silent = True
         why = f"no answer from {one.address} in {seconds + GRACE_SECONDS:g} s: the node hangs, or cannot be reached"
-        told[one.node] = failed(probes[one.node], why, seconds + GRACE_SECONDS)
-    return told
+        readings[one.node] = failed(probes[one.node], why, seconds + GRACE_SECONDS)
+    return readings
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:

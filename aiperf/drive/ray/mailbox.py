@@ -83,7 +83,7 @@ class Sender:
     def __init__(self, mailbox: ActorHandle[Any]) -> None:
         self._mailbox = mailbox
         self._name = secrets.token_hex(8)
-        self._said = self._sent = self._left = 0
+        self._written = self._sent = self._left = 0
         """Numbers of the last message that was added, sent, and stored in the mailbox."""
         self._unread: deque[Numbered] = deque()
         self._under_way: ray.ObjectRef[int] | None = None
@@ -94,8 +94,8 @@ class Sender:
         Call it repeatedly, if needed with none, until `is_read`. Waits at most PATIENCE_SECONDS for the previous call.
         """
         for word in words:
-            self._said += 1
-            self._unread.append((self._said, _encode(word)))
+            self._written += 1
+            self._unread.append((self._written, _encode(word)))
         if self._under_way is not None:
             arrived, _ = ray.wait([self._under_way], timeout=PATIENCE_SECONDS)
             if not arrived:
@@ -105,12 +105,12 @@ class Sender:
             while self._unread and self._unread[0][0] <= read:
                 self._unread.popleft()
         if self._unread:
-            self._sent = self._said
+            self._sent = self._written
             self._under_way = self._mailbox.put.remote(self._name, list(self._unread))
 
     def flush(self) -> None:
         """Wait until all messages are in the mailbox."""
-        while self._said > self._left:
+        while self._written > self._left:
             self.put([])
 
     @property

@@ -18,7 +18,7 @@ from typing import Any
 import ray
 
 from aiperf.config import RunConf
-from aiperf.drive.preflight import PreflightResult, as_word, judged, nobody_left
+from aiperf.drive.preflight import PreflightResult, as_word, nobody_left, node_checks
 from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
@@ -53,7 +53,7 @@ def checked_by(
 ) -> PreflightResult:
     """Check these nodes, and return the gate for later ones. `stop` ends a check in progress."""
     measured = inspect(nodes, None)
-    events = judged(measured, measured, conf)
+    events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
     wanted = slots(nodes, accelerators_per_worker).wanted
     places = {share.node: share.address for slot in wanted for share in slot.shares}
@@ -65,10 +65,10 @@ def checked_by(
     return PreflightResult(events, excluded, RayNodeAdmission(inspect, late, measured, excluded, partner, stop))
 
 
-def without(there: Slots, kept_out: Collection[str]) -> Slots:
+def without(slots: Slots, kept_out: Collection[str]) -> Slots:
     """The places on all other nodes."""
     return replace(
-        there, wanted=tuple(slot for slot in there.wanted if not any(share.node in kept_out for share in slot.shares))
+        slots, wanted=tuple(slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
     )
 
 
@@ -107,20 +107,20 @@ class RayNodeAdmission:
         """Ray's identifiers of nodes that must hold no worker."""
         return self._excluded
 
-    def look(self, nodes: Sequence[Node], there: Slots) -> tuple[Slots, list[Inspected]]:
+    def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[Inspected]]:
         """Return the places that may be used now, and the results of newly checked nodes.
 
         Start a check of unknown nodes.
         """
-        said = self._taken(there)
-        unknown = {share.node for slot in there.wanted for share in slot.shares} - self._measured.keys()
+        inspected = self._results(slots)
+        unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
         if unknown and not self._under_way:
             self._under_way = unknown
             asked = [node for node in nodes if node["NodeID"] in unknown]
-            partner = self._partner if self._partner is None or self._partner["NodeID"] in there.alive else None
+            partner = self._partner if self._partner is None or self._partner["NodeID"] in slots.alive else None
             self._thread = threading.Thread(target=self._check, args=(asked, partner), name="preflight", daemon=True)
             self._thread.start()
-        return without(there, self._excluded | unknown), said
+        return without(slots, self._excluded | unknown), inspected
 
     def close(self) -> None:
         """End the check in progress.
@@ -138,14 +138,14 @@ class RayNodeAdmission:
             why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
             self._found.put([_unmeasured(node, why) for node in nodes])
 
-    def _taken(self, there: Slots) -> list[Inspected]:
+    def _results(self, slots: Slots) -> list[Inspected]:
         try:
             found = self._found.get_nowait()
         except queue.Empty:
             return []
         self._under_way = set()
-        found = [one for one in found if one.node in there.alive]  # nodes that were lost meanwhile are ignored
+        found = [one for one in found if one.node in slots.alive]  # nodes that were lost meanwhile are ignored
         self._measured |= {one.node: one for one in found}
-        events = judged(found, list(self._measured.values()), self._conf)
+        events = node_checks(found, list(self._measured.values()), self._conf)
         self._excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
         return [as_word(event) for event in events]

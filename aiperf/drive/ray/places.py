@@ -24,7 +24,7 @@ class Places:
         self._alive: frozenset[str] = frozenset()
         self.held = holds(())
         """Places on all nodes that were not excluded here."""
-        self.there = self.held
+        self.slots = self.held
         """Subset of `held` that may be used now."""
         self._wanted: frozenset[Slot] = frozenset()
         self._taken: dict[Slot, int] = {}
@@ -50,7 +50,7 @@ class Places:
 
     def narrow(self, allowed: Slots) -> None:
         """Limit the places to those in `allowed`."""
-        if allowed.wanted != self.there.wanted:
+        if allowed.wanted != self.slots.wanted:
             self._settle(allowed)
 
     def exclude(self, host: str, reason: str) -> None:
@@ -110,11 +110,11 @@ class Places:
         self.held = self._holds(self._nodes, excluded=frozenset(self.excluded), held=tuple(self._taken))
         self._settle(self.held)
 
-    def _settle(self, there: Slots) -> None:
-        self.there = there
-        self._wanted = frozenset(self.there.wanted)
-        self.free = {slot: None for slot in self.there.wanted if slot not in self._taken}
-        alive = self.there.alive
+    def _settle(self, slots: Slots) -> None:
+        self.slots = slots
+        self._wanted = frozenset(self.slots.wanted)
+        self.free = {slot: None for slot in self.slots.wanted if slot not in self._taken}
+        alive = self.slots.alive
         self.misplaced = {
             worker: slot for slot, worker in self._taken.items() if slot not in self._wanted and slot.node in alive
         }

@@ -21,7 +21,7 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from aiperf.drive.preflight import NodeAdmission
 from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.cluster.demand import draining_nodes
+from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators
 from aiperf.drive.ray.history_updates import UpdateLog
@@ -97,8 +97,8 @@ class RayExecutor:
         self._said_too_small: set[str] = set()
         self._runtime = Runtime.of_this_process()
         self._post = MailboxOwner()
-        self._news = UpdateLog()
-        self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._news)
+        self._updates = UpdateLog()
+        self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._updates)
 
     def start(self) -> None:
         """Request workers at all places. Each sends WorkerUp when its ranks are ready."""
@@ -111,7 +111,7 @@ class RayExecutor:
         Generators receive increments, never the whole history.
         """
         if observations:
-            self._news.tell(observations)
+            self._updates.tell(observations)
 
     def exclude(self, host: str, reason: str) -> None:
         """Exclude a node, named by Ray's identifier, address or host name.
@@ -167,7 +167,7 @@ class RayExecutor:
         if taken is None:
             # deaths are reported when the mailbox answers again, after the messages of those workers
             taken, over = [], {}
-        said = [word for one in taken for word in self._taken(one, time.monotonic())]
+        words = [word for one in taken for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
         if is_due:
@@ -176,7 +176,7 @@ class RayExecutor:
             took += time.monotonic() - began
             self._next_look = now + min(max(LOOK_SECONDS, took / LOOK_SHARE), LONGEST_LOOK_SECONDS)
         own, self._own = self._own, []
-        return said + own
+        return words + own
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
         """See `executor.MeasuresPeaks`."""
@@ -226,16 +226,16 @@ class RayExecutor:
         return [*self._let_go_superseded(now), word]
 
     def _let_go_superseded(self, now: float) -> list[Word]:
-        said: list[Word] = []
+        words: list[Word] = []
         for number in self._places.superseded():
             worker = self._fleet[number]
             why = self._places.why_excluded(worker.slot)
             if worker.up is not None:
                 better = f"workers have better places than {worker.slot.address} now"
                 reason = f"let go: {better if why is None else f'{worker.slot.address} is excluded, {why}'}"
-                said.append(WorkerDown(worker=number, reason=reason, released=True))
+                words.append(WorkerDown(worker=number, reason=reason, released=True))
             self._let_go(number, now)
-        return said
+        return words
 
     def _drop(self) -> None:
         """Send waiting orders to remove checkpoints to any worker that is up. The run's folder is shared."""
@@ -248,7 +248,7 @@ class RayExecutor:
     def _look_at_drops(self, done: Collection[Call]) -> None:
         """Repeat orders to remove a checkpoint that were lost with their worker.
 
-        Files that cannot be removed are reported at the end of the session (`checkpoint_sweep.py`).
+        Files that cannot be removed are reported at the end of the session (`checkpoint_clearing.py`).
         """
         for call in self._dropping.keys() & done:
             order = self._dropping.pop(call)
@@ -282,8 +282,8 @@ class RayExecutor:
     def _late(self, worker: RayWorker, now: float) -> str | None:
         """Return the reason for giving up a start that has not failed by itself, or None."""
         where = worker.slot.address
-        if worker.slot.node not in self._places.there.alive:
-            return f"{where} was gone before a worker was up there"
+        if worker.slot.node not in self._places.slots.alive:
+            return f"{where} was lost before a worker was up on it"
         waited = self._fleet.waited(worker, now)
         if not worker.has_place and waited > self._law.place_seconds:
             return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
@@ -324,13 +324,13 @@ class RayExecutor:
             self._places.narrow(allowed)
             self._own += inspected
         self._own += self._let_go_superseded(now)
-        for address, reason in self._places.there.too_small.items():
+        for address, reason in self._places.slots.too_small.items():
             if address not in self._said_too_small:
                 self._said_too_small.add(address)
                 self._own.append(NotStarted(host=address, failures=0, reason=reason))
         if self._fleet.up:
             self._starts.up(now)
-        error = self._starts.hopeless(self._places.there.wanted, now)
+        error = self._starts.hopeless(self._places.slots.wanted, now)
         if error is not None:
             if self._own:
                 return  # report first: the journal needs the reasons

@@ -80,11 +80,11 @@ def slots(
     depend on it.
     """
     out = {str(node["NodeID"]) for node in nodes if excluded and not names_of(node).isdisjoint(excluded)}
-    there = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
+    found = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
     if not out:
-        return there
-    allowed = (slot for slot in there.wanted if not any(share.node in out for share in slot.shares))
-    return replace(there, wanted=tuple(allowed))
+        return found
+    allowed = (slot for slot in found.wanted if not any(share.node in out for share in slot.shares))
+    return replace(found, wanted=tuple(allowed))
 
 
 def names_of(node: Mapping[str, Any]) -> set[str]:
@@ -107,12 +107,12 @@ def _of_all(
     assert each is None or isinstance(each, int), "the configuration is checked"
     if with_accelerators or only_accelerators or each is not None:
         if of_all:
-            return _spanning(one_of_all(_but(with_accelerators, excluded), tuple(_standing(held))), held, names)
+            return _spanning(one_of_all(_but(with_accelerators, excluded), tuple(_existing(held))), held, names)
         return _with_accelerators(with_accelerators, names, each, held, excluded)
     others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
     with_cores = [node for node in others or alive if node["Resources"].get("CPU", 0) >= 1]
     if of_all:
-        return _spanning(one_of_all(_but(with_cores, excluded), tuple(_standing(held))), held, names)
+        return _spanning(one_of_all(_but(with_cores, excluded), tuple(_existing(held))), held, names)
     wanted = tuple(
         Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"])) for node in with_cores
     )
@@ -123,7 +123,7 @@ def _but(nodes: Sequence[Mapping[str, Any]], excluded: Collection[str]) -> list[
     return [node for node in nodes if node["NodeID"] not in excluded]
 
 
-def _standing(held: Collection[Slot]) -> dict[WorkerNodes, Slot]:
+def _existing(held: Collection[Slot]) -> dict[WorkerNodes, Slot]:
     return {
         WorkerNodes(tuple(one.node for one in slot.shares), tuple(one.address for one in slot.shares)): slot
         for slot in held
@@ -131,8 +131,8 @@ def _standing(held: Collection[Slot]) -> dict[WorkerNodes, Slot]:
 
 
 def _spanning(grouped: NodeGroups, held: Collection[Slot], alive: frozenset[str]) -> Slots:
-    standing = _standing(held)
-    found = [standing[one] for one in grouped.kept]
+    existing = _existing(held)
+    found = [existing[one] for one in grouped.kept]
     for nodes in grouped.new:
         first, *others = (
             Share(node["NodeID"], node["NodeManagerAddress"], accelerators_of(node), _cores(node)) for node in nodes
@@ -155,12 +155,12 @@ def _with_accelerators(
     found: list[Slot] = []
     smaller = [node for node in nodes if wanted is not None and accelerators_of(node) < wanted]
     for node in nodes:
-        there, cores = accelerators_of(node), int(node["Resources"].get("CPU", 0))
-        each = wanted or there
-        count = there // each
+        accelerators, cores = accelerators_of(node), int(node["Resources"].get("CPU", 0))
+        each = wanted or accelerators
+        count = accelerators // each
         for index in range(count):
             found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
     if not smaller or wanted is None:
         return Slots(tuple(found), alive, {})
-    spanning = _spanning(of_several(_but(smaller, excluded), wanted, tuple(_standing(held))), held, alive)
+    spanning = _spanning(of_several(_but(smaller, excluded), wanted, tuple(_existing(held))), held, alive)
     return Slots((*found, *spanning.wanted), alive, spanning.too_small)

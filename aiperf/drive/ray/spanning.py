@@ -38,22 +38,22 @@ class NodeGroups:
     """Reason by address, for nodes in no group."""
 
 
-def one_of_all(nodes: Sequence[Node], standing: Sequence[WorkerNodes]) -> NodeGroups:
+def one_of_all(nodes: Sequence[Node], existing: Sequence[WorkerNodes]) -> NodeGroups:
     """Return one group of all these nodes."""
-    there = {str(node["NodeID"]) for node in nodes}
-    kept = tuple(one for one in standing if one.nodes[0] in there)[:1]
+    node_ids = {str(node["NodeID"]) for node in nodes}
+    kept = tuple(one for one in existing if one.nodes[0] in node_ids)[:1]
     if kept or not nodes:
         return NodeGroups(kept, (), _standing_by(kept, nodes))
     return NodeGroups((), (tuple(_in_order(nodes)),), {})
 
 
-def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[WorkerNodes]) -> NodeGroups:
+def of_several(nodes: Sequence[Node], accelerators: int, existing: Sequence[WorkerNodes]) -> NodeGroups:
     """Return groups of `accelerators` accelerators each, on nodes that have fewer each.
 
     The nodes of a group have equally many accelerators, since its ranks wait for each other in every step.
     """
-    there = {str(node["NodeID"]) for node in nodes}
-    kept = tuple(one for one in standing if len(one.nodes) > 1 and one.nodes[0] in there)
+    node_ids = {str(node["NodeID"]) for node in nodes}
+    kept = tuple(one for one in existing if len(one.nodes) > 1 and one.nodes[0] in node_ids)
     addresses = {address for one in kept for address in one.addresses}
     unused = _standing_by(kept, [node for node in nodes if node["NodeManagerAddress"] in addresses])
     free = [node for node in nodes if node["NodeManagerAddress"] not in addresses]
@@ -68,13 +68,13 @@ def of_several(nodes: Sequence[Node], accelerators: int, standing: Sequence[Work
             )
             unused |= {node["NodeManagerAddress"]: why for node in ordered}
             continue
-        whole = len(ordered) // each * each
-        new += [tuple(ordered[first : first + each]) for first in range(0, whole, each)]
+        used = len(ordered) // each * each
+        new += [tuple(ordered[first : first + each]) for first in range(0, used, each)]
         why = (
             f"a worker has {accelerators} accelerators on {each} nodes of {size}, but this node has {size} and is left over: "
             "add nodes, or lower accelerators_per_worker"
         )
-        unused |= {node["NodeManagerAddress"]: why for node in ordered[whole:]}
+        unused |= {node["NodeManagerAddress"]: why for node in ordered[used:]}
     return NodeGroups(kept, tuple(new), unused)
 
 

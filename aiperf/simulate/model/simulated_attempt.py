@@ -23,8 +23,8 @@ from aiperf.journal.messages import (
     Word,
 )
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
-from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.learning_curves import Curve
+from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.pace import TrialTiming
 from aiperf.train.batch_sizes import smaller
 

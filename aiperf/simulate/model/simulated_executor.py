@@ -35,14 +35,12 @@ from aiperf.journal.messages import (
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
-from aiperf.simulate.model.accelerator_memory import AcceleratorMemory
-from aiperf.simulate.model.checkpoints_on_disk import Checkpoints
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import Learning
+from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
 from aiperf.simulate.model.pace import ImageCosts, TrialTiming, pace
 from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedTask, SimulatedWorker
-from aiperf.simulate.model.virtual_clock import VirtualClock
 from cluster.simulated import SimulatedConf
 from morphism import Graph, cost, decode_morph
 from searchers.history import History, Observation, Space

@@ -74,7 +74,7 @@ def test_a_run_without_workers_left_can_be_resumed(tmp_path: Path) -> None:
         WorkerJoined, WorkerLost, WorkerNotStarted
     ]  # fmt: skip
     again = resumable(configure([f"resume={stopped.value.folder}"]))
-    assert again.standing.run.next_worker == 1
+    assert again.state.run.next_worker == 1
 
 
 def test_a_run_without_any_worker_reports_the_reason(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def test_nodes_are_regrouped_after_the_loss_of_their_worker() -> None:
 
     places.see([node("a", 8, 4), node("b", 8, 4, alive=False), node("c", 8, 4)])
     assert not places.free and places.superseded() == [], "b is lost, and the worker goes on without it; c stands by"
-    assert list(places.there.too_small) == ["c"]
+    assert list(places.slots.too_small) == ["c"]
 
     places.leave(slot, 0)
     assert [[share.node for share in each.shares] for each in places.free] == [["a", "c"]]
@@ -162,7 +162,7 @@ def test_a_worker_is_released_when_any_of_its_nodes_is_excluded() -> None:
 
     assert places.superseded() == [1]
     places.leave(next(slot for slot, number in places._taken.items() if number == 1), 1)
-    assert not places.free and "is left over" in places.there.too_small["c"]
+    assert not places.free and "is left over" in places.slots.too_small["c"]
 
 
 def test_a_misplaced_worker_stays_if_the_better_one_is_lost() -> None:

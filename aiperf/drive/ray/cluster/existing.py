@@ -1,4 +1,8 @@
-"""Existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged."""
+"""Existing Ray cluster: this process joins it for the length of a run, and leaves it unchanged.
+
+An autoscaler adds nodes for tasks, actors and placement groups that no node can hold. A run's workers are tied to existing
+nodes, so the autoscaler would not see them. A run requests all its nodes at once, independent of waiting work.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,20 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import ray
 from ray._private import services
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled, without stubs
 from ray.core.generated.gcs_pb2 import GcsNodeInfo  # type: ignore[attr-defined]  # likewise
+from ray.exceptions import RayError
 
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.cluster.demand import asked_for
 from aiperf.drive.ray.cluster.head import LOOK_SECONDS, await_nodes
 from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, TOKEN_PATH
 from aiperf.drive.ray.cluster.started_ray import named_if_not_started, read_environment_anew, without_working_folder
 from aiperf.errors import RuntimeLost, RuntimeNotStarted
-from cluster.place import Existing
+from cluster.place import Demand, Existing
 
 _REMEDY = (
     "Run this on the head of that Ray, with its token in RAY_AUTH_TOKEN, or RAY_AUTH_MODE=disabled if it requires none"
@@ -112,3 +116,32 @@ def _nodes(address: str) -> dict[str, str]:
             f"the Ray at {address} requires a token, and {offence}. Set {MODE}=token, and its token in {TOKEN} or in the file "
             f"that {TOKEN_PATH} names"
         ) from error
+
+
+@contextmanager
+def asked_for(demand: Demand | None) -> Iterator[None]:
+    """Request the nodes until the end of the context. Ray must be initialized."""
+    if demand is None:
+        yield
+        return
+    from ray.autoscaler.sdk import request_resources  # which brings the command line of Ray's clusters with it
+
+    request_resources(bundles=bundles(demand))
+    try:
+        yield
+    finally:
+        # Ray's own error is already printed if Ray is lost, and the autoscaler is lost with it
+        with suppress(RayError, ConnectionError, TimeoutError):
+            request_resources(bundles=[])
+
+
+def draining_nodes() -> frozenset[str]:
+    """Return the identifiers of nodes that Ray is draining, for example after a spot node's notice. (Ray 2.60)."""
+    from ray._private.state import state
+
+    return frozenset(state.get_draining_nodes())
+
+
+def bundles(demand: Demand) -> list[dict[str, float]]:
+    """Return one bundle per node. It has all resources of a worker, so that no two bundles fit on one node."""
+    return [dict(demand.each) for _ in range(demand.nodes)]

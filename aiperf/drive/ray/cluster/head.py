@@ -76,7 +76,10 @@ def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) ->
             options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
             if not place.trains:
                 options |= {"num_cpus": 0, "num_gpus": 0}
-            with _started(scratch, metrics_port, place.patience_seconds, options), _told(folder / HEAD_FILE):
+            with (
+                _started(scratch, metrics_port, place.patience_seconds, options),
+                _published_address(folder / HEAD_FILE),
+            ):
                 assert_token()
                 await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
                 yield
@@ -130,13 +133,13 @@ def await_nodes(nodes: int, fewest: int, patience_seconds: float) -> None:
         NoWorkers: fewer than `fewest` have joined in time.
     """
     deadline = time.monotonic() + patience_seconds
-    while len(there := _alive()) < nodes:
+    while len(alive := _alive()) < nodes:
         if time.monotonic() >= deadline:
-            if len(there) >= fewest:
+            if len(alive) >= fewest:
                 return
             raise NoWorkers(
-                f"a run begins when its nodes have joined, but {len(there)} of {nodes} have joined after "
-                f"{patience_seconds:.0f} s ({', '.join(sorted(there))}). Read the logs of the others, or begin with fewer "
+                f"a run begins when its nodes have joined, but {len(alive)} of {nodes} have joined after "
+                f"{patience_seconds:.0f} s ({', '.join(sorted(alive))}). Read the logs of the others, or begin with fewer "
                 "nodes: cluster.fewest_nodes"
             )
         time.sleep(LOOK_SECONDS)
@@ -148,17 +151,17 @@ def _alive() -> list[str]:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    told = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
+def _published_address(path: Path) -> Iterator[None]:
+    head = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)  # of a driver that was killed just then
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(told))
+        file.write(msgspec.json.encode(head))
     draft.replace(path)
     try:
         yield
     finally:
-        if read_head(path) == told:  # a driver that took the run over has replaced it
+        if read_head(path) == head:  # a driver that took the run over has replaced it
             path.unlink(missing_ok=True)
 
 

@@ -50,16 +50,16 @@ def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = No
     others = [host for host in place.hosts if not is_this_host(host)]
     trains = len(others) < len(place.hosts)
     away = len(place.hosts) - place.head.fewest_nodes
-    there = _looked_at(folder, place, others, away)
+    reached = _looked_at(folder, place, others, away)
     head = replace(
-        place.head, nodes=len(there) + 1, fewest_nodes=max(1, len(others) - away + 1), trains=trains or not others
+        place.head, nodes=len(reached) + 1, fewest_nodes=max(1, len(others) - away + 1), trains=trains or not others
     )
     with _Invitations(folder, place, others).kept() as invitations:
         try:
             with head_ray(folder, head, metrics_port):
                 yield
         except NoWorkers as error:
-            raise NoWorkers(f"{error}{invitations.last_words()}") from error
+            raise NoWorkers(f"{error}{invitations.last_output()}") from error
 
 
 def is_this_host(name: str) -> bool:
@@ -174,13 +174,13 @@ class _Invitations:
             watch.join()
             self._end()
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the last line of each host's output, for an error's text."""
-        said = []
+        lines_of_hosts = []
         for host in self.hosts:
             lines = [line for line in self._log(host).read_text(errors="replace").splitlines() if line.strip()]
-            said.append(f"\n  {host}: {lines[-1] if lines else 'nothing'} ({self._log(host)})")
-        return "".join(said)
+            lines_of_hosts.append(f"\n  {host}: {lines[-1] if lines else 'nothing'} ({self._log(host)})")
+        return "".join(lines_of_hosts)
 
     def _log(self, host: str) -> Path:
         return self.folder / LOGS / f"{host}.log"

@@ -60,8 +60,8 @@ class ParentConnection:
     def is_cut(self) -> bool:
         """Return whether the connection has ended. Does not wait."""
         if self.descriptor is not None and not self._is_cut:
-            there, _, _ = select.select([self.descriptor], [], [], 0.0)
-            self._is_cut = bool(there) and os.read(self.descriptor, 4096) == b""
+            readable, _, _ = select.select([self.descriptor], [], [], 0.0)
+            self._is_cut = bool(readable) and os.read(self.descriptor, 4096) == b""
         return self._is_cut
 
 

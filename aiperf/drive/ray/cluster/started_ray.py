@@ -25,7 +25,7 @@ def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -
     from aiperf.drive.ray.cluster.daemons import Runtime
 
     interrupts.set_again()
-    with _without_last_words():
+    with _without_exit_messages():
         with named_if_not_started("a run needs Ray on this machine, and it did not come up", _REMEDY):
             usual: dict[str, Any] = {
                 "num_cpus": usable_processors(),
@@ -111,7 +111,7 @@ _REMEDY = (
 
 
 @contextmanager
-def _without_last_words() -> Iterator[None]:
+def _without_exit_messages() -> Iterator[None]:
     """Hide the end of a dead raylet's log from the driver's output. `Runtime` reports the loss."""
     from ray._private import worker
 

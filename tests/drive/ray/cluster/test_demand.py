@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiperf.drive.ray.cluster.demand import asked_for, bundles
+from aiperf.drive.ray.cluster.existing import asked_for, bundles
 from cluster.place import Demand, Existing
 from cluster.ray import RayConf
 

@@ -102,7 +102,7 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
         if word.startswith("-"):
             flag, _, value = word.partition("=")
             name = flag.lstrip("-").replace("-", "_")
-            hint = f": write {name}={value or '…'}" if name in options else nearest_option(name, options)
+            hint = f": write {name}={value or 'VALUE'}" if name in options else nearest_option(name, options)
             raise BadConfiguration(
                 f"an option is written key=value, but found {word!r}{hint}. `{program()} help options` lists them"
             )

@@ -150,7 +150,7 @@ def _readme(record: RunRecord, tables: tuple[ExportTable[Any], ...]) -> str:
 
 
 def _run(record: RunRecord) -> ExportTable[RunRecord]:
-    run, found = record.report.run, results_of_run(record)
+    run, results = record.report.run, results_of_run(record)
     columns: list[ExportColumn[RunRecord]] = [
         ExportColumn("run", "", "name of the run", lambda _: run.name),
         ExportColumn("simulated", "", "true if times and learning curves are simulated", lambda _: run.is_simulated),
@@ -165,12 +165,12 @@ def _run(record: RunRecord) -> ExportTable[RunRecord]:
         ExportColumn("duration", "s", "declared length", lambda _: run.duration_seconds),
         ExportColumn("warmup", "s", "start of the valid window", lambda _: run.warmup_seconds),
     ]
-    columns += [_result(name, unit, meaning, found) for name, (unit, meaning) in _OF_RUN.items()]
+    columns += [_result(name, unit, meaning, results) for name, (unit, meaning) in _OF_RUN.items()]
     return ExportTable("run", "the run", columns, lambda: [record])
 
 
-def _result(name: str, unit: str, meaning: str, found: Mapping[str, Value]) -> ExportColumn[RunRecord]:
-    return ExportColumn(name, unit, meaning, lambda _: found.get(name))
+def _result(name: str, unit: str, meaning: str, results: Mapping[str, Value]) -> ExportColumn[RunRecord]:
+    return ExportColumn(name, unit, meaning, lambda _: results.get(name))
 
 
 def _trials(record: RunRecord) -> ExportTable[TrialDetails]:

@@ -38,30 +38,30 @@ _OF_SCORE = (
 _OF_TRIAL = ("accuracy", "validation_loss", "training_loss", "learning_rate")
 
 
-def courses_of_run(record: RunRecord) -> list[ExportSeries]:
+def series_of_run(record: RunRecord) -> list[ExportSeries]:
     """Return the curves of score and error as in the report, and the devices' means. Missing values have no point."""
     report = record.report
-    found = [_course(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve)) for name in _OF_SCORE]
-    found.append(_course("validation_error/measured", ((each.at, each.error) for each in report.errors)))
-    found.append(_course("validation_error/best", ((each.at, each.best) for each in report.errors)))
+    series = [_series(f"score/{name}", ((each.at, getattr(each, name)) for each in report.curve)) for name in _OF_SCORE]
+    series.append(_series("validation_error/measured", ((each.at, each.error) for each in report.errors)))
+    series.append(_series("validation_error/best", ((each.at, each.best) for each in report.errors)))
     for course in () if report.telemetry is None else report.telemetry.courses:
         for name in ("utilisation", "memory"):
             parts = enumerate(getattr(course, name), 1)
-            found.append(
-                _course(f"devices/{course.kind}/{name}", ((part * course.part_seconds, value) for part, value in parts))
+            series.append(
+                _series(f"devices/{course.kind}/{name}", ((part * course.part_seconds, value) for part, value in parts))
             )
-    return [course for course in found if course.points]
+    return [each for each in series if each.points]
 
 
-def _course(name: str, points: Iterable[tuple[float, float | None]]) -> ExportSeries:
+def _series(name: str, points: Iterable[tuple[float, float | None]]) -> ExportSeries:
     return ExportSeries(name, tuple(ExportPoint(at, round(at), value) for at, value in points if value is not None))
 
 
-def courses_of_trial(trial: TrialDetails) -> list[ExportSeries]:
+def series_of_trial(trial: TrialDetails) -> list[ExportSeries]:
     """Return one time series for each value of an evaluation. Empty for a trial without evaluations."""
     return [
         ExportSeries(
-            name, tuple(ExportPoint(each.at, each.epoch, float(getattr(each, name))) for each in trial.standing)
+            name, tuple(ExportPoint(each.at, each.epoch, float(getattr(each, name))) for each in trial.last_evaluations)
         )
         for name in (_OF_TRIAL if trial.evaluations else ())
     ]

@@ -14,8 +14,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.export.figures import (
     ExportSeries,
     Value,
-    courses_of_run,
-    courses_of_trial,
+    series_of_run,
+    series_of_trial,
     parameters_of_run,
     parameters_of_trial,
     results_of_run,
@@ -65,13 +65,13 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
     for number, each in enumerate(report.warnings, 1):
         tags[f"aiperf.warning.{number}"] = f"{each.text}. To do: {each.remedy}"
     status = "RUNNING" if run.end_reason is None else _BROKEN_OFF.get(run.end_reason, "FINISHED")
-    whole = store.add(
-        record.title, status, (0.0, run.end), parameters, tags, courses_of_run(record), results_of_run(record)
+    parent = store.add(
+        record.title, status, (0.0, run.end), parameters, tags, series_of_run(record), results_of_run(record)
     )
     for trial in record.trials:
         facts = trial.facts
         tags = {
-            "mlflow.parentRunId": whole,
+            "mlflow.parentRunId": parent,
             "aiperf.simulated": str(run.is_simulated).lower(),
             "aiperf.state": trial.state,
             "aiperf.outcome": facts.outcome,
@@ -79,9 +79,9 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
         } | ({} if facts.reason is None else {"aiperf.reason": facts.reason})
         name, span, results = f"trial {facts.number}", record.span(trial), results_of_trial(trial)
         parameters = parameters_of_trial(trial)
-        store.add(name, _STATUS[trial.state], span, parameters, tags, courses_of_trial(trial), results, facts.epochs)
+        store.add(name, _STATUS[trial.state], span, parameters, tags, series_of_trial(trial), results, facts.epochs)
 
-    artifacts = folder / ARTIFACTS / whole / "artifacts"
+    artifacts = folder / ARTIFACTS / parent / "artifacts"
     (artifacts / "graph").mkdir(parents=True)
     for name, graph in record.graphs.items():
         (artifacts / "graph" / f"{name}.json").write_text(json.dumps(graph, indent=1))
@@ -117,7 +117,7 @@ class _Store:
         span: tuple[float, float],
         parameters: Mapping[str, Value],
         tags: Mapping[str, str],
-        courses: list[ExportSeries],
+        series: list[ExportSeries],
         results: Mapping[str, Value],
         last_step: int = 0,
     ) -> str:
@@ -127,9 +127,9 @@ class _Store:
         began, ended = map(self._record.milliseconds, span)
         run = self._client.create_run(self._experiment, began, run_name=sanitize(name)).info.run_id
         metrics = [
-            Metric(course.name, point.value, self._record.milliseconds(point.at), point.step)
-            for course in courses
-            for point in course.points
+            Metric(each.name, point.value, self._record.milliseconds(point.at), point.step)
+            for each in series
+            for point in each.points
         ]
         metrics += [Metric(result, float(value), ended, last_step) for result, value in results.items()]
         self._client.log_batch(

@@ -92,12 +92,12 @@ def _write_study(storage: JournalStorage, record: RunRecord, name: str, trials: 
 
 def _architectures(record: RunRecord) -> Iterator[FrozenTrial]:
     space = _Space(record, [trial.facts.batch_size for trial in record.trials])
-    for place, trial in enumerate(record.trials):
+    for index, trial in enumerate(record.trials):
         state = _STATES[trial.state]
         if state is TrialState.COMPLETE and trial.facts.accuracy is None:
             state = TrialState.PRUNED  # no evaluation counts
         value = trial.facts.accuracy if state is TrialState.COMPLETE else None
-        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, value)
+        yield _frozen(record, space, trial, index, state, trial.facts.batch_size, value)
 
 
 def _tuning(record: RunRecord, tuned: Sequence[TrialDetails]) -> Iterator[FrozenTrial]:
@@ -105,20 +105,20 @@ def _tuning(record: RunRecord, tuned: Sequence[TrialDetails]) -> Iterator[Frozen
     numbers = {trial.facts.number: trial for trial in tuned}
     shrunk = [each for each in record.reductions if each.trial in numbers]
     space = _Space(record, [*(trial.facts.batch_size for trial in tuned), *(each.from_batch_size for each in shrunk)])
-    place = 0
+    index = 0
     for trial in tuned:
         state, value = _STATES[trial.state], trial.facts.reported_accuracy
         if trial.cause in OF_HYPERPARAMETERS:
             state = TrialState.PRUNED
         reported = value if state is TrialState.COMPLETE else None
-        yield _frozen(record, space, trial, place, state, trial.facts.batch_size, reported)
-        place += 1
+        yield _frozen(record, space, trial, index, state, trial.facts.batch_size, reported)
+        index += 1
     for each in shrunk:
         trial = numbers[each.trial]
         yield _frozen(
-            record, space, trial, place, TrialState.PRUNED, each.from_batch_size, None, "out of memory", each.at
+            record, space, trial, index, TrialState.PRUNED, each.from_batch_size, None, "out of memory", each.at
         )
-        place += 1
+        index += 1
 
 
 class _Space:
@@ -140,7 +140,7 @@ def _frozen(
     record: RunRecord,
     space: _Space,
     trial: TrialDetails,
-    place: int,
+    index: int,
     state: TrialState,
     batch_size: int,
     value: float | None,
@@ -153,8 +153,8 @@ def _frozen(
     began, settled = record.span(trial)
     ended = settled if ended is None else ended
     return FrozenTrial(
-        number=place,
-        trial_id=place,
+        number=index,
+        trial_id=index,
         state=state,
         value=value,
         datetime_start=None if state is TrialState.WAITING else _moment(record, began),
@@ -164,7 +164,7 @@ def _frozen(
         user_attrs=_attributes(trial, reason),
         system_attrs={},
         # a point that ran out of memory has no measurement
-        intermediate_values={} if reason else {each.epoch: each.accuracy for each in trial.standing},
+        intermediate_values={} if reason else {each.epoch: each.accuracy for each in trial.last_evaluations},
     )
 
 

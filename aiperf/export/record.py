@@ -70,7 +70,7 @@ class TrialDetails:
     """Evaluations in journal order. A repeated epoch has one for each time."""
 
     @property
-    def standing(self) -> list[Evaluation]:
+    def last_evaluations(self) -> list[Evaluation]:
         """Return one evaluation per epoch, sorted by epoch. For a repeated epoch the last one."""
         last = {each.epoch: each for each in self.evaluations}
         return [last[epoch] for epoch in sorted(last)]
@@ -117,8 +117,8 @@ class RunRecord:
     def graphs(self) -> dict[str, dict[str, Any]]:
         """Starting network, and the best network if there is one, in the form of docs/graph-format.md."""
         best = self.report.architecture
-        found = {"start": self.started.start_graph, "best": None if best is None else best.graph}
-        return {name: graph for name, graph in found.items() if graph is not None}
+        graphs = {"start": self.started.start_graph, "best": None if best is None else best.graph}
+        return {name: graph for name, graph in graphs.items() if graph is not None}
 
     def identity(self, *parts: object) -> str:
         """Return 64 hexadecimal digits that identify a part of this run: equal in each export, different for each run."""

@@ -26,8 +26,8 @@ from aiperf.export.figures import (
     RESULTS_OF_TRIAL,
     ExportSeries,
     Value,
-    courses_of_run,
-    courses_of_trial,
+    series_of_run,
+    series_of_trial,
     parameters_of_run,
     parameters_of_trial,
     results_of_run,
@@ -73,7 +73,7 @@ def _of_run(record: RunRecord) -> Iterator[Event]:
     yield _event(record, 0.0, 0, _text("run", facts))
     for name, graph in record.graphs.items():
         yield _event(record, record.report.run.end, 0, _text(f"graph/{name}", _indented(json.dumps(graph, indent=1))))
-    yield from _courses(record, courses_of_run(record))
+    yield from _series_events(record, series_of_run(record))
 
 
 def _of_trial(record: RunRecord, trial: TrialDetails) -> Iterator[Event]:
@@ -92,17 +92,17 @@ def _of_trial(record: RunRecord, trial: TrialDetails) -> Iterator[Event]:
         f"morphs: {sanitize(morphs(facts.morphs)) or 'none'}",
     ]
     yield _event(record, began, 0, _text("trial", _indented("\n".join(lines))))
-    yield from _courses(record, courses_of_trial(trial))
+    yield from _series_events(record, series_of_trial(trial))
     for name, value in results_of_trial(trial).items():
         yield _event(record, ended, facts.epochs, _scalar(f"trial/{name}", float(value)))
     finish = SessionEndInfo(status=_STATUS[trial.state], end_time_secs=record.unix(ended))
     yield _event(record, ended, 0, _hparams(metadata.SESSION_END_INFO_TAG, HParamsPluginData(session_end_info=finish)))
 
 
-def _courses(record: RunRecord, courses: list[ExportSeries]) -> Iterator[Event]:
-    for course in courses:
-        for point in course.points:
-            yield _event(record, point.at, point.step, _scalar(course.name, point.value))
+def _series_events(record: RunRecord, series: list[ExportSeries]) -> Iterator[Event]:
+    for each in series:
+        for point in each.points:
+            yield _event(record, point.at, point.step, _scalar(each.name, point.value))
 
 
 def _event(record: RunRecord, at: float, step: int, value: Summary.Value) -> Event:

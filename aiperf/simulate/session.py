@@ -74,7 +74,7 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
     assert isinstance(cluster, SimulatedConf), "the choice of the group has made it one"
     if conf.resume is not None:
         raise BadConfiguration(
-            "a simulated run is begun anew, not resumed: equal seed, equal journal; leave resume out"
+            "a simulated run cannot be resumed: leave resume out. An equal seed gives an equal journal"
         )
     profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
     if profile is not None:
@@ -160,6 +160,6 @@ def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     if epochs > MOST_EPOCHS:
         raise BadConfiguration(
             f"an epoch of {data.name} would take {of_start.epoch_seconds:.2g} s on such a worker, and the run would have "
-            f"{epochs:.1g} of them; at most {MOST_EPOCHS:.1g} can be simulated. Take a larger data set (dataset=imagenet), "
+            f"{epochs:.1g} of them, but at most {MOST_EPOCHS:.1g} can be simulated. Take a larger data set (dataset=imagenet), "
             f"a slower accelerator (cluster.flops={conf.flops:.2g} now), fewer workers or a shorter run"
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -94,28 +93,6 @@ def test_json_has_each_breach_with_its_texts(aiperf: User, run: str) -> None:
     assert set(answer["rules"].values()) == {"kept", "broken", "unknown"}
 
 
-def test_junit_has_a_case_for_each_rule_with_failures_and_errors(aiperf: User, run: str, tmp_path: Path) -> None:
-    file = tmp_path / "check.xml"
-
-    aiperf("check", run, "--division", "quick", "--junit", str(file))
-
-    suites = ElementTree.fromstring(file.read_bytes())
-    (suite,) = suites
-    rules = division("quick").rules
-    assert (suites.tag, suite.tag) == ("testsuites", "testsuite")
-    assert [case.get("name") for case in suite] == [rule.id for rule in rules]
-    outcomes = {case.get("name"): [each.tag for each in case] for case in suite if len(case)}
-    assert outcomes == {"data-set": ["failure"], "precision": ["error"], "error": ["failure"]}
-    counts = {name: int(suite.get(name, "")) for name in ("tests", "failures", "errors", "skipped")}
-    assert counts == {"tests": len(rules), "failures": 2, "errors": 1, "skipped": 0}
-    failure = suite.find("testcase[@name='data-set']/failure")
-    assert (
-        failure is not None
-        and "digi" in failure.get("message", "")
-        and "to fix it: dataset=digits" in (failure.text or "")
-    )
-
-
 def test_invented_results_of_a_simulated_run_are_skipped(aiperf: User, run: str, tmp_path: Path) -> None:
     line = first_event(make_plan(configure(["+cluster=simulated", "dataset=digits"]), SHAPE), "simulated", 0.0)
     line = msgspec.structs.replace(line, simulated=True)
@@ -127,13 +104,12 @@ def test_invented_results_of_a_simulated_run_are_skipped(aiperf: User, run: str,
     assert answer["rules"]["error"] == "not looked at" and not answer["is_valid"]
 
 
-@pytest.mark.parametrize("what", ["no run", "no division", "damaged", "no place for the file"])
+@pytest.mark.parametrize("what", ["no run", "no division", "damaged"])
 def test_a_run_that_cannot_be_checked_gives_status_2(aiperf: User, run: str, what: str) -> None:
     words = {
         "no run": ("check", "nowhere"),
         "no division": ("check", run, "--division", "quik"),
         "damaged": ("check", run),
-        "no place for the file": ("check", run, "--junit", f"{run}/a/b.xml"),
     }[what]
     if what == "damaged":
         journal = Path(run) / "journal.jsonl"

@@ -60,10 +60,10 @@ def test_a_word_without_a_near_option_gets_no_hint(slip: str) -> None:
     [
         (("--multirun", "seed=1,2"), "an option is written key=value, but found '--multirun'"),
         (("seed=1,2", "-m"), "an option is written key=value, but found '-m'"),
-        (("--dry-run",), "write dry_run=…"),
-        (("--resume", "runs/a"), "write resume=…"),
+        (("--dry-run",), "write dry_run=VALUE"),
+        (("--resume", "runs/a"), "write resume=VALUE"),
         (("--resume=runs/a",), "write resume=runs/a"),
-        (("--seed", "3"), "write seed=…"),
+        (("--seed", "3"), "write seed=VALUE"),
         (("--name=a",), "write name=a"),
         (("--learning-rate", "0.1"), "trainer.learning_rate"),
         (("--resolve",), "an option is written key=value"),

@@ -50,7 +50,7 @@ COMMANDS = {
     "score": Command("score ../RUN --json"),
     "report": Command("report ../RUN --out out --against ../OTHER"),
     "status": Command("status ../RUN"),
-    "check": Command("check ../RUN --division quick --junit check.xml"),
+    "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
     "rank": Command("rank ../RUN ../OTHER --out out"),
     "compare": Command("compare ../RUN ../OTHER"),

@@ -59,7 +59,7 @@ def test_a_report_without_disk_space_names_another_command(aiperf: User, small_d
     answer = aiperf("report", str(run))
 
     assert answer.status == 2 and "No space left on device" in answer.err
-    assert not list(run.rglob(".*")), "no half of a file is left"
+    assert not list(run.rglob(".*")), "no incomplete file remains"
     words = last_command(answer.err)
     assert words == ["report", str(run), "--out", "DIR"]
 
@@ -75,7 +75,6 @@ def test_verbs_that_read_work_on_a_read_only_archive(aiperf: User, small_disk: P
     assert aiperf(*words[:-1], "new/folder").status == 0
     assert {each.name for each in Path("new/folder").iterdir()} == {"report.html", "report.json", "plots"}
     assert aiperf("score", str(run)).status == 0
-    assert aiperf("check", str(run), "--junit", f"{run}/junit.xml").status == 2
     assert aiperf("submit", str(run), "--out", f"{run}/one.tar.gz").status == 2
 
 

@@ -39,7 +39,7 @@ PATIENCE_SECONDS = 900.0
 """Far more than anything takes that a test waits for: a slow machine is no failure."""
 
 CTRL_C = 130
-"""Exit status of a run that was ended by the signal, whatever its score."""
+"""Exit status of a run that the signal ended, with or without a score."""
 
 
 class RealRun:

@@ -58,7 +58,7 @@ class StandIn:
         if self._told() == LACKS_DATA:
             raise AiperfError(f"the data set must be on each node; it is not on {self._node}")
         if self._told() == BREAKS:
-            raise RuntimeError("something broke that nobody foresaw")
+            raise RuntimeError("an unexpected error")
         return Ready(
             ranks=self._plan.accelerators or 1,
             device="stand-in",

@@ -1,4 +1,4 @@
-"""Dropped checkpoints are removed by name, whichever process failed to remove them.
+"""Dropped checkpoints are removed, also if another process failed to remove them.
 
 Unknown files stay and are named.
 """

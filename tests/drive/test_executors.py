@@ -57,7 +57,7 @@ def child(bench: Bench, start: ProposalReturned) -> ProposalReturned:
         proposal = bench.proposed(number)
         if proposal.parent == FIRST:
             return proposal
-    raise AssertionError("of twenty proposals none knows what was told before it was asked for")
+    raise AssertionError("none of twenty proposals knows the observations that were reported before its request")
 
 
 def test_a_worker_is_up_under_the_lowest_free_number(bench: Bench) -> None:

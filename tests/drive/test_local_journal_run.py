@@ -1,4 +1,4 @@
-"""Whole run whose journal is on the driver's own disk: driven, resumed and read like any other."""
+"""Complete run with the journal on the driver's own disk: driven, resumed and read like any other."""
 
 from __future__ import annotations
 

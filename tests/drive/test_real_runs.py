@@ -82,7 +82,7 @@ class Journey:
     left: Left
     """Lines of the killed driver."""
     reported: tuple[bool, bool]
-    """Whether a report existed after Ctrl-C, and at the end."""
+    """True if a report existed after Ctrl-C, and at the end."""
     output: list[str]
     """Output of the last driver."""
 

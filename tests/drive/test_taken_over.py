@@ -1,4 +1,4 @@
-"""Run whose former driver still lives.
+"""Run with a former driver that still lives.
 
 For example after the first node of a job was cut off and the job was queued again.
 """

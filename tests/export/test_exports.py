@@ -272,7 +272,7 @@ def test_tensorboard_serves_scalars_by_either_loader(tmp_path: Path, load_fast: 
                 shown = json.load(answer)
         trial = next(trial for trial in record.trials if trial.facts.number == number)
         assert [(step, single(value)) for _, step, value in shown] == [
-            (each.epoch, single(each.accuracy)) for each in trial.standing
+            (each.epoch, single(each.accuracy)) for each in trial.last_evaluations
         ]
     finally:
         server.terminate()

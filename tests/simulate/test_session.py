@@ -60,7 +60,7 @@ def journal(conf: RunConf, path: Path) -> Path:
 
 @dataclass
 class Clouds(FilesConf):
-    """Data set that the product does not know and whose module is missing."""
+    """Data set that the product does not know, with a missing module."""
 
     module: ClassVar[str] = "somewhere.clouds"
     name: str = "clouds"

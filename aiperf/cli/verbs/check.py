@@ -6,9 +6,7 @@ import argparse
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
-from xml.etree import ElementTree
 
 if TYPE_CHECKING:
     from aiperf.ranking.breaches import RuleOutcome
@@ -22,7 +20,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",
-    "runs/20261121-120000-digits --division quick --junit check.xml",
+    "runs/20261121-120000-digits --division quick",
     "runs/20261121-120000-digits --division our-rules.yaml --json",
 )
 OPTIONS = ""
@@ -38,14 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ranking (the default), quick, or a YAML file of rules like aiperf/ranking/divisions/ranking.yaml",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="also write a report for CI systems (JUnit XML)")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the result of every rule and return the exit status."""
-    from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_line
-    from aiperf.errors import BadConfiguration
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.breaches import judgements
@@ -58,13 +53,6 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     reader = read(folder)
     run = candidate_of(reader)
     outcomes, torn = judgements(run, rules), reader.reading.warning
-    if arguments.junit is not None:
-        try:
-            write_named(arguments.junit, junit(folder.name, rules, outcomes))
-        except OSError as error:
-            raise BadConfiguration(
-                f"--junit names a file that can be written, but found '{arguments.junit}' ({error.strerror})"
-            ) from error
     if arguments.json:
         print(
             json.dumps(
@@ -114,42 +102,6 @@ def as_json(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> dict[
             if each.breach is not None
         ],
     }
-
-
-def junit(run: str, rules: Division, outcomes: Sequence[RuleOutcome]) -> bytes:
-    """Return a JUnit test suite with a case for each rule.
-
-    A broken rule is a failure, an unknown rule is an error. Both fail a build. A rule that does not apply is skipped.
-    """
-    # The journal may hold characters that XML forbids even escaped.
-    from aiperf.sanitize import sanitize_lines
-
-    counted = [each.outcome for each in outcomes]
-    name = sanitize_lines(f"aiperf check --division {rules.name} {run}")
-    suites = ElementTree.Element("testsuites")
-    suite = ElementTree.SubElement(suites, "testsuite", name=name, time="0")
-    suite.set("failures", str(counted.count("broken")))
-    suite.set("errors", str(counted.count("unknown")))
-    suite.set("skipped", str(counted.count("not looked at")))
-    suite.set("tests", str(len(outcomes)))
-    for each in outcomes:
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=sanitize_lines(f"aiperf.{rules.name}"),
-            name=sanitize_lines(each.rule.id),
-            time="0",
-        )
-        if each.outcome == "not looked at":
-            ElementTree.SubElement(case, "skipped")
-        if each.breach is not None:
-            kind = "error" if each.breach.is_unknown else "failure"
-            message = sanitize_lines(f"{each.breach.rule}, but found: {each.breach.found}")
-            breach = ElementTree.SubElement(case, kind, type=each.outcome, message=message)
-            breach.text = sanitize_lines("\n".join(_of_one(each)))
-    ElementTree.indent(suites)
-    text = ElementTree.tostring(suites, encoding="unicode")
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
 
 
 def _of_one(outcome: RuleOutcome) -> list[str]:

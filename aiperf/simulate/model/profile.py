@@ -99,7 +99,7 @@ class Profile:
 
 def profile(events: Iterable[AnyEvent]) -> Profile:
     """Read the figures in one pass over a journal."""
-    found = Profile()
+    figures = Profile()
     proposals: dict[int, TrialProposed] = {}
     generations: dict[int, int] = {}
     current: dict[int, WorkOfAttempt] = {}
@@ -107,23 +107,23 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
     for event in events:
         match event:
             case RunStarted():
-                found.warmup_seconds = event.warmup_seconds
+                figures.warmup_seconds = event.warmup_seconds
             case WorkerJoined():
-                found.ranks = event.ranks
-                found.memory_bytes = event.device_memory_bytes
-                if not found.attempts:
-                    found.join_seconds.append(event.at)
+                figures.ranks = event.ranks
+                figures.memory_bytes = event.device_memory_bytes
+                if not figures.attempts:
+                    figures.join_seconds.append(event.at)
             case TrialProposed():
                 proposals[event.number] = event
                 generations[event.number] = 1 if event.parent is None else generations[event.parent] + 1
-                found.proposal_seconds.append(event.seconds)
+                figures.proposal_seconds.append(event.seconds)
             case TrialStarted():
-                found.attempts += 1
+                figures.attempts += 1
                 ordered[event.trial] = event.at
                 current[event.trial] = WorkOfAttempt(
                     proposals[event.trial], generations[event.trial], event.worker, event.batch_size
                 )
-                found.work.append(current[event.trial])
+                figures.work.append(current[event.trial])
             case BatchReduced():
                 current[event.trial] = replace(
                     current[event.trial],
@@ -133,34 +133,34 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
                     validation_images=0,
                     validation_seconds=0.0,
                 )
-                found.work.append(current[event.trial])
+                figures.work.append(current[event.trial])
             case CeilingMeasured():
-                known = found.ceilings.get(event.family, event.batch_size)
-                found.ceilings[event.family] = min(known, event.batch_size)
+                limit = figures.ceilings.get(event.family, event.batch_size)
+                figures.ceilings[event.family] = min(limit, event.batch_size)
             case TrialPrepared():
-                found.precision = event.precision
-                found.build_seconds.append(max(0.0, event.at - ordered[event.trial] - event.compile_seconds))
-                found.compile_seconds.append(event.compile_seconds)
+                figures.precision = event.precision
+                figures.build_seconds.append(max(0.0, event.at - ordered[event.trial] - event.compile_seconds))
+                figures.compile_seconds.append(event.compile_seconds)
             case Progress() | EpochFinished():
                 if event.interval is not None:
-                    _worked(found, current[event.trial], event.interval)
+                    _worked(figures, current[event.trial], event.interval)
             case WorkerLost() | TrialLost():
-                found.losses += 1
+                figures.losses += 1
             case _:
                 pass
-    return found
+    return figures
 
 
-def _worked(found: Profile, own: WorkOfAttempt, work: Work) -> None:
-    if work.start < found.warmup_seconds:
+def _worked(figures: Profile, own: WorkOfAttempt, work: Work) -> None:
+    if work.start < figures.warmup_seconds:
         return
     own.training_images += work.training_images
     own.steps_seconds += work.busy_seconds - work.validation_seconds
     own.validation_images += work.validation_images
     own.validation_seconds += work.validation_seconds
-    found.input_seconds += work.input_seconds
+    figures.input_seconds += work.input_seconds
     if work.checkpoint_seconds > 0:
-        found.checkpoint_seconds.append((work.checkpoint_seconds, own.proposal.parameters))
+        figures.checkpoint_seconds.append((work.checkpoint_seconds, own.proposal.parameters))
 
 
 def profile_of(run: str, runs: str) -> Profile:
@@ -175,54 +175,54 @@ def profile_of(run: str, runs: str) -> Profile:
     first = next(events)
     assert isinstance(first, RunStarted)
     if first.simulated:
-        raise BadConfiguration(f"a profile is taken from a real run; '{run}' is simulated")
+        raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated")
     with folding(reader):
-        found = profile(events)
-    if not any(each.steps_seconds > 0 and each.training_images for each in found.work):
-        raise BadConfiguration(f"a profile needs a run that trained; '{run}' has no training after its warm-up")
-    return found
+        figures = profile(events)
+    if not any(each.steps_seconds > 0 and each.training_images for each in figures.work):
+        raise BadConfiguration(f"a profile needs a run that trained, but '{run}' has no training after its warm-up")
+    return figures
 
 
-def calibrated(conf: SimulatedConf, found: Profile) -> SimulatedConf:
+def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
     """Return the configuration with the figures of a run. Workers and properties that a journal does not show are unchanged.
 
     The costs are of busy time, which includes the gradient exchange. The cost of links is therefore 0. The caller sets the
     ceiling, which depends on the starting graph.
     """
-    costs, speeds, validation = _costs(found)
-    steps_seconds = fsum(each.steps_seconds for each in found.work)
-    copied = [parameters * 8 / seconds for seconds, parameters in found.checkpoint_seconds]
-    losses = [WorkerLostConf(rate=round(min(1.0, found.losses / found.attempts), 4))] if found.losses else []
+    costs, speeds, validation = _costs(figures)
+    steps_seconds = fsum(each.steps_seconds for each in figures.work)
+    copied = [parameters * 8 / seconds for seconds, parameters in figures.checkpoint_seconds]
+    losses = [WorkerLostConf(rate=round(min(1.0, figures.losses / figures.attempts), 4))] if figures.losses else []
     return replace(
         conf,
-        accelerators=found.ranks,
-        memory_bytes=found.memory_bytes,
-        bytes_per_element=conf.bytes_per_element if found.precision is None else ELEMENT_BYTES[found.precision],
+        accelerators=figures.ranks,
+        memory_bytes=figures.memory_bytes,
+        bytes_per_element=conf.bytes_per_element if figures.precision is None else ELEMENT_BYTES[figures.precision],
         step_costs=costs,
         validation_cost=validation,
         speed_spread=min(1.0, pstdev(speeds)) if len(speeds) > 1 else conf.speed_spread,
-        input_share=found.input_seconds / steps_seconds,
-        join_seconds=median(found.join_seconds) if found.join_seconds else conf.join_seconds,
-        build_seconds=fmean(found.build_seconds) if found.build_seconds else conf.build_seconds,
-        weights_bytes_per_second=1e18 if found.build_seconds else conf.weights_bytes_per_second,
-        compile_seconds=fmean(found.compile_seconds) if found.compile_seconds else conf.compile_seconds,
+        input_share=figures.input_seconds / steps_seconds,
+        join_seconds=median(figures.join_seconds) if figures.join_seconds else conf.join_seconds,
+        build_seconds=fmean(figures.build_seconds) if figures.build_seconds else conf.build_seconds,
+        weights_bytes_per_second=1e18 if figures.build_seconds else conf.weights_bytes_per_second,
+        compile_seconds=fmean(figures.compile_seconds) if figures.compile_seconds else conf.compile_seconds,
         checkpoint_bytes_per_second=len(copied) / fsum(1 / each for each in copied)
         if copied
         else conf.checkpoint_bytes_per_second,
-        proposal_seconds=fmean(found.proposal_seconds) if found.proposal_seconds else conf.proposal_seconds,
+        proposal_seconds=fmean(figures.proposal_seconds) if figures.proposal_seconds else conf.proposal_seconds,
         faults=[*conf.faults, *losses],
     )
 
 
-def _costs(found: Profile) -> tuple[list[float], list[float], float]:
+def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
     """Return the five costs of training, each worker's relative speed, and the cost of validation.
 
     All costs are scaled to reproduce the total time in training steps and in validation steps.
     """
-    both = [(each, each.as_trial(found.ranks)) for each in found.work]
+    both = [(each, each.as_trial(figures.ranks)) for each in figures.work]
     both = [(each, trial) for each, trial in both if trial.is_measured]
     trials = tuple(trial for _, trial in both)
-    fitted = fit(trials_of([RunWork("profile", 0.0, found.ranks, 0.0, trials)])).costs
+    fitted = fit(trials_of([RunWork("profile", 0.0, figures.ranks, 0.0, trials)])).costs
     expected = np.array([trial.images * float(fitted @ content_of_an_image(trial, trial.batch)) for trial in trials])
     busy = np.array([trial.busy_seconds for trial in trials])
     scale = float(busy.sum() / expected.sum())
@@ -234,10 +234,10 @@ def _costs(found: Profile) -> tuple[list[float], list[float], float]:
     costs = [float(each) * scale for each in fitted]
     validated = fsum(
         each.validation_images * seconds_of_an_image(costs, figures, each.generation, each.batch, is_training=False)
-        for each in found.work
+        for each in figures.work
         for figures in [_figures(each.proposal)]
     )
-    measured = fsum(each.validation_seconds for each in found.work) * found.ranks
+    measured = fsum(each.validation_seconds for each in figures.work) * figures.ranks
     return costs, speeds, measured / validated if validated > 0 else 1.0
 
 

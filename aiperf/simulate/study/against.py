@@ -61,7 +61,7 @@ def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
         name, _, value = word.partition("=")
         if name != "cluster.profile":
             raise BadConfiguration(
-                "rehearse --against takes the configuration of the run, and cluster.profile=RUN alone; "
+                "rehearse --against takes the configuration of the run, and cluster.profile=RUN alone, but "
                 f"found {word!r}: leave it out"
             )
         profile = value
@@ -69,7 +69,7 @@ def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
     first = kept.started
     assert first is not None, "a journal begins with it"
     if first.simulated:
-        raise BadConfiguration(f"--against takes a real run; '{run}' is simulated: name a run that trained")
+        raise BadConfiguration(f"--against takes a real run, but '{run}' is simulated: name a run that trained")
     measured = _figures(kept)
     workers = max(1, capacity(kept) // kept.presences[0].ranks)
     cluster = SimulatedConf(workers=workers, profile=profile)
@@ -97,22 +97,22 @@ def _data_of(first: RunStarted) -> DataSet:
 
 def _figures(kept: WorkLog) -> RunFigures:
     inside = window(kept)
-    found = score(kept).flops_per_second
-    if not found:
+    comparison = score(kept).flops_per_second
+    if not comparison:
         raise BadConfiguration(
-            "a prediction is compared with a score; this run has none: take a run that outlasted its warm-up"
+            "a prediction is compared with a score, but this run has none: take a run that lasted longer than its warm-up"
         )
     lines = {line.name: line for line in time_breakdown(kept, inside).lines}
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
     shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
     shares |= {name: line.share for name, line in lines.items()}
-    return RunFigures(found, window_work(kept, inside) / busy, shares)
+    return RunFigures(comparison, window_work(kept, inside) / busy, shares)
 
 
-def against_lines(found: PredictionComparison) -> list[str]:
+def against_lines(comparison: PredictionComparison) -> list[str]:
     """Return the comparison as text. Differences of rates are relative. Those of lines are points of all accelerator time."""
-    predicted, measured = found.predicted, found.measured
-    workers = "1 worker" if found.workers == 1 else f"{found.workers} workers"
+    predicted, measured = comparison.predicted, comparison.measured
+    workers = "1 worker" if comparison.workers == 1 else f"{comparison.workers} workers"
     rates = (
         ("score", predicted.flops_per_second, measured.flops_per_second),
         ("FLOPS while busy", predicted.flops_per_busy_second, measured.flops_per_busy_second),
@@ -127,6 +127,6 @@ def against_lines(found: PredictionComparison) -> list[str]:
         for name, part in predicted.shares.items()
     ]
     return [
-        f"{found.run}, {workers}, simulated at the speeds of {found.profile}; accuracies are invented, so the networks differ",
+        f"{comparison.run}, {workers}, simulated at the speeds of {comparison.profile}; accuracies are invented, so the networks differ",
         *(f"{name:22}{first:>16}{second:>16}{third:>16}" for name, first, second, third in rows),
     ]

@@ -84,10 +84,10 @@ def sizes(largest: int) -> list[int]:
     >>> sizes(4096), sizes(100)
     ([1, 4, 16, 64, 256, 1024, 4096], [1, 4, 16, 64, 100])
     """
-    found = [1]
-    while found[-1] * 4 < largest:
-        found.append(found[-1] * 4)
-    return found if largest <= 1 else [*found, largest]
+    result = [1]
+    while result[-1] * 4 < largest:
+        result.append(result[-1] * 4)
+    return result if largest <= 1 else [*result, largest]
 
 
 def alone(conf: RunConf, seeds: int = SEEDS_ALONE) -> SingleWorkerMean:
@@ -143,15 +143,15 @@ def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehear
 
 def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
     shares = {each.name: each.share for each in time_breakdown(kept, inside).lines}
-    columns, whole = kept.intervals, capacity(kept) * inside.seconds
-    if whole > 0:
-        part = share_inside(columns.start, columns.end, inside) * columns.ranks / whole
+    columns, total = kept.intervals, capacity(kept) * inside.seconds
+    if total > 0:
+        part = share_inside(columns.start, columns.end, inside) * columns.ranks / total
         part[columns.wasted == 0] = 0.0
-        again = {name: float(np.sum(part * getattr(columns, name))) for name in ("communication", "validation")}
-        again["training"] = float(np.sum(part * columns.busy)) - sum(again.values())
-        for name, amount in again.items():
+        repeated = {name: float(np.sum(part * getattr(columns, name))) for name in ("communication", "validation")}
+        repeated["training"] = float(np.sum(part * columns.busy)) - sum(repeated.values())
+        for name, amount in repeated.items():
             shares[name] -= amount
-        shares["done again"] = sum(again.values())
+        shares["done again"] = sum(repeated.values())
     return shares
 
 

@@ -140,16 +140,16 @@ def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: SingleWorkerMean
     """Return the cost of the configured faults at the largest size as Markdown, compared with the same cluster without them."""
     assert isinstance(conf.cluster, SimulatedConf)
     calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
-    whole = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
+    total = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
     rows = [
-        f"lost to faults with {workers_text(faulty.workers)}: {share(whole, 2)} of "
+        f"lost to faults with {workers_text(faulty.workers)}: {share(total, 2)} of "
         f"{flops_per_second(calm.score_flops_per_second)}",
         "",
         "| line | share of the score without faults |",
         "| --- | ---: |",
     ]
     rows += [f"| {name} | {share(part, 2)} |" for name, part in differences(calm, faulty)]
-    return "\n".join([*rows, f"| all | {share(whole, 2)} |"])
+    return "\n".join([*rows, f"| all | {share(total, 2)} |"])
 
 
 _INK, _SCORE, _BUSY, _PALE = "#222222", "#1f5fa8", "#c2571a", "#9a9a9a"

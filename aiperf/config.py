@@ -13,13 +13,13 @@ import typing
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from aiperf.conf_folder import configuration_folder
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
-from aiperf.errors import BadConfiguration
+from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.storage_config import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
@@ -34,6 +34,9 @@ from searchers.searcher_config import SEARCHERS, TUNINGS, HpoConf, SearcherConf
 
 ALL = "all"
 """Value of accelerators_per_worker for one worker over all nodes."""
+
+MAIN = "config.yaml"
+"""File with the default choices."""
 
 MISSING: Any = "???"
 """OmegaConf's mark of a required value, defined here because help does not import OmegaConf."""
@@ -182,6 +185,20 @@ def name_of_choice(schema: type[Any]) -> str | None:
     """Return the name of a choice as in the journal. None if the part has only one class."""
     is_chosen = any(schema in several for several in _CHOSEN.values())
     return str(fields(schema)[0].default) if is_chosen else None
+
+
+def configuration_folder(package: Path | None = None) -> Path:
+    """Return the absolute path of the folder of choices. Raises AiperfError if the installation has none.
+
+    An installed package contains it (`aiperf/conf`). In a checkout and in an editable install it is next to the package.
+    """
+    package = package or Path(__file__).resolve().parent
+    folders = (package / "conf", package.parent / "conf")
+    for folder in folders:
+        if (folder / MAIN).is_file():
+            return folder
+    listed = " nor in ".join(f"'{folder}'" for folder in folders)
+    raise AiperfError(f"the installation is incomplete: there is no {MAIN} in {listed}. Install AIPerf again")
 
 
 def choices(group: str) -> list[str]:

@@ -198,18 +198,20 @@ class KubernetesJob:
         return Api(self.run.choices.namespace)
 
 
-Said = Mapping[str, Any]
+ApiObject = Mapping[str, Any]
 """An object of the API, as JSON."""
-NEVER = frozenset(["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"])
+HOPELESS_REASONS = frozenset(
+    ["ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "CreateContainerConfigError"]
+)
 """Reasons for which a container waits until a user changes something, for example a missing image or Secret."""
-TELLING = frozenset(
+EXPLAINING_EVENTS = frozenset(
     ["FailedCreate", "FailedScheduling", "FailedMount", "FailedAttachVolume", "FailedToCreateRoleBinding"]
 )
 """Reasons of events that explain a missing or pending pod: a quota, no free node, a missing claim."""
 LONGEST_REASON = 300
 
 
-def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobState:
+def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObject]) -> JobState:
     """Return the state of a run.
 
     `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
@@ -225,13 +227,13 @@ def job_state(job: Said, pods: Sequence[Said], events: Sequence[Said]) -> JobSta
     return JobState(
         name=name,
         reason=reason[:LONGEST_REASON],
-        nodes=_counted(running),
+        nodes=_count_by_node(running),
         is_over=is_over,
-        is_hopeless=not is_over and not is_up and any(_never(pod) for pod in heads),
+        is_hopeless=not is_over and not is_up and any(_is_hopeless(pod) for pod in heads),
     )
 
 
-def failed_containers(pod: Said) -> list[str]:
+def failed_containers(pod: ApiObject) -> list[str]:
     """Return the names of a pod's containers that ended with a status other than 0, now or before their last start."""
     return [
         one["name"]
@@ -242,7 +244,7 @@ def failed_containers(pod: Said) -> list[str]:
     ]
 
 
-def _ray_job(job: Said) -> tuple[str, bool, str]:
+def _ray_job(job: ApiObject) -> tuple[str, bool, str]:
     status = job.get("status") or {}
     deployment = status.get("jobDeploymentStatus") or "Pending"
     is_over = deployment in ("Complete", "Failed", "ValidationFailed")
@@ -251,7 +253,7 @@ def _ray_job(job: Said) -> tuple[str, bool, str]:
     return deployment, is_over, why if failed else ""
 
 
-def _plain_job(job: Said) -> tuple[str, bool, str]:
+def _plain_job(job: ApiObject) -> tuple[str, bool, str]:
     status = job.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
@@ -260,7 +262,7 @@ def _plain_job(job: Said) -> tuple[str, bool, str]:
     return ("Running" if status.get("ready") else "Pending"), False, ""
 
 
-def _waiting(pods: Sequence[Said]) -> str:
+def _waiting(pods: Sequence[ApiObject]) -> str:
     """Return the first reason that a waiting pod reports, or ''."""
     for pod in pods:
         status = pod.get("status") or {}
@@ -268,46 +270,46 @@ def _waiting(pods: Sequence[Said]) -> str:
             waiting = (one.get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason")
             if reason and reason not in ("ContainerCreating", "PodInitializing"):
-                return f"{pod['metadata']['name']}: {reason}: {waiting.get('message') or 'no more is said'}"
+                return f"{pod['metadata']['name']}: {reason}: {waiting.get('message') or 'without a message'}"
         for condition in status.get("conditions") or ():
             if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
                 return f"{pod['metadata']['name']}: {condition.get('reason')}: {condition.get('message')}"
     return ""
 
 
-def _latest(events: Sequence[Said]) -> str:
-    telling = [event for event in events if event.get("reason") in TELLING]
-    if not telling:
+def _latest(events: Sequence[ApiObject]) -> str:
+    explaining = [event for event in events if event.get("reason") in EXPLAINING_EVENTS]
+    if not explaining:
         return ""
-    last = max(telling, key=_when)
+    last = max(explaining, key=_when)
     return f"{last['involvedObject']['name']}: {last['reason']}: {last.get('message', '')}"
 
 
-def _when(event: Said) -> str:
+def _when(event: ApiObject) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")
 
 
-def _never(pod: Said) -> bool:
+def _is_hopeless(pod: ApiObject) -> bool:
     waiting = [(one.get("state") or {}).get("waiting") or {} for one in _containers(pod.get("status") or {})]
-    return any(one.get("reason") in NEVER for one in waiting)
+    return any(one.get("reason") in HOPELESS_REASONS for one in waiting)
 
 
-def _containers(status: Said) -> list[Said]:
+def _containers(status: ApiObject) -> list[ApiObject]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
-def _counted(running: Sequence[Said]) -> str:
+def _count_by_node(running: Sequence[ApiObject]) -> str:
     workers = sum(_role(pod) == "worker" for pod in running)
     words = ["the head"] if any(_role(pod) == "head" for pod in running) else []
     words += [f"{workers} workers" if workers > 1 else "1 worker"] if workers else []
     return " and ".join(words)
 
 
-def _role(pod: Said) -> str | None:
+def _role(pod: ApiObject) -> str | None:
     role: str | None = (pod["metadata"].get("labels") or {}).get(ROLE_LABEL)
     return role
 
 
-def _phase(pod: Said) -> str | None:
+def _phase(pod: ApiObject) -> str | None:
     phase: str | None = (pod.get("status") or {}).get("phase")
     return phase

@@ -18,8 +18,17 @@ from typing import Any
 
 from aiperf.cli.arguments import VERB_GROUPS, VERBS
 from aiperf.cli.output import in_users_form
-from aiperf.conf_folder import MAIN, configuration_folder
-from aiperf.config import GROUPS, RunConf, choices, name_of_choice, option_names, records_of, schemas_of_parts
+from aiperf.config import (
+    GROUPS,
+    MAIN,
+    RunConf,
+    choices,
+    configuration_folder,
+    name_of_choice,
+    option_names,
+    records_of,
+    schemas_of_parts,
+)
 from aiperf.errors import BadConfiguration
 from aiperf.nearest import nearest_option
 from aiperf.option_limits import limits_of
@@ -121,10 +130,15 @@ def _part(part: str, choice: str = "") -> Iterator[str]:
         if len(schemas) > 1 and choice not in ("", name_of_choice(schema)):
             continue
         of = f" ({name_of_choice(schema)})" if len(schemas) > 1 else ""
-        yield f"\n{part}{of}: {inspect.getdoc(schema)}"
+        yield f"\n{part}{of}: {_meaning(schema)}"
         owners = _owners(schema)
         yield from _options(schema, f"{part}.", skip={name for name, one in owners.items() if shown.get(name) is one})
         shown |= owners
+
+
+def _meaning(schema: type[Any]) -> str:
+    """Return the docstring of a class in one line."""
+    return " ".join((inspect.getdoc(schema) or "").split())
 
 
 def _owners(schema: type[Any]) -> dict[str, type[Any]]:
@@ -156,7 +170,7 @@ def _record(schema: type[Any]) -> Iterator[str]:
     """Yield one kind of record of a list, with its defaults, and then each field with its range."""
     if name_of_choice(schema) is None:
         return
-    yield f"      {_written(schema())}\n          {' '.join((inspect.getdoc(schema) or '').split())}"
+    yield f"      {_written(schema())}\n          {_meaning(schema)}"
     meanings = _docstrings(schema)
     for field in fields(schema)[1:]:
         yield f"          {field.name} {limits_of(schema)[field.name].condition}. {' '.join(meanings[field.name].split())}"

@@ -14,12 +14,12 @@ from aiperf.errors import BadConfiguration
 from aiperf.export.figures import (
     ExportSeries,
     Value,
-    series_of_run,
-    series_of_trial,
     parameters_of_run,
     parameters_of_trial,
     results_of_run,
     results_of_trial,
+    series_of_run,
+    series_of_trial,
 )
 from aiperf.export.record import RunRecord
 from aiperf.report.changes import morphs

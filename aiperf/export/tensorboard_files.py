@@ -26,12 +26,12 @@ from aiperf.export.figures import (
     RESULTS_OF_TRIAL,
     ExportSeries,
     Value,
-    series_of_run,
-    series_of_trial,
     parameters_of_run,
     parameters_of_trial,
     results_of_run,
     results_of_trial,
+    series_of_run,
+    series_of_trial,
 )
 from aiperf.export.record import File, RunRecord, TrialDetails
 from aiperf.report.changes import morphs

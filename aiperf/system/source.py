@@ -14,7 +14,7 @@ from pathlib import Path
 
 PACKAGES = ("aiperf", "cluster", "morphism", "searchers")
 CONFIGURATION = "conf"
-"""Next to the packages in a checkout, inside `aiperf` when installed (`aiperf.conf_folder`)."""
+"""Next to the packages in a checkout, inside `aiperf` when installed (`aiperf.config`)."""
 SOURCE = "source"
 COMMIT = "source commit"
 """Names in a journal's versions."""

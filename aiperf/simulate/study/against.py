@@ -97,8 +97,8 @@ def _data_of(first: RunStarted) -> DataSet:
 
 def _figures(kept: WorkLog) -> RunFigures:
     inside = window(kept)
-    comparison = score(kept).flops_per_second
-    if not comparison:
+    result = score(kept).flops_per_second
+    if not result:
         raise BadConfiguration(
             "a prediction is compared with a score, but this run has none: take a run that lasted longer than its warm-up"
         )
@@ -106,13 +106,13 @@ def _figures(kept: WorkLog) -> RunFigures:
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
     shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
     shares |= {name: line.share for name, line in lines.items()}
-    return RunFigures(comparison, window_work(kept, inside) / busy, shares)
+    return RunFigures(result, window_work(kept, inside) / busy, shares)
 
 
-def against_lines(comparison: PredictionComparison) -> list[str]:
-    """Return the comparison as text. Differences of rates are relative. Those of lines are points of all accelerator time."""
-    predicted, measured = comparison.predicted, comparison.measured
-    workers = "1 worker" if comparison.workers == 1 else f"{comparison.workers} workers"
+def against_lines(result: PredictionComparison) -> list[str]:
+    """Return the result as text. Differences of rates are relative. Those of lines are points of all accelerator time."""
+    predicted, measured = result.predicted, result.measured
+    workers = "1 worker" if result.workers == 1 else f"{result.workers} workers"
     rates = (
         ("score", predicted.flops_per_second, measured.flops_per_second),
         ("FLOPS while busy", predicted.flops_per_busy_second, measured.flops_per_busy_second),
@@ -127,6 +127,6 @@ def against_lines(comparison: PredictionComparison) -> list[str]:
         for name, part in predicted.shares.items()
     ]
     return [
-        f"{comparison.run}, {workers}, simulated at the speeds of {comparison.profile}; accuracies are invented, so the networks differ",
+        f"{result.run}, {workers}, simulated at the speeds of {result.profile}; accuracies are invented, so the networks differ",
         *(f"{name:22}{first:>16}{second:>16}{third:>16}" for name, first, second, third in rows),
     ]

@@ -323,7 +323,7 @@ def test_a_run_that_lost_its_last_worker_ends_with_the_reason(
 
     run.executor.send(Release(worker=0, reason="silent"))
 
-    with pytest.raises(NoWorkers, match=r"all are lost.*something broke that nobody foresaw"):
+    with pytest.raises(NoWorkers, match=r"all are lost.*an unexpected error"):
         run.until(lambda said: False)
 
 

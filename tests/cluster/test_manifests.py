@@ -183,10 +183,10 @@ def test_the_driver_reads_options_with_any_characters_as_typed(conf: KubernetesC
         read = json.loads(expanded(environment["AIPERF_OPTIONS"]))
         entry = manifests[-1]["spec"]["entrypoint"]
         assert re.fullmatch(r"[\w ./-]+", entry), "no shell on the way reads anything in it as its own"
-        assert entry.split()[-1] == job.asked.folder
+        assert entry.split()[-1] == job.run.folder
     else:
         command = [expanded(word) for word in container["command"]]
-        read = command[command.index(job.asked.folder) + 1 :]
+        read = command[command.index(job.run.folder) + 1 :]
     typed = [word for word in words if not word.startswith("runs=")]
     assert read == (words and [*typed, f"runs={conf.runs_path}"])
 

@@ -12,7 +12,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from aiperf.cli.arguments import carry_out
+from aiperf.cli.arguments import execute
 from aiperf.comparison.compare import compare
 from aiperf.comparison.compared_runs import side
 from aiperf.comparison.followed import followed
@@ -53,7 +53,7 @@ def written(folder: Path) -> tuple[str, Any]:
 def test_a_report_against_a_run_agrees_with_compare(tmp_path: Path) -> None:
     before, after = run(tmp_path / "before"), run(tmp_path / "after", seed=8, epoch_seconds=0.7)
 
-    assert carry_out(["report", str(after), "--against", str(before)]) == 0
+    assert execute(["report", str(after), "--against", str(before)]) == 0
 
     page, document = written(after)
     found = compare(side([str(before)]), side([str(after)]))
@@ -70,7 +70,7 @@ def test_a_report_against_a_run_agrees_with_compare(tmp_path: Path) -> None:
 def test_a_report_of_one_run_says_nothing_of_others(tmp_path: Path) -> None:
     alone = run(tmp_path / "alone")
 
-    carry_out(["report", str(alone)])
+    execute(["report", str(alone)])
 
     page, document = written(alone)
     assert not {"against", "followed"} & set(document)
@@ -81,13 +81,13 @@ def test_another_benchmark_is_rejected_before_any_write(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one"), run(tmp_path / "other", simulated=True)
 
     with pytest.raises(CannotCompare, match="one data set"):
-        carry_out(["report", str(one), "--against", str(other)])
+        execute(["report", str(one), "--against", str(other)])
 
     assert [path.name for path in one.iterdir()] == [NAME]
 
 
 def test_a_following_run_is_compared_pair_by_pair(tmp_path: Path, follows_there: Path) -> None:
-    carry_out(["report", str(follows_there)])
+    execute(["report", str(follows_there)])
 
     page, document = written(follows_there)
     there = report_of(tmp_path / "there")

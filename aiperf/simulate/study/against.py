@@ -127,6 +127,7 @@ def against_lines(result: PredictionComparison) -> list[str]:
         for name, part in predicted.shares.items()
     ]
     return [
-        f"{result.run}, {workers}, simulated at the speeds of {result.profile}; accuracies are invented, so the networks differ",
+        f"{result.run}, {workers}, simulated at the speeds of {result.profile}. "
+        "Accuracies are invented, so the networks differ",
         *(f"{name:22}{first:>16}{second:>16}{third:>16}" for name, first, second, third in rows),
     ]

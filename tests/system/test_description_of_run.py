@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from aiperf.config import as_plain, configure, from_plain
-from aiperf.drive.preflight import judged
+from aiperf.drive.preflight import node_checks
 from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
@@ -45,7 +45,7 @@ def checks() -> list[NodeChecked]:
     """64 nodes at the start, two of them with an old driver, and one that joined later."""
     nodes = [measured(f"n{number}", OLD if number in (7, 8) else NEW) for number in range(64)]
     late = [measured("late", OLD)]
-    return [*judged(nodes, nodes, PreflightConf()), *judged(late, [*nodes, *late], PreflightConf())]
+    return [*node_checks(nodes, nodes, PreflightConf()), *node_checks(late, [*nodes, *late], PreflightConf())]
 
 
 def first(**form: Any) -> RunStarted:
@@ -73,14 +73,14 @@ def test_four_thousand_equal_nodes_add_one_description() -> None:
     description = {"environment": {"NCCL_DEBUG": "x" * 4000}}
     nodes = [measured(f"n{number}", description) for number in range(4096)]
 
-    size = sum(len(msgspec.json.encode(line.readings)) for line in judged(nodes, nodes, PreflightConf()))
+    size = sum(len(msgspec.json.encode(line.readings)) for line in node_checks(nodes, nodes, PreflightConf()))
 
     assert size < 4096 * 200 + 5000
 
 
 def test_the_last_check_of_a_node_counts() -> None:
     node = [measured("n0", OLD)], [measured("n0", NEW)]
-    lines = [line for one in node for line in judged(one, one, PreflightConf())]
+    lines = [line for one in node for line in node_checks(one, one, PreflightConf())]
 
     assert [(kind.nodes, dict(kind.description)) for kind in of(*lines).kinds] == [(("n0",), NEW)]
 
@@ -88,10 +88,10 @@ def test_the_last_check_of_a_node_counts() -> None:
 def test_nodes_that_were_not_described_are_named_with_the_reason() -> None:
     nodes = [measured("n0", NEW), measured("n1", None)]
     unheard = NodeChecked(at=0.0, address="n2", host="n2", readings={}, faults=[], notes=[], excluded=False)
-    (whole,) = judged([measured("n3", OLD)], [measured("n3", OLD)], PreflightConf())
+    (whole,) = node_checks([measured("n3", OLD)], [measured("n3", OLD)], PreflightConf())
     hash_alone = {"system": {"facts": {"hash": whole.readings["system"]["facts"]["hash"]}}}
 
-    system = of(*judged(nodes, nodes, PreflightConf()), unheard, msgspec.structs.replace(whole, readings=hash_alone))
+    system = of(*node_checks(nodes, nodes, PreflightConf()), unheard, msgspec.structs.replace(whole, readings=hash_alone))
 
     assert dict(system.not_described) == {
         "n1": "no answer in 180 s",
@@ -135,7 +135,7 @@ def test_preflight_names_the_first_five_differences() -> None:
 
     assert f"  {told}" in list(lines_of_a_run(checks()))
     assert f"note: {told}" in list(lines_of_preflight(checks()))
-    said = [line for line in lines_of_a_run(judged(many, many, PreflightConf())) if "differ" in line]
+    said = [line for line in lines_of_a_run(node_checks(many, many, PreflightConf())) if "differ" in line]
     assert len(said) == 6 and said[-1] == "  nodes differ in 4 more parts, all in the report"
 
 

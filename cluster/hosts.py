@@ -93,7 +93,6 @@ class HostsConf(NodesConf):
     """false: only print the commands for each host."""
 
     def check(self) -> None:
-        """See `ClusterConf.check`."""
         super().check()
         listed = self.listed()
         if self.fewest_hosts is not None and self.fewest_hosts > len(listed):
@@ -138,11 +137,9 @@ class HostsConf(NodesConf):
         )
 
     def requested_nodes(self) -> NodesAsked:
-        """See `ClusterConf.requested_nodes`."""
         return replace(super().requested_nodes(), nodes=len(self.listed()))
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        """See `ClusterConf.requested_resources`."""
         names = [one.name for one in self.listed()]
         more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
@@ -197,7 +194,6 @@ class HostsConf(NodesConf):
 
     @property
     def wants_submission(self) -> bool:
-        """See `ClusterConf.wants_submission`."""
         return self.submit
 
     def shown(self, folder: Path, python: str, directory: Path) -> str:
@@ -211,7 +207,6 @@ class HostsConf(NodesConf):
         return "\n".join([*lines, *self.notes()])
 
     def notes(self) -> list[str]:
-        """See `ClusterConf.notes`."""
         with_slots = [one for one in self.listed() if one.slots is not None]
         if not with_slots:
             return []

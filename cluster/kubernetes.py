@@ -165,7 +165,6 @@ class KubernetesConf(SchedulerConf):
     """Namespace of a Prometheus that may read the pods' metrics. Default: no access."""
 
     def check(self) -> None:
-        """See `ClusterConf.check`."""
         super().check()
         for law in self._broken():
             raise ValueError(law)

@@ -43,17 +43,14 @@ class KubernetesJob:
 
     @property
     def advice(self) -> str:
-        """See `place.BatchJob`."""
         return "name an image that the nodes can pull (cluster.image, cluster.pull_secrets) and existing Secrets"
 
     @property
     def last_output(self) -> str:
-        """See `place.BatchJob`."""
         return f"{self._kubectl} logs -l aiperf-run={self.run.object_name} --all-containers --tail=50"
 
     @property
     def status_command(self) -> str:
-        """See `place.BatchJob`."""
         selector = f"-l aiperf-run={self.run.object_name},{ROLE_LABEL}=head"
         return (
             f"{self._kubectl} exec $({self._kubectl} get pod {selector} -o name) -- "

@@ -345,12 +345,10 @@ class SchedulerConf(NodesConf):
 
     @property
     def wants_submission(self) -> bool:
-        """See `ClusterConf.wants_submission`."""
         return self.submit
 
     @property
     def wants_following(self) -> bool:
-        """See `ClusterConf.wants_following`."""
         return self.follow
 
 

@@ -64,7 +64,6 @@ class RayConf(NodesConf):
         ]
 
     def notes(self) -> list[str]:
-        """See `ClusterConf.notes`."""
         return [
             "a Ray that others have started is joined as it is. What a run would set for a Ray of its own is theirs: "
             "interfaces and ports, the token, the dashboard, the endpoint for metrics (metrics_port), the folder of its files "

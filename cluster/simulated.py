@@ -83,7 +83,6 @@ class SimulatedConf(ClusterConf):
     """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
     def check(self) -> None:
-        """See `ClusterConf.check`."""
         if self.bytes_per_element == 3:
             raise ValueError("cluster.bytes_per_element is 2 (BF16, FP16) or 4 (FP32), but found 3: take one of them")
         if len(self.step_costs) not in (0, 5):

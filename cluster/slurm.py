@@ -157,7 +157,6 @@ class SlurmConf(SchedulerConf):
     """Number of equal runs, one after the other, as a job array. Shows how repeatable the score is."""
 
     def check(self) -> None:
-        """See `ClusterConf.check`."""
         super().check()
         if self.fewest_nodes is not None and self.nodes is not None and self.fewest_nodes > self.nodes:
             raise ValueError(
@@ -469,19 +468,16 @@ class SlurmJob:
 
     @property
     def advice(self) -> str:
-        """See `place.BatchJob`."""
         return "ask for what the partition allows (cluster.nodes, cluster.time, cluster.account, cluster.qos)"
 
     @property
     def last_output(self) -> str:
-        """See `place.BatchJob`."""
         return shlex.join(
             str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
         )
 
     @property
     def status_command(self) -> str:
-        """See `place.BatchJob`."""
         return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
 
 

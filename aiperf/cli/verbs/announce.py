@@ -28,7 +28,6 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the log, the key and the kind of entry."""
     parser.add_argument(
         "--log", required=True, metavar="FILE", help="log of the site, or a folder that has or receives one (FOLDER/)"
     )

@@ -27,7 +27,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the division and the forms of output."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--division",

@@ -30,7 +30,6 @@ STATUS = {"no regression": 0, "regression": 1, "cannot be determined": 2}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the runs and the kind of comparison."""
     parser.add_argument(
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
     )

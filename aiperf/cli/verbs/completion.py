@@ -152,7 +152,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the shell, or the line to complete."""
     parser.add_argument("shell", nargs="?", metavar="SHELL", help="one of bash, zsh, fish")
     parser.add_argument(
         "--line", metavar="LINE", help="print the completions of the last word of this line (called by the scripts)"

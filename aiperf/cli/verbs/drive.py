@@ -19,7 +19,6 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run and the mode of a supervised container."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder, created when the job was submitted")
     parser.add_argument(
         "--supervised",

@@ -17,7 +17,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the tool and the output folder."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--to", metavar="TOOL", required=True, help="tensorboard, mlflow, optuna or csv")
     parser.add_argument(

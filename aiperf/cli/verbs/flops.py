@@ -24,7 +24,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the network, the batch and the form of output."""
     add_graph_arguments(parser)
     add_number(
         parser, "--batch", "images per accelerator, for the training memory", default=32, least=1, most=1_000_000_000

@@ -28,7 +28,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the submissions, and the signers, sources and rules to check them against."""
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", help="file of a submission")
     parser.add_argument(
         "--allowed",

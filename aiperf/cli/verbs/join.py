@@ -17,7 +17,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run and the waiting times."""
     parser.add_argument("run", metavar="RUN", type=Path, help="the run's folder; its driver may start later")
     add_number(
         parser,

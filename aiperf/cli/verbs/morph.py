@@ -26,7 +26,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the network, the limits of its growth, and the output files."""
     add_graph_arguments(parser)
     add_number(parser, "--steps", "morphs to apply", default=20, least=0, most=1_000_000)
     add_number(parser, "--seed", "seed of the choice among the legal morphs", default=0, least=0)

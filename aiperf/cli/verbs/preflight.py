@@ -30,7 +30,6 @@ OPTIONS = "[GROUP=CHOICE …] [OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the form of output and the shared folder."""
     parser.add_argument("--json", action="store_true", help="print JSON: every repetition of every probe")
     parser.add_argument(
         "--folder", type=Path, metavar="FOLDER", help="folder through which nodes join: `python -m aiperf join FOLDER`"

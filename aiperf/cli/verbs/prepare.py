@@ -21,7 +21,6 @@ OPTIONS = "dataset=NAME [OPTION …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the outputs."""
     parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images into shards there")
     parser.add_argument(
         "--checksums", type=Path, metavar="FILE", help="file of the checksums (default: next to the images)"

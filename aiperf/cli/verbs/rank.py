@@ -21,7 +21,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the runs, the figure and the outputs."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or a folder with runs below it")
     parser.add_argument(
         "--by",

@@ -23,7 +23,6 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add --against. All other arguments are options of a run."""
     parser.add_argument("--against", metavar="RUN", help="compare a prediction with this real run")
 
 

@@ -20,7 +20,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the output folder and a run to compare."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, help="output folder, created if missing (default: the run's folder)"

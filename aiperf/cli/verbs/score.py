@@ -22,7 +22,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run and the form of output."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument("--json", action="store_true", help="print JSON")
 

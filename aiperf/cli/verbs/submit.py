@@ -19,7 +19,6 @@ OPTIONS = ""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the runs, the key, the log and the output file."""
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--key",

@@ -23,7 +23,6 @@ SHOWN = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run, the sample and the form of output."""
     parser.add_argument("run", metavar="RUN", help="a run's folder, its name under runs/, or a journal file")
     parser.add_argument("--all", action="store_true", help="recompute every proposal, not a sample")
     add_number(parser, "--sample", "proposals to recompute", least=0, default_in_words="50")

@@ -179,7 +179,6 @@ class RayExecutor:
         return words + own
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        """See `executor.MeasuresPeaks`."""
         with self._runtime.watched():
             waited = {worker.host.peak_again.remote(seconds): number for number, worker in self._fleet.up.items()}
             end = time.monotonic() + seconds

@@ -7,6 +7,7 @@ import json
 import tempfile
 from array import array
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.cli.verbs.score import as_json
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
@@ -124,7 +124,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
     old = in_old_form(today)
 
     assert work_log(old) == work_log(today)
-    assert as_json(score(work_log(old))) == as_json(score(work_log(today)))
+    assert asdict(score(work_log(old))) == asdict(score(work_log(today)))
     assert verdict(old, ground_truth, task) is None and verdict(today, ground_truth, task) is None
     old, today = without_positions(old), without_positions(today)
     assert profile(old) == profile(today)
@@ -158,11 +158,11 @@ def test_recorded_journal_scores_the_same_in_the_new_form(journal: Path) -> None
     events = in_one_line(read(journal))
     assert any(isinstance(event, EpochFinished) and event.interval is not None for event in events)
 
-    scored = json.loads(json.dumps(as_json(score(work_log(events)))))
+    scored = json.loads(json.dumps(asdict(score(work_log(events)))))
 
     beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is newer
     assert {name: scored[name] for name in recorded if name not in beside} == {
         name: figure for name, figure in recorded.items() if name not in beside
     }
-    present = as_json(score(work_log(read(journal))))
+    present = asdict(score(work_log(read(journal))))
     assert [scored[name] for name in beside] == [present[name] for name in beside]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.cli.verbs.score import as_json
 from aiperf.config import from_plain
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
@@ -24,7 +24,7 @@ JOURNALS = sorted(GOLDEN.glob("*.jsonl"))
 def test_a_recorded_journal_scores_the_same(journal: Path) -> None:
     recorded = json.loads(journal.with_suffix(".score.json").read_text())
 
-    scored = json.loads(json.dumps(as_json(score(work_log(read(journal))))))
+    scored = json.loads(json.dumps(asdict(score(work_log(read(journal))))))
 
     freedom = scored.pop("interval_freedom")  # shown since 0.3.0; it moves no figure
     assert (freedom is None) == (scored["flops_per_second_interval"] is None)

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from aiperf.config import as_plain, configure, from_plain
-from aiperf.drive.preflight import node_checks
 from aiperf.drive.preflight import lines as lines_of_a_run
+from aiperf.drive.preflight import node_checks
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
 from aiperf.preflight.preflight_config import PreflightConf

@@ -253,7 +253,7 @@ def test_an_unbound_claim_is_waited_for_with_the_way_to_end_it(
     state = job.state(number)
 
     assert not state.is_over and not state.is_hopeless
-    assert state.reason.startswith("pod-head: Unschedulable: unbound claims; it waits without a limit, and `kubectl")
+    assert state.reason.startswith("pod-head: Unschedulable: unbound claims. It waits without a limit. `kubectl")
     assert f"delete job {number}-head` ends it" in state.reason
 
 

@@ -319,7 +319,7 @@ def test_two_runs_have_objects_of_two_names_that_the_api_takes(one: str, other: 
         ("cluster.node_affinity=['pool=']", "cluster.node_affinity each is a requirement as kubectl writes it"),
         ("cluster.priority_class=High", "cluster.priority_class is a name of lower case letters"),
         ("cluster.extra_resources=['hca=1']", "cluster.extra_resources each is DOMAIN/NAME=AMOUNT"),
-        ("cluster.extra_resources=['nvidia.com/gpu=8']", "which cluster.accelerators asks for"),
+        ("cluster.extra_resources=['nvidia.com/gpu=8']", "is without accelerators (cluster.accelerators)"),
         ("cluster.labels=['aiperf-run=x']", "cluster.labels must not set labels of the run or KubeRay"),
         ("cluster.labels=['a=x', 'a=y']", "cluster.labels gives each key once, but found 'a' more than once"),
         ("cluster.annotations=['=x']", "cluster.annotations each is an annotation, KEY=VALUE"),

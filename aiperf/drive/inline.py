@@ -39,9 +39,9 @@ class InlineExecutor:
 
     def start(self) -> None:
         """Report the worker as up. After a resume it has a new number."""
-        self._say_up()
+        self._report_up()
 
-    def _say_up(self) -> None:
+    def _report_up(self) -> None:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._unread.append(
             WorkerUp(
@@ -75,7 +75,7 @@ class InlineExecutor:
                 self._training = iter(())
                 self._unread.clear()
                 self._worker += 1
-                self._say_up()
+                self._report_up()
             case Sum():
                 pass  # waiting for words trains on to the next one, which has them
 

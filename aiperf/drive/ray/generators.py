@@ -71,7 +71,7 @@ class Generators:
             del self._of_node[node]
             for call in generator.asked:
                 self.calls.pop(call, None)
-            self._runtime.asked(partial(ray.kill, generator.actor), "ending a generator")
+            self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
     def propose(self, node: str, order: Propose) -> None:
         """Send an order, with the history that the generator lacks. Return at once."""
@@ -104,7 +104,7 @@ class Generators:
         lost = [*failed, *((order, "its generator died") for order in generator.asked.values())]
         for call in generator.asked:
             self.calls.pop(call, None)
-        self._runtime.asked(partial(ray.kill, generator.actor), "ending a generator")
+        self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
         self._of_node[node] = _OfNode(self._new(node), generator.workers)
         lost.sort(key=lambda each: each[0].number)
         words: list[Word] = []

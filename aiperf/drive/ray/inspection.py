@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.drive.ray.inspector import Clock, Inspector, asked, clock_of, introduced, recall, sent_to
+from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.partners import blamed, rounds
 from aiperf.preflight.preflight_config import PreflightConf
@@ -103,7 +103,7 @@ class _Work:
             reading = clock_of(one, time.time, self._conf.seconds)
             self._readings[one.node][reading.probe] = reading
         for probe in (self._how.probes or (full if self._how.is_full else quick))():
-            self._keep(asked({one.node: probe for one in self._live()}, self._inspectors, self._conf.seconds))
+            self._keep(measure_all({one.node: probe for one in self._live()}, self._inspectors, self._conf.seconds))
         if self._how.is_full:
             if helpers:
                 for one in self._meeting():
@@ -165,7 +165,7 @@ class _Work:
             for rank, one in enumerate(group):
                 # they give up on each other before they are given up
                 probes[one.node] = AllReduce(rank, len(group), name, limit / 2, on_host)
-        readings = asked(probes, [one for group in groups for one in group], limit)
+        readings = measure_all(probes, [one for group in groups for one in group], limit)
         return [{one.node: readings[one.node] for one in group} for group in groups]
 
     def _blame(self, able: Sequence[Inspector]) -> None:
@@ -210,7 +210,7 @@ class _Work:
                     if partner is not None and self._may(one):
                         self._exchange([[one, partner]])
                 else:
-                    readings = asked({one.node: probes_by_name[name]}, [one], self._conf.seconds)[one.node]
+                    readings = measure_all({one.node: probes_by_name[name]}, [one], self._conf.seconds)[one.node]
                     self._readings[one.node][name] = _joined(before, readings)
 
 

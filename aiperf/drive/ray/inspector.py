@@ -131,7 +131,9 @@ def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, Pro
     return missing
 
 
-def asked(probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
+def measure_all(
+    probes: Mapping[str, Probe], inspectors: Sequence[Inspector], seconds: float
+) -> dict[str, ProbeReading]:
     """Run one probe per node, all at the same time.
 
     Return a reading for every node in `inspectors` that has a probe.

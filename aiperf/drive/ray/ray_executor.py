@@ -311,9 +311,9 @@ class RayExecutor:
         self._own.append(NotStarted(host=slot.address, failures=failure.count, reason=reason))
 
     def _look_for_places(self, now: float) -> None:
-        nodes: list[dict[str, Any]] = self._runtime.asked(ray.nodes, "the list of nodes (ray.nodes)")
+        nodes: list[dict[str, Any]] = self._runtime.call(ray.nodes, "the list of nodes (ray.nodes)")
         self._places.see(nodes)
-        for node in self._runtime.asked(draining_nodes, "the list of draining nodes"):
+        for node in self._runtime.call(draining_nodes, "the list of draining nodes"):
             if node not in self._places.excluded:
                 self._places.exclude(node, "Ray is draining this node")
         if self._gate is not None:
@@ -355,7 +355,7 @@ class RayExecutor:
                 bring_up(self._making, number, slot, mailbox, now) for number, slot in zip(numbers, chosen, strict=True)
             ]
 
-        for worker in self._runtime.asked(ask, f"asking for {len(chosen)} workers"):
+        for worker in self._runtime.call(ask, f"asking for {len(chosen)} workers"):
             self._fleet.add(worker)
             self._places.take(worker.slot, worker.number)
             self._generators.serve(worker.slot.node, worker.number)
@@ -375,7 +375,7 @@ class RayExecutor:
 
     def _end(self, workers: list[RayWorker]) -> None:
         if workers:
-            self._runtime.asked(partial(remove, workers), f"ending {len(workers)} workers")
+            self._runtime.call(partial(remove, workers), f"ending {len(workers)} workers")
 
 
 def _done(calls: list[Call]) -> set[Call]:

@@ -229,7 +229,7 @@ class Late(Fault):
 
     conf: LateConf
 
-    def carry(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay + self.draw.random() * self.conf.seconds,)
         return (delay,)
@@ -241,7 +241,7 @@ class Twice(Fault):
 
     conf: TwiceConf
 
-    def carry(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay, delay + self.draw.random() * self.conf.apart_seconds)
         return (delay,)
@@ -253,7 +253,7 @@ class OutOfOrder(Fault):
 
     conf: OutOfOrderConf
 
-    def carry(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay + self.draw.random() * self.conf.seconds,)
         return (delay,)
@@ -265,7 +265,7 @@ class Never(Fault):
 
     conf: NeverConf
 
-    def carry(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
             return ()
         return (delay,)
@@ -281,7 +281,7 @@ class GeneratorDead(Fault):
         if self.draw.random() < self.conf.rate:
             worker.is_generating = False
 
-    def asked(
+    def propose(
         self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         return answer if worker.is_generating else None
@@ -293,7 +293,7 @@ class BadProposal(Fault):
 
     conf: BadProposalConf
 
-    def asked(
+    def propose(
         self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         if self.draw.random() >= self.conf.rate:

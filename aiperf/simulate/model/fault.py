@@ -68,13 +68,13 @@ class Fault:
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """Called after a worker accepts an order to train."""
 
-    def asked(
+    def propose(
         self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         """Return the answer to an order to propose. None for no answer."""
         return answer
 
-    def carry(self, word: Word, delay: float) -> Sequence[float]:
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         """Return the delays of a message's deliveries: none, one or several."""
         return (delay,)
 

@@ -44,7 +44,7 @@ class GroundTruth:
             self.breaches.append(
                 (
                     order.trial,
-                    f"worker {order.worker} was told to train trial {order.trial} while it trained trial {running.order.trial}",
+                    f"worker {order.worker} was ordered to train {order.trial} while it trained trial {running.order.trial}",
                 )
             )
         if (order.trial, order.attempt) in self.sums:

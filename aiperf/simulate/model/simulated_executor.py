@@ -103,8 +103,8 @@ class SimulatedExecutor:
         self._sequence = 0
         self._history = History(world.space)
         self._on_train = [fault for fault in world.faults if type(fault).taken is not Fault.taken]
-        self._on_word = [fault for fault in world.faults if type(fault).carry is not Fault.carry]
-        self._on_propose = [fault for fault in world.faults if type(fault).asked is not Fault.asked]
+        self._on_word = [fault for fault in world.faults if type(fault).delivery_delays is not Fault.delivery_delays]
+        self._on_propose = [fault for fault in world.faults if type(fault).propose is not Fault.propose]
         self._on_order = [fault for fault in world.faults if type(fault).ordered is not Fault.ordered]
 
     # --- contract of an executor
@@ -214,7 +214,7 @@ class SimulatedExecutor:
         self._slots.discard(worker.slot)
         worker.attempt = None
         if is_noticed:
-            self.say(WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
+            self.post(WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
@@ -224,7 +224,7 @@ class SimulatedExecutor:
             worker.attempt = None
             worker.is_silent = True
 
-    def say(self, word: Word, delay: float = 0.0) -> None:
+    def post(self, word: Word, delay: float = 0.0) -> None:
         """Send a message to the driver. Faults may delay, repeat or lose it."""
         for each in self._delays(word, delay):
             self._push(self.now + each, _WORD, word)
@@ -234,7 +234,7 @@ class SimulatedExecutor:
     def _delays(self, word: Word, delay: float) -> list[float]:
         delays = [delay]
         for fault in self._on_word:
-            delays = [later for earlier in delays for later in fault.carry(word, earlier)]
+            delays = [later for earlier in delays for later in fault.delivery_delays(word, earlier)]
         return delays
 
     def _push(self, due: float, kind: int, what: object) -> None:
@@ -250,7 +250,7 @@ class SimulatedExecutor:
             fault.joined(self, worker)
         self.workers[worker.number] = worker
         self._slots.add(slot)
-        self.say(
+        self.post(
             WorkerUp(
                 worker=worker.number,
                 host=worker.host,
@@ -263,7 +263,7 @@ class SimulatedExecutor:
         )
         if not worker.is_silent:
             family = self.world.space.start.fingerprint
-            self.say(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
+            self.post(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
 
     def _sum(self, number: int) -> None:
         worker = self.workers.get(number)
@@ -273,7 +273,7 @@ class SimulatedExecutor:
         if self.world.ground_truth is not None:
             self.world.ground_truth.sent(words)
         for word in words:
-            self.say(word)
+            self.post(word)
 
     def _propose(self, order: Propose) -> None:
         worker = self.workers.get(order.worker)
@@ -289,14 +289,14 @@ class SimulatedExecutor:
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
         for fault in self._on_propose:
-            changed = fault.asked(worker, order, answer)
+            changed = fault.propose(worker, order, answer)
             if changed is None:
                 return
             answer = changed
         if isinstance(answer, ProposalReturned):
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
-        self.say(answer, self.world.conf.proposal_seconds)
+        self.post(answer, self.world.conf.proposal_seconds)
 
     def _train(self, order: Train) -> None:
         world = self.world
@@ -307,7 +307,7 @@ class SimulatedExecutor:
             world.ground_truth.ordered(order, worker.attempt)
         gone = self._missing(order)
         if gone is not None:
-            self.say(gone)
+            self.post(gone)
             return
         attempt = self._attempt(order, worker)
         worker.attempt = attempt

@@ -72,7 +72,7 @@ class Runtime:
             elif now - self._stopped_since.setdefault(name, now) > STOPPED_SECONDS:
                 self._lose(name, f"has been stopped (SIGSTOP) for {STOPPED_SECONDS:.0f} s")
 
-    def asked(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
+    def call(self, call: Callable[[], T], what: str, limit_seconds: float = ANSWER_SECONDS) -> T:
         """Return the result of a call that waits for these processes, or for those of an existing Ray cluster.
 
         `what`: name of the call, for messages.

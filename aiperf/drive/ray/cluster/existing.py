@@ -55,7 +55,7 @@ def existing_ray(place: Existing) -> Iterator[None]:
             logging_level=logging.ERROR,
         )
     try:
-        with asked_for(place.demand):
+        with requested_nodes(place.demand):
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
             yield
     finally:
@@ -103,7 +103,7 @@ def _nodes(address: str) -> dict[str, str]:
         return {node.hex(): node_info.node_manager_address for node, node_info in found.items()}
 
     try:
-        return Runtime({}).asked(ask, "its list of nodes", ANSWER_SECONDS)
+        return Runtime({}).call(ask, "its list of nodes", ANSWER_SECONDS)
     except RuntimeLost as error:
         raise RuntimeNotStarted(
             f"the run joins an existing Ray, but the server at {address} does not answer as Ray's gcs within "
@@ -119,7 +119,7 @@ def _nodes(address: str) -> dict[str, str]:
 
 
 @contextmanager
-def asked_for(demand: Demand | None) -> Iterator[None]:
+def requested_nodes(demand: Demand | None) -> Iterator[None]:
     """Request the nodes until the end of the context. Ray must be initialized."""
     if demand is None:
         yield

@@ -75,16 +75,16 @@ def test_a_call_does_not_wait_without_end_for_a_lost_process(process: subprocess
         time.sleep(600)
 
     with pytest.raises(RuntimeLost):
-        watching.asked(ask, "a question")
+        watching.call(ask, "a question")
     other = Runtime({})
-    assert other.asked(lambda: 7, "one") == 7 and other.asked(lambda: None, "none") is None
+    assert other.call(lambda: 7, "one") == 7 and other.call(lambda: None, "none") is None
     with pytest.raises(ZeroDivisionError):
-        other.asked(lambda: 1 / 0, "a sum")
+        other.call(lambda: 1 / 0, "a sum")
 
 
 def test_a_call_that_an_existing_ray_never_answers_has_a_limit() -> None:
     with pytest.raises(RuntimeLost, match=r"asking for 3 workers got no answer from it for 0 s"):
-        Runtime({}).asked(threading.Event().wait, "asking for 3 workers", limit_seconds=0.4)
+        Runtime({}).call(threading.Event().wait, "asking for 3 workers", limit_seconds=0.4)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiperf.drive.ray.cluster.existing import asked_for, bundles
+from aiperf.drive.ray.cluster.existing import bundles, requested_nodes
 from cluster.place import Demand, Existing
 from cluster.ray import RayConf
 
@@ -26,21 +26,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[dict[str, float]]]:
 def test_all_nodes_are_requested_at_once_until_the_end(asked: list[Any]) -> None:
     each = {"CPU": 8.0, "GPU": 2.0}
 
-    with asked_for(Demand(3, each)):
+    with requested_nodes(Demand(3, each)):
         assert asked == [[each, each, each]]
 
     assert asked[1:] == [[]]
 
 
 def test_what_was_asked_for_is_taken_back_however_the_run_ends(asked: list[Any]) -> None:
-    with pytest.raises(KeyboardInterrupt), asked_for(Demand(1, {"CPU": 1.0})):
+    with pytest.raises(KeyboardInterrupt), requested_nodes(Demand(1, {"CPU": 1.0})):
         raise KeyboardInterrupt
 
     assert asked[-1] == []
 
 
 def test_where_nobody_declares_nodes_nothing_is_asked_for(asked: list[Any]) -> None:
-    with asked_for(None):
+    with requested_nodes(None):
         pass
 
     assert asked == []

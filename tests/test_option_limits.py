@@ -55,7 +55,9 @@ def wrong(limits: FieldLimits) -> list[Any]:
     if limits.is_number:
         whole = float not in limits.types
         found += [math.nan, math.inf, -math.inf, WIDEST + 1, -WIDEST - 1]
-        found += [bounds["least"] - 1 if whole else math.nextafter(bounds["least"], -math.inf)] if "least" in bounds else []
+        found += (
+            [bounds["least"] - 1 if whole else math.nextafter(bounds["least"], -math.inf)] if "least" in bounds else []
+        )
         found += [bounds["most"] + 1 if whole else math.nextafter(bounds["most"], math.inf)] if "most" in bounds else []
         found += [bounds[bound] for bound in ("above", "below") if bound in bounds]
         found += [1.5] if whole else []

@@ -251,7 +251,7 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
     typed = {word.lstrip("+").partition("=")[0] for word in words}
     for each in fields(plan.conf.batch):
         option, value = f"batch.{each.name}", getattr(plan.conf.batch, each.name)
-        if value is not None and value > images // ranks and typed & {option, "batch"}:
+        if value is not None and value > images // ranks and option in typed:
             raise BadConfiguration(
                 f"a batch holds images of one rank, and of {images} training images each of {ranks} ranks has "
                 f"{images // ranks}; found {option}={value}: take at most {images // ranks}, or fewer ranks"

@@ -250,7 +250,7 @@ def test_a_typed_batch_is_limited_a_scheduled_one_lowered() -> None:
     assert ranking.space.default_batch_size == 350
     require_batches(ranking, ["schedule=ranking"])
 
-    for words in (["batch.default=719"], ["+batch.largest=719"], ["batch={default: 64, smallest: 64, largest: 719}"]):
+    for words in (["batch.default=719"], ["batch.largest=719"]):
         plan = make_plan(configure([word.lstrip("+") for word in words]), SHAPE)
         law = r"each of 2 ranks has 718; found batch\.(default|largest)=719: take at most 718"
         with pytest.raises(BadConfiguration, match=law):

@@ -91,7 +91,9 @@ def test_nodes_that_were_not_described_are_named_with_the_reason() -> None:
     (whole,) = node_checks([measured("n3", OLD)], [measured("n3", OLD)], PreflightConf())
     hash_alone = {"system": {"facts": {"hash": whole.readings["system"]["facts"]["hash"]}}}
 
-    system = of(*node_checks(nodes, nodes, PreflightConf()), unheard, msgspec.structs.replace(whole, readings=hash_alone))
+    system = of(
+        *node_checks(nodes, nodes, PreflightConf()), unheard, msgspec.structs.replace(whole, readings=hash_alone)
+    )
 
     assert dict(system.not_described) == {
         "n1": "no answer in 180 s",

@@ -1,11 +1,11 @@
-"""Compare two single-core processes, joined by Horovod and by DistributedDataParallel, with one process on two cores.
+"""Compare two single-core processes, joined by Horovod or DistributedDataParallel, with one process on two cores.
 
     python -m benchmarks.collectives [--networks digits_small,resnet20] [--batch 128] [--pairs 10]
 
-All three use the same global batch and network. Measured are images per second of training steps and the seconds of
-communication that the backward pass did not hide, both by rank 0's clock (including waiting for input). All three groups exist
-during the whole run and train in turns, in changing order. Ratios are formed within a turn. Afterwards the weights after equal
-steps in float32 are compared, for a network without batch normalization (whose statistics are separate for each rank).
+All three use the same global batch and network. Measured are images per second of training steps, and the seconds of
+communication that the backward pass did not hide. Both are by rank 0's clock and include waiting for input. All three groups
+exist during the whole run and train in turns, in changing order. Ratios are formed within a turn. Afterwards the weights after
+equal steps in float32 are compared. That network has no batch normalization, since its statistics are separate for each rank.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def test_the_plain_loop_scales_its_loss_in_fp16_as_ours_does() -> None:
 
 
 def test_what_only_a_gpu_has_is_not_tried_on_a_processor() -> None:
-    side = PlainSide(Task("resnet20", "fp32", 10, 4, CPU), True, False, "wall", torch.get_num_threads())
+    side = PlainSide(Task("resnet20", "fp32", 10, 4, CPU), True, False, torch.get_num_threads())
 
     assert {way.launched for way in side._ways} == {"eager", "compiled"}
     assert {way.launched for way in WAYS} == {"eager", "compiled", *ON_CUDA_ALONE}
@@ -69,7 +69,7 @@ def test_a_plain_way_that_fails_is_left_out(
 
     monkeypatch.setattr(PlainLoop, "_launch", launch)
     monkeypatch.setattr("benchmarks.trainer_speed.TRIED_SECONDS", 0.0)
-    side = PlainSide(Task("resnet20", "fp32", 10, 1, CPU), True, False, "wall", torch.get_num_threads())
+    side = PlainSide(Task("resnet20", "fp32", 10, 1, CPU), True, False, torch.get_num_threads())
     side._ways = [Way(launched="graphed"), Way(), Way(fused=False), Way(launched="graphed")]
 
     side.choose()

@@ -1,6 +1,6 @@
 """A search on a landscape without a run: every trial's result is known when it ends, and proposals wait for nothing.
 
-For what only searchers decide, at the least cost; runs as they are stand in benchmarks/landscape_run.py.
+For what only searchers decide, at the least cost; see benchmarks/search_landscape.py.
 """
 
 from __future__ import annotations

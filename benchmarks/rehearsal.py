@@ -2,7 +2,8 @@
 
     python -m benchmarks.rehearsal [--without-search] [key=value …]
 
-With --without-search proposals are the cheapest ones, so that mostly the driver is measured. Processor seconds of one process, which other work on the machine affects little. Options as for `python -m aiperf rehearse`.
+With --without-search proposals are the cheapest ones, so that mostly the driver is measured. Printed are processor seconds of
+one process, which other work on the machine affects little. Options as for `python -m aiperf rehearse`.
 """
 
 from __future__ import annotations

@@ -63,15 +63,19 @@ def text(of: dict[str, Any]) -> str:
 
 def _dataclasses(types: tuple[type, ...]) -> dict[str, type]:
     """Return all dataclasses and msgspec structs in the fields of these types, keyed by class name."""
-    found: dict[str, type] = {}
+    types_by_name: dict[str, type] = {}
     waiting: list[Any] = list(types)
     while waiting:
         one = waiting.pop()
         waiting += getattr(one, "__args__", ())
-        if isinstance(one, type) and one.__name__ not in found and (dataclasses.is_dataclass(one) or _is_struct(one)):
-            found[one.__name__] = one
+        if (
+            isinstance(one, type)
+            and one.__name__ not in types_by_name
+            and (dataclasses.is_dataclass(one) or _is_struct(one))
+        ):
+            types_by_name[one.__name__] = one
             waiting += inspect.get_annotations(one, eval_str=True).values()
-    return found
+    return types_by_name
 
 
 def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
@@ -97,12 +101,12 @@ def _describe(part: dict[str, Any], owner: type) -> None:
 def _docstrings(owner: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    docstrings = {}
     for node, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             assert isinstance(node.target, ast.Name)
-            found[node.target.id] = " ".join(str(after.value.value).split())
-    return found
+            docstrings[node.target.id] = " ".join(str(after.value.value).split())
+    return docstrings
 
 
 if __name__ == "__main__":

@@ -40,17 +40,17 @@ def test_punished_growth_never_helps_and_saturated_is_flat(seed: int, morphs: in
 
 def test_only_the_drawn_stage_changes_the_error() -> None:
     children = [grown(seed, 1) for seed in range(40)]
-    paying: set[tuple[bool, ...]] = set()
+    improving: set[tuple[bool, ...]] = set()
 
     for seed in range(12):
         landscape = Landscape(SMALL, seed, "one_stage")
         better = tuple([landscape.true_error(child) < landscape.true_error(SMALL) for child in children])
         assert all(landscape.true_error(child) <= landscape.true_error(SMALL) for child in children)
-        paying.add(better)
+        improving.add(better)
 
     heights = {shape.height for shape in SMALL.shapes if isinstance(shape, Map)}
-    assert 1 < len(paying) <= len(heights)
-    assert not any(map(all, paying))
+    assert 1 < len(improving) <= len(heights)
+    assert not any(map(all, improving))
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)

@@ -1,4 +1,4 @@
-"""Laws of the benchmarks' pairing."""
+"""Laws of interleaved pairs."""
 
 import itertools
 import statistics
@@ -94,6 +94,6 @@ def test_a_side_in_its_own_process_keeps_its_arguments() -> None:
     assert answers == (3.0, 12.0, 7.0)
 
 
-def test_a_side_whose_process_dies_is_said_to_have_died() -> None:
+def test_the_end_of_a_sides_process_is_reported() -> None:
     with SideProcess(Counter, 1.0) as one, pytest.raises(RuntimeError, match="ended during 'add'"):
         one.call("add", -1.0)

@@ -1,4 +1,4 @@
-"""Lines are counted once each, by what they are."""
+"""Each line is counted once, by its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = """
 
 
 def doubled() -> int:
-    """Twice the value."""
+    """Return twice the value."""
     return 2 * VALUE
 '''
 

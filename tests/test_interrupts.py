@@ -99,7 +99,7 @@ def test_a_signal_during_finalization_is_handled_later(program: str) -> None:
         pytest.param(False, os.kill, id="sent to the one process", marks=pytest.mark.slow),
     ],
 )
-def test_processes_beside_end_at_once_and_without_a_word(
+def test_helper_processes_end_at_once_without_output(
     is_busy: bool, ask: Callable[[int, int], None], delay: float, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(POOL.replace("BUSY", str(is_busy)))

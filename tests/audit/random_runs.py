@@ -61,7 +61,7 @@ class Case:
     memory_bytes: int = PLENTY
     """Memory of each accelerator."""
     follows: Case | None = None
-    """Run whose trials are trained instead of searching, with its own faults."""
+    """Run to be followed, with its own faults."""
 
 
 _TURNS_TO_END = 10
@@ -124,7 +124,7 @@ def play(case: Case) -> Outcome:
             nonlocal after_end
             after_end += driver.run.ended is None and driver.clock.now() >= case.seconds
             if after_end > _TURNS_TO_END:
-                raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, and the run goes on")
+                raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
 
         try:
             effort = drive(world, opening.first, path, auditor, watch)
@@ -242,7 +242,7 @@ def _short(text: str) -> str:
 
 
 def cheap() -> Proposer:
-    """Return a proposer of one random morph: the cheapest one whose networks all differ."""
+    """Return a proposer of one random morph: the cheapest proposer of different networks."""
     return Proposer(RandomConf(morphs=1).build(), None)
 
 

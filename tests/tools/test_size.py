@@ -29,7 +29,7 @@ def test_each_line_counts_once_by_its_kind() -> None:
     assert list(function_lengths(_SOURCE)) == [3]
 
 
-def test_totals_are_those_of_the_files() -> None:
+def test_totals_equal_the_lines_of_the_files() -> None:
     for file in tracked():
         source = (PROJECT / file).read_text()
         assert lines_of(source).total == len(source.splitlines()), file

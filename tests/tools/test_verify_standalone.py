@@ -55,7 +55,7 @@ def test_a_bare_interpreter_gives_the_same_score(tmp_path: Path, journal: Path) 
     assert found["not_checked"]
 
 
-def test_a_reader_is_shown_the_figures_and_what_was_not_checked(tmp_path: Path) -> None:
+def test_the_output_has_figures_and_unchecked_properties(tmp_path: Path) -> None:
     ran = run_copy(tmp_path, REAL.resolve())
 
     assert ran.returncode == 0, ran.stderr

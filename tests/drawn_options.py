@@ -15,32 +15,32 @@ from aiperf.option_limits import WIDEST, FieldLimits, limits_of
 
 def values(limits: FieldLimits) -> st.SearchStrategy[Any]:
     """Everything that a field takes."""
-    told = limits.told
+    bounds = limits.told
     kinds: list[st.SearchStrategy[Any]] = []
     if int in limits.types or float in limits.types:
         whole = float not in limits.types
-        least = told.get("least", told.get("above", -WIDEST))
-        most = told.get("most", told.get("below", WIDEST))
-        edges = [told[each] for each in ("least", "most") if each in told]
-        edges += [math.nextafter(told["above"], math.inf)] if "above" in told else []
-        edges += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
+        least = bounds.get("least", bounds.get("above", -WIDEST))
+        most = bounds.get("most", bounds.get("below", WIDEST))
+        edges = [bounds[each] for each in ("least", "most") if each in bounds]
+        edges += [math.nextafter(bounds["above"], math.inf)] if "above" in bounds else []
+        edges += [math.nextafter(bounds["below"], -math.inf)] if "below" in bounds else []
         near = min(most, least + 16)
         if whole:
             kinds += [st.sampled_from(edges), st.integers(least, near), st.integers(least, most)]
         else:
             kinds += [
                 st.sampled_from([float(each) for each in edges]),
-                st.floats(least, most, exclude_min="above" in told, exclude_max="below" in told),
+                st.floats(least, most, exclude_min="above" in bounds, exclude_max="below" in bounds),
             ]
     if limits.among:
         kinds.append(st.sampled_from(sorted(limits.among)))
-    elif "form" in told:
-        kinds.append(st.from_regex(told["form"][0], fullmatch=True).filter(lambda text: text.isascii()))
+    elif "form" in bounds:
+        kinds.append(st.from_regex(bounds["form"][0], fullmatch=True).filter(lambda text: text.isascii()))
     if bool in limits.types:
         kinds.append(st.booleans())
     one = st.one_of(kinds)
     if limits.of_list:
-        return st.lists(one, min_size=told.get("fewest", 0), max_size=3)
+        return st.lists(one, min_size=bounds.get("fewest", 0), max_size=3)
     return one | st.none() if limits.or_none else one
 
 
@@ -61,9 +61,9 @@ def fields_drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4) -
 def drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4, **fixed: Any) -> st.SearchStrategy[Any]:
     """Draw an instance of a dataclass with valid fields. None if their combination is refused."""
 
-    def made(told: dict[str, Any]) -> Any:
+    def made(bounds: dict[str, Any]) -> Any:
         try:
-            return replace(schema(**fixed), **told)
+            return replace(schema(**fixed), **bounds)
         except BadConfiguration:
             return None
 

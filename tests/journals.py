@@ -190,18 +190,18 @@ def evaluated(
 
 def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """The same run as it was written before EpochFinished had an interval: with a Progress line before it instead."""
-    told: list[AnyEvent] = []
+    run_events: list[AnyEvent] = []
     for event in events:
         match event:
             case EpochFinished(interval=Interval() as last):
                 fields = msgspec.structs.asdict(last)
-                told += [
+                run_events += [
                     Progress(at=event.at, trial=event.trial, attempt=event.attempt, epoch=event.epoch, **fields),
                     msgspec.structs.replace(event, interval=None),
                 ]
             case _:
-                told.append(event)
-    return positioned(told)
+                run_events.append(event)
+    return positioned(run_events)
 
 
 def finished(trial: int, at: float, accuracy: float) -> TrialFinished:

@@ -115,15 +115,15 @@ def test_helper_processes_end_at_once_without_output(
         assert process.stdout.readline() == "begun\n"
         time.sleep(delay)
         ask(process.pid, signal.SIGINT)
-        out, said = process.communicate(timeout=50)
+        out, errors = process.communicate(timeout=50)
 
-    assert process.returncode == 130, said
+    assert process.returncode == 130, errors
     assert out == ("0 are left\n" if is_busy else "")
-    assert said == "aiperf: ended by SIGINT\n"
-    assert comes_true(lambda: not _is_there(process.pid), 10.0)
+    assert errors == "aiperf: ended by SIGINT\n"
+    assert comes_true(lambda: not _has_process(process.pid), 10.0)
 
 
-def _is_there(group: int) -> bool:
+def _has_process(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

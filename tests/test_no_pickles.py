@@ -88,7 +88,7 @@ def test_our_code_unpickles_nothing_from_sockets_or_files() -> None:
     files = [file for room in ROOMS for file in (REPOSITORY / room).rglob("*.py")]
     assert len(files) > 100
 
-    found = {str(file.relative_to(REPOSITORY)): said for file in files if (said := offences(file.read_text()))}
+    found = {str(file.relative_to(REPOSITORY)): reasons for file in files if (reasons := offences(file.read_text()))}
 
     assert {file for file in found if file not in KNOWN} == set(), found
     assert set(KNOWN) <= set(found), "what unpickles no more is no exception any more"

@@ -50,40 +50,42 @@ FREE_TEXT = {
 
 def wrong(limits: FieldLimits) -> list[Any]:
     """Values that a field does not take: out of range on either side, no number, of another type, null, an empty list."""
-    told = limits.told
+    bounds = limits.told
     found: list[Any] = []
     if limits.is_number:
         whole = float not in limits.types
         found += [math.nan, math.inf, -math.inf, WIDEST + 1, -WIDEST - 1]
-        found += [told["least"] - 1 if whole else math.nextafter(told["least"], -math.inf)] if "least" in told else []
-        found += [told["most"] + 1 if whole else math.nextafter(told["most"], math.inf)] if "most" in told else []
-        found += [told[bound] for bound in ("above", "below") if bound in told]
+        found += (
+            [bounds["least"] - 1 if whole else math.nextafter(bounds["least"], -math.inf)] if "least" in bounds else []
+        )
+        found += [bounds["most"] + 1 if whole else math.nextafter(bounds["most"], math.inf)] if "most" in bounds else []
+        found += [bounds[bound] for bound in ("above", "below") if bound in bounds]
         found += [1.5] if whole else []
         found += [True] if bool not in limits.types else []
-    if (limits.is_number and str not in limits.types) or "among" in told:
+    if (limits.is_number and str not in limits.types) or "among" in bounds:
         found.append("no such word")
     if bool in limits.types:
         found += [0, 1.0, "true"]
     if limits.types == (str,):
         found += [3, 1.5, False]
-    if "form" in told:
+    if "form" in bounds:
         found += ["a\nb", "a\x00b"]
     if limits.of_list:
         entries = [[each] for each in found]
-        return [*entries, "text", 3, *([[]] if told.get("fewest") else []), *([] if limits.or_none else [None])]
+        return [*entries, "text", 3, *([[]] if bounds.get("fewest") else []), *([] if limits.or_none else [None])]
     return [*found, [], {}, *([] if limits.or_none else [None])]
 
 
 def right(limits: FieldLimits) -> list[Any]:
     """Values at a field's limits."""
-    told = limits.told
+    bounds = limits.told
     found: list[Any] = []
     whole = float not in limits.types
     if limits.is_number:
-        found += [told[bound] for bound in ("least", "most") if bound in told]
-        found += [math.nextafter(told["above"], math.inf)] if "above" in told else []
-        found += [math.nextafter(told["below"], -math.inf)] if "below" in told else []
-        found += [WIDEST] if whole and "most" not in told else []
+        found += [bounds[bound] for bound in ("least", "most") if bound in bounds]
+        found += [math.nextafter(bounds["above"], math.inf)] if "above" in bounds else []
+        found += [math.nextafter(bounds["below"], -math.inf)] if "below" in bounds else []
+        found += [WIDEST] if whole and "most" not in bounds else []
     found += limits.among or ()
     return [[each] for each in found] if limits.of_list else [*found, *([None] if limits.or_none else [])]
 

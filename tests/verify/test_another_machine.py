@@ -51,10 +51,10 @@ MACHINES = {
 def test_an_honest_journal_is_sound_with_other_kernels(machine: str) -> None:
     found = ran(MACHINES[machine], "-m", "aiperf", "verify", str(JOURNAL), "--all", "--json")
 
-    told = json.loads(found.stdout)
+    printed = json.loads(found.stdout)
     assert found.returncode == 0, found.stdout
-    assert [check for check in told["checks"] if check["contradictions"]] == []
-    assert len(told["sample"]) == 14
+    assert [check for check in printed["checks"] if check["contradictions"]] == []
+    assert len(printed["sample"]) == 14
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="names kernels of x86-64")

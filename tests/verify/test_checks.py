@@ -33,7 +33,7 @@ def forged(folder: Path, change: Callable[[list[Line]], object]) -> Verification
     return verify(write(folder, lines), sample=0)
 
 
-def told(found: Verification, check: str) -> list[tuple[str, str]]:
+def findings_of(found: Verification, check: str) -> list[tuple[str, str]]:
     return [(finding.certainty, finding.found) for finding in found.findings if finding.check == check]
 
 
@@ -65,7 +65,7 @@ def test_an_option_unlike_the_recorded_plan_contradicts_it(
 ) -> None:
     verified = forged(tmp_path, configured(part, name, value))
 
-    assert [said for _, said in told(verified, "plan") if said.startswith(found)]
+    assert [text for _, text in findings_of(verified, "plan") if text.startswith(found)]
     assert not verified.is_sound
 
 
@@ -90,13 +90,13 @@ def test_invalid_searchers_and_tuners_are_reported_with_reason(
 
     (finding,) = [finding for finding in ours.findings if finding.check == "plan"]
     assert finding.certainty == "contradiction" and found in finding.found and not ours.is_sound
-    assert [certainty for certainty, _ in told(another, "plan")] == ["cannot be determined"]
+    assert [certainty for certainty, _ in findings_of(another, "plan")] == ["cannot be determined"]
 
 
 def test_a_starting_graph_unlike_its_name_contradicts_the_plan(tmp_path: Path) -> None:
     verified = forged(tmp_path, lambda lines: lines[0]["config"].update(start="resnet20"))
 
-    assert told(verified, "plan")[0][1].startswith("start_graph")
+    assert findings_of(verified, "plan")[0][1].startswith("start_graph")
 
 
 def test_more_ranks_than_accelerators_on_a_host_contradict(tmp_path: Path) -> None:
@@ -104,7 +104,9 @@ def test_more_ranks_than_accelerators_on_a_host_contradict(tmp_path: Path) -> No
 
     verified = forged(tmp_path, lambda lines: of_workers(lines, device=A100, machine={"accelerators": one}))
 
-    assert ("contradiction", "vm has 1 accelerators, but 2 ranks at once, of workers [0]") in told(verified, "workers")
+    assert ("contradiction", "vm has 1 accelerators, but 2 ranks at once, of workers [0]") in findings_of(
+        verified, "workers"
+    )
 
 
 def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path) -> None:
@@ -112,8 +114,8 @@ def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path)
 
     verified = forged(tmp_path, lambda lines: of_workers(lines, machine={"accelerators": two}))
 
-    assert all("'AMD EPYC'" in said or "Processor" in said for _, said in told(verified, "workers"))
-    assert told(verified, "workers")
+    assert all("'AMD EPYC'" in text or "Processor" in text for _, text in findings_of(verified, "workers"))
+    assert findings_of(verified, "workers")
 
 
 def quick(lines: list[Line]) -> None:
@@ -131,7 +133,7 @@ def test_work_above_an_accelerators_dense_peak_contradicts(tmp_path: Path) -> No
         of_workers(lines, device=A100, machine={"accelerators": two})
         quick(lines)
 
-    found = told(forged(tmp_path, change), "rates")
+    found = findings_of(forged(tmp_path, change), "rates")
 
     assert found and all(certainty == "contradiction" for certainty, _ in found)
     assert "dense peak 312 TFLOPS" in found[0][1]
@@ -140,7 +142,7 @@ def test_work_above_an_accelerators_dense_peak_contradicts(tmp_path: Path) -> No
 def test_work_above_a_processors_measured_peak_is_sound(tmp_path: Path) -> None:
     verified = forged(tmp_path, quick)
 
-    assert {certainty for certainty, _ in told(verified, "rates")} == {"cannot be determined"}
+    assert {certainty for certainty, _ in findings_of(verified, "rates")} == {"cannot be determined"}
     assert verified.is_sound and verified.untold
 
 
@@ -156,7 +158,7 @@ def test_a_moved_end_of_the_warm_up_contradicts(tmp_path: Path) -> None:
     lines[0]["config_hash"] = config_hash(lines[0]["config"])
     verified = verify(write(tmp_path / "forged", lines), sample=0)
 
-    assert "contradiction" in {certainty for certainty, _ in told(verified, "window edges")}, verified.checks
+    assert "contradiction" in {certainty for certainty, _ in findings_of(verified, "window edges")}, verified.checks
 
 
 def report_of(lines: list[Line], folder: Path) -> dict[str, Any]:
@@ -252,5 +254,5 @@ def test_a_broken_chain_is_answered_with_its_line_and_the_reason(
 
     assert main(["verify", str(run)]) == 1
 
-    said = capsys.readouterr().out
-    assert "journal damaged at line" in said and "its hash does not follow" in said
+    output = capsys.readouterr().out
+    assert "journal damaged at line" in output and "its hash does not follow" in output

@@ -140,7 +140,7 @@ def test_every_damage_of_a_short_journal_is_refused_or_torn(tmp_path: Path) -> N
         damaged.look(damage)
 
     counts = damaged.counts
-    print(f"{SHORT} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} told as torn")
+    print(f"{SHORT} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} torn")
     assert counts.all == 11 * SHORT + 1
     assert (counts.harmless, counts.swallowed) == ([], [])
 
@@ -153,7 +153,7 @@ def test_every_damaged_byte_of_a_real_journal_is_refused_or_torn(tmp_path: Path)
         damaged.look(damage)
 
     counts = damaged.counts
-    print(f"{len(REAL)} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} told as torn")
+    print(f"{len(REAL)} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} torn")
     assert counts.all >= len(REAL)
     assert (counts.harmless, counts.swallowed) == ([], [])
 

@@ -89,8 +89,8 @@ def test_forged_faults_are_detected(tmp_path: Path, faulty: list[Line], name: st
 
 def test_the_simulated_run_is_sound_before_it_is_forged(tmp_path: Path, faulty: list[Line]) -> None:
     assert found_in(tmp_path, faulty, proposals=False).findings == ()
-    told = {line["event"] for line in faulty}
-    assert told >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
+    kinds = {line["event"] for line in faulty}
+    assert kinds >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
 
 
 def test_at_least_sixty_kinds_are_found() -> None:

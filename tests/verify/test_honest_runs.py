@@ -52,10 +52,10 @@ def test_the_command_lists_its_checks_and_exits_with_0(
 ) -> None:
     assert main(["verify", str(PRESENT), "--json"]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_sound"] and told["lines"] == 134
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["is_sound"] and printed["lines"] == 134
     assert {"reading", "intervals", "images", "decisions", "graphs", "proposals"} <= {
-        check["name"] for check in told["checks"]
+        check["name"] for check in printed["checks"]
     }
 
 

@@ -62,6 +62,9 @@ def test_layer_costs_follow_tables_i_and_ii(
     layer = layer_cost(op, entering, leaving)
 
     assert (layer.forward_flops, layer.backward_flops, layer.parameters) == (forward, backward, parameters)
+    assert layer.forward_validation_flops == (0 if isinstance(op, Dropout) else forward)
+    if not isinstance(op, Convolution | Dense):
+        assert (layer.tensor_forward_flops, layer.tensor_backward_flops) == (0, 0)
 
 
 def test_the_table_above_has_every_operation() -> None:
@@ -131,6 +134,15 @@ def test_tensor_count_is_convolutions_and_matrix_products() -> None:
     # torch's own flop counter for this network (torch 2.13, batch 1): 8.178 GFLOP forward, 24.299 in all
     assert round(counted.tensor_forward_flops / 1e9, 3) == 8.178
     assert round((counted.tensor_forward_flops + counted.tensor_backward_flops) / 1e9, 3) == 24.299
+
+
+def test_a_dense_layer_behind_the_image_needs_no_input_gradient() -> None:
+    image = Vector(3)
+
+    behind_image, inner = (layer_cost(Dense(2), (image,), Vector(2), reads_image=reads) for reads in (True, False))
+
+    assert behind_image.backward_flops == behind_image.forward_flops + 2 * 8
+    assert inner.backward_flops == 2 * inner.forward_flops + 2 * 8
 
 
 def test_training_memory_by_hand() -> None:

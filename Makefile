@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
-# Tests without Ray, ranks or torch.compile; those of other pure packages would take longer than 90 s on two cores.
-FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism ranking rules statistics)
+# Tests without Ray, ranks or torch.compile. With those of other pure packages they would take longer than 90 s on two cores.
+FAST := $(addprefix tests/,accounting comparison journal leaderboard morphism preflight ranking rules searchers statistics test_docs.py) \
+	--ignore=tests/searchers/test_ray_tune.py
 
 .PHONY: help setup run test test-fast test-long test-all lint size mutants clean constraints
 .DEFAULT_GOAL := help
@@ -26,7 +27,7 @@ run: setup ## the main job on this machine: about 3 minutes, ends with a score a
 test: setup ## the tests, two at once (about 10 minutes on two cores)
 	@$(PYTEST) -n 2 -m "not slow" $(ARGS)
 
-test-fast: setup ## the tests of graphs, rules, journal, score and ranking alone, two at once (under 90 s on two cores)
+test-fast: setup ## tests of graphs, searchers, rules, journal, score and ranking, two at once (under 90 s on two cores)
 	@$(PYTEST) -n 2 -m "not slow" $(FAST) $(ARGS)
 
 test-long: setup ## the long tests alone (ARGS=tests/simulate: some of them)

@@ -2,9 +2,12 @@
 
     python -m benchmarks.accounting runs/20261121-120000-digits
 
-Reads the journal only. Prints for the valid window: score ÷ (operations per busy accelerator-second × accelerators), with each
-trial's operations per busy second weighted by these seconds; the time breakdown by line (its last line, unaccounted time,
-should stay below 1 %); the pause between two trials of a worker; the time of proposals.
+Reads the journal only. Prints for the valid window:
+
+- score ÷ (operations per busy accelerator-second × accelerators), with each trial's operations per busy second weighted by
+  these seconds
+- time breakdown by line. Its last line, unaccounted time, should stay below 1 %
+- pause between two trials of a worker, and time of proposals
 """
 
 from __future__ import annotations
@@ -26,33 +29,33 @@ from benchmarks.pairs import describe_machine
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="a run's folder, or its name under runs/")
     arguments = parser.parse_args()
     events = list(read(run_folder(arguments.run)))
-    kept = WorkLog()
+    log = WorkLog()
     for event in events:
-        kept.take(event)
-    inside = window(kept)
-    found = score(kept)
-    assert found.flops_per_second is not None, "a run that ended within its warm-up has no score to break down"
-    columns = kept.intervals
+        log.take(event)
+    inside = window(log)
+    result = score(log)
+    assert result.flops_per_second is not None, "a run that ended within its warm-up has no score to break down"
+    columns = log.intervals
     part = share_inside(np.array(columns.start), np.array(columns.end), inside)
     busy = float((np.array(columns.busy) * np.array(columns.ranks) * part).sum())
     done = float((np.array(columns.flops) * part).sum())
-    perfect = done / busy * capacity(kept)
-    entries = time_breakdown(kept, inside)
+    perfect = done / busy * capacity(log)
+    entries = time_breakdown(log, inside)
     pauses = _pauses(events)
     prepared = [event for event in events if isinstance(event, TrialPrepared)]
     build, weights = [event.build_seconds for event in prepared], [event.weights_seconds for event in prepared]
     proposals = [event.seconds for event in events if isinstance(event, TrialProposed)]
     print(f"machine: {describe_machine()}")
     print(
-        f"score {flops_per_second(found.flops_per_second)} in a window of {duration(inside.seconds)}, "
-        f"{found.trials_finished} trials"
+        f"score {flops_per_second(result.flops_per_second)} in a window of {duration(inside.seconds)}, "
+        f"{result.trials_finished} trials"
     )
     print(f"operations per busy accelerator-second × accelerators: {flops_per_second(perfect)}")
-    print(f"score ÷ that: {found.flops_per_second / perfect:.4f} (goal ≥ 0.98)\n")
+    print(f"score ÷ that: {result.flops_per_second / perfect:.4f} (goal ≥ 0.98)\n")
     print("| accelerator time | seconds | share |\n| --- | --- | --- |")
     for line in entries.lines:
         print(f"| {line.name} | {line.seconds:.2f} | {share(line.share, 2)} |")

@@ -16,7 +16,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +43,16 @@ from tests.drive.orders import order
 from tests.drive.processes import command_line, descendants
 from tests.drive.stand_in import open_stand_in
 
-LOOKS = 100
+TURNS = 100
 TRIALS = 5
 """Trials per worker."""
 PATIENCE_SECONDS = 900.0
-NEWS = 2000
+OBSERVATIONS = 2000
 """Observations before a generator is replaced."""
 
 
-class Measured:
-    """An executor whose parts are timed."""
+class TimedExecutor:
+    """An executor, and the processor time of its parts."""
 
     def __init__(self, executor: RayExecutor) -> None:
         self.executor = executor
@@ -72,9 +72,9 @@ class Measured:
     def of(self, kind: type[Any]) -> list[Any]:
         return [word for word in self.received if isinstance(word, kind)]
 
-    def there(self) -> list[int]:
-        gone = {word.worker for word in self.of(WorkerDown)}
-        return [word.worker for word in self.of(WorkerUp) if word.worker not in gone]
+    def present(self) -> list[int]:
+        lost = {word.worker for word in self.of(WorkerDown)}
+        return [word.worker for word in self.of(WorkerUp) if word.worker not in lost]
 
 
 def measure(workers: int, nodes: int) -> None:
@@ -84,7 +84,7 @@ def measure(workers: int, nodes: int) -> None:
         for _ in range(nodes):
             cluster.add(cpus=workers // nodes, accelerators=workers // nodes)
         graph = start("digits_small", image=8)
-        run = Measured(
+        run = TimedExecutor(
             RayExecutor(
                 WorkerPlan(0, TrainerConf(), SyntheticConf(), "", Path(folder), 0, 1, time.time()),
                 Proposer(RandomConf().build(), None),
@@ -96,18 +96,18 @@ def measure(workers: int, nodes: int) -> None:
             )
         )
         executor = run.executor
-        run.part("start", lambda: len(run.there()) == workers, executor.start)
+        run.part("start", lambda: len(run.present()) == workers, executor.start)
         print(f"{'':34} {memory_megabytes():8.0f} MB are this process's and its descendants' (shared pages divided)")
         count = len(run.of(ProposalReturned))
         run.part("a proposal each", lambda: len(run.of(ProposalReturned)) == count + workers, lambda: propose(run, 0))
-        news(executor)
+        send_observations(executor)
         run.part(
-            f"another, with {NEWS} observations",
+            f"another, with {OBSERVATIONS} observations",
             lambda: len(run.of(ProposalReturned)) == count + 2 * workers,
             lambda: propose(run, 10**6),
         )
         run.part(f"{TRIALS} trials each", lambda: len(run.of(TrialDone)) == TRIALS * workers, lambda: train(run))
-        look(executor)
+        measure_quiet_turns(executor)
         victims = [pid for pid in descendants(os.getpid()) if b"ray::WorkerHost" in command_line(pid)]
         victims = victims[: max(1, workers // 10)]
 
@@ -117,38 +117,38 @@ def measure(workers: int, nodes: int) -> None:
 
         run.part(
             f"{len(victims)} lost and replaced",
-            lambda: len(run.of(WorkerDown)) == len(victims) and len(run.there()) == workers,
+            lambda: len(run.of(WorkerDown)) == len(victims) and len(run.present()) == workers,
             kill,
         )
         run.part("end", lambda: True, executor.close)
 
 
-def look(executor: RayExecutor) -> None:
+def measure_quiet_turns(executor: RayExecutor) -> None:
     """Print the cost of a turn without events, with and without a look at workers and nodes."""
     costs = {}
     for name, is_due in (("without a look", False), ("with a look", True)):
         before = time.process_time()
-        for _ in range(LOOKS):
+        for _ in range(TURNS):
             executor._next_look = 0.0 if is_due else float("inf")
             executor.words(0.0)
-        costs[name] = (time.process_time() - before) / LOOKS
+        costs[name] = (time.process_time() - before) / TURNS
         executor._next_look = 0.0
         print(f"{'a quiet turn ' + name:34} {1000 * costs[name]:8.2f} ms of processor")
 
 
-def propose(run: Measured, first: int) -> None:
-    for worker in run.there():
+def propose(run: TimedExecutor, first: int) -> None:
+    for worker in run.present():
         run.executor.send(Propose(number=first + worker, worker=worker, round=1, seed=worker))
 
 
-def news(executor: RayExecutor) -> None:
+def send_observations(executor: RayExecutor) -> None:
     """Send observations of requested trials that failed."""
-    executor.tell([history.Requested(2 * 10**6 + number) for number in range(NEWS)])
+    executor.tell([history.Requested(2 * 10**6 + number) for number in range(OBSERVATIONS)])
 
 
-def train(run: Measured) -> None:
+def train(run: TimedExecutor) -> None:
     for trial in range(TRIALS):
-        for worker in run.there():
+        for worker in run.present():
             run.executor.send(order(worker, trial * 10**5 + worker))
 
 
@@ -164,11 +164,11 @@ def memory_megabytes() -> float:
     return total / 1024
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, action="append")
     parser.add_argument("--nodes", type=int, action="append")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     print(describe_machine())
     for workers, nodes in zip(chosen.workers or [10], chosen.nodes or [2], strict=True):
         measure(workers, nodes)

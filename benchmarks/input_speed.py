@@ -1,6 +1,6 @@
 """Images per second from a folder of JPEG files in a first, uncached pass: AIPerf's input ÷ torchvision's, on equal cores.
 
-    python -m benchmarks.input_speed FOLDER            FOLDER/train/CLASS/*.JPEG; more options: --help
+    python -m benchmarks.input_speed FOLDER            with FOLDER/train/CLASS/*.JPEG
 
 Both sides return shuffled float32 batches after a random resized crop to 224×224, a flip and normalization. Both use the same
 cores, and the page cache is dropped before each pass. torchvision's side follows its training reference: ImageFolder,
@@ -36,16 +36,19 @@ def main() -> int:
         "--images", type=int, default=1000, help="images a pass; small folders are walked repeatedly (1000)"
     )
     parser.add_argument("--batch", type=int, default=50, help="images a batch (50)")
-    asked = parser.parse_args()
-    cores = sorted(os.sched_getaffinity(0))[: asked.cores]
-    if len(cores) < asked.cores:
-        parser.error(f"--cores {asked.cores}: this process may run on {len(cores)}")
+    arguments = parser.parse_args()
+    cores = sorted(os.sched_getaffinity(0))[: arguments.cores]
+    if len(cores) < arguments.cores:
+        parser.error(f"--cores {arguments.cores}: this process may run on {len(cores)}")
     os.sched_setaffinity(0, cores)
-    torch.set_num_threads(asked.cores)
+    torch.set_num_threads(arguments.cores)
     with tempfile.TemporaryDirectory() as scratch:
-        root = repeated(asked.folder, Path(scratch), asked.images)
+        root = repeated(arguments.folder, Path(scratch), arguments.images)
         paths = tuple(list_folder(root, "train").paths)
-        theirs, ours = by_torchvision(root, asked.cores, asked.batch), by_aiperf(root, asked.cores, asked.batch)
+        theirs, ours = (
+            by_torchvision(root, arguments.cores, arguments.batch),
+            by_aiperf(root, arguments.cores, arguments.batch),
+        )
 
         def timed(walk: Callable[[], int]) -> float:
             forget(paths)
@@ -55,20 +58,21 @@ def main() -> int:
             assert images == len(paths), (images, len(paths))
             return taken / images
 
-        ratio = interleaved(lambda: timed(theirs), lambda: timed(ours), asked.pairs)
+        ratio = interleaved(lambda: timed(theirs), lambda: timed(ours), arguments.pairs)
     print(describe_machine())
     print(
-        f"{len(paths)} images a pass of {asked.folder}, {asked.cores} cores, batch {asked.batch}, first pass, nothing cached"
+        f"{len(paths)} images a pass of {arguments.folder}, {arguments.cores} cores, batch {arguments.batch}, first pass, "
+        "nothing cached"
     )
     for name, seconds in (("torchvision", ratio.a), ("aiperf", ratio.b)):
-        rates = sorted(1 / each / asked.cores for each in seconds)
+        rates = sorted(1 / each / arguments.cores for each in seconds)
         print(f"{name:12s} {rates[len(rates) // 2]:8.0f} images/s per core ({rates[0]:.0f}–{rates[-1]:.0f})")
     print(f"aiperf ÷ torchvision: {ratio}; goal ≥ {GOAL}: {'reached' if ratio.median >= GOAL else 'missed'}")
     return 0
 
 
 def repeated(folder: Path, scratch: Path, images: int) -> Path:
-    """Return a root whose train/ repeats each class folder by links to reach `images` images. val/ is equal."""
+    """Return a root whose train/ repeats each class folder by links to reach `images` images. val/ has the same images."""
     classes = sorted(path for path in (folder.resolve() / "train").iterdir() if path.is_dir())
     held = sum(1 for path in classes for _ in path.iterdir())
     if not held:

@@ -178,9 +178,9 @@ class Coverage:
     shown: float
     """Share of the runs that have an interval."""
     covered: float | None
-    """Share of these runs whose interval contains the true value. None if no run has an interval."""
+    """Share of the shown intervals that contain the true value. None if no run has an interval."""
     wrong: float
-    """Share of all runs whose interval misses the true value."""
+    """Share of all runs with an interval that misses the true value."""
     half: float | None
     """Median of half the interval's width, as a share of the score."""
     former: float | None

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from aiperf.simulate.model.learning_curves import Curve, curve
-from morphism import Convolution, Graph, Map, cost, layer_cost
+from morphism import Convolution, Graph, Map, layer_cost
 
 HEAT: Final = 0.4
 """Relative increase of the error by the first epoch's learning rate. It falls with the learning rate to 0 after 60 epochs."""
@@ -79,10 +79,9 @@ def balanced(start: Graph, graph: Graph, random: Random) -> float:
 
 
 def one_stage(start: Graph, graph: Graph, random: Random) -> float:
-    """Growth of one stage pays.
+    """Growth of one stage pays: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in `balanced` for a stage drawn from the seed.
 
-    Growth of others only uses the budget: error = 0.06 + 0.24 · exp(−1.0 · c), with c as in `balanced` for a stage
-    drawn from the seed.
+    Growth of the other stages only uses the budget.
     """
     then, now = _stages(start), _stages(graph)
     height = random.choice(sorted(then))
@@ -108,11 +107,6 @@ LANDSCAPES: Final[Mapping[str, Callable[[Graph, Graph, Random], float]]] = {
     "punished": punished,
     "saturated": saturated,
 }
-
-
-def growth(start: Graph, graph: Graph) -> float:
-    """Return the operations as a multiple of the starting graph's."""
-    return cost(graph).training_flops / cost(start).training_flops
 
 
 @dataclass(slots=True)

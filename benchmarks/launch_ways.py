@@ -120,10 +120,10 @@ def row(
         "" if dense is None else f"{(counted.tensor_forward_flops + counted.tensor_backward_flops) * speed / dense:.1%}"
     )
     share = "" if bandwidth is None or mode.compiled else f"{speed * moved / bandwidth:.0%} of {bandwidth / moved:,.0f}"
-    return f"| {precision.name} | {spoken(mode)} | {speed:,.1f} | {ratio} | {taken:.1f} | {mfu} | {share} |"
+    return f"| {precision.name} | {name_of(mode)} | {speed:,.1f} | {ratio} | {taken:.1f} | {mfu} | {share} |"
 
 
-def spoken(mode: ExecutionMode) -> str:
+def name_of(mode: ExecutionMode) -> str:
     return ("compiled" if mode.compiled else "eager") + ("+graphs" if mode.cuda_graphs else "")
 
 
@@ -140,52 +140,52 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of a segment")
     parser.add_argument("--pairs", type=int, default=10)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    ways = {spoken(mode): mode for mode in open_modes(device)}
+    ways = {name_of(mode): mode for mode in open_modes(device)}
     parser.add_argument("--ways", default=",".join(ways), help=f"of {','.join(ways)}; default: all")
-    chosen = parser.parse_args()
-    if unknown := set(chosen.ways.split(",")) - ways.keys():
+    arguments = parser.parse_args()
+    if unknown := set(arguments.ways.split(",")) - ways.keys():
         parser.error(f"--ways is a list of {', '.join(ways)}; found {', '.join(sorted(unknown))}")
     on_cuda = device.type == "cuda"
-    graph = start(chosen.network) if chosen.image is None else start(chosen.network, image=chosen.image)
-    batch = chosen.batch or (256 if on_cuda else 16)
+    graph = start(arguments.network) if arguments.image is None else start(arguments.network, image=arguments.image)
+    batch = arguments.batch or (256 if on_cuda else 16)
     name = torch.cuda.get_device_name(device) if on_cuda else "no accelerator"
-    told = f"{chosen.network}, batch {batch}, channels_last, forward + backward; {describe_machine()}; {name}"
-    print(f"{told}; torch {torch.__version__}")
+    heading = f"{arguments.network}, batch {batch}, channels_last, forward + backward; {describe_machine()}; {name}"
+    print(f"{heading}; torch {torch.__version__}")
     print(f"cuDNN benchmark: {on_cuda}; TF32 in the rows that name it\n")
     print(
         "| precision | way | images/s | time ÷ eager (95 % interval) | s to prepare | MFU | of the bandwidth's ceiling |"
     )
     print("| --- | --- | ---: | --- | ---: | ---: | --- |")
-    for precision_name in (chosen.precisions or ("bf16,fp16,tf32" if on_cuda else "fp32,bf16")).split(","):
-        modes_chosen = [ways[way] for way in chosen.ways.split(",")]
-        measure(graph, precision_name, batch, device, chosen.seconds, chosen.pairs, modes_chosen, say)
+    for precision_name in (arguments.precisions or ("bf16,fp16,tf32" if on_cuda else "fp32,bf16")).split(","):
+        modes_chosen = [ways[way] for way in arguments.ways.split(",")]
+        measure(graph, precision_name, batch, device, arguments.seconds, arguments.pairs, modes_chosen, print_row)
 
 
-def say(line: str) -> None:
+def print_row(line: str) -> None:
     print(line, flush=True)  # rows stay visible if the call reaches its time limit
 
 
 def measure(
     graph: Graph, name: str, batch: int, device: torch.device, seconds: float, pairs: int,
-    ways: Sequence[ExecutionMode], say: Callable[[str], None],
+    ways: Sequence[ExecutionMode], emit: Callable[[str], None],
 ) -> None:  # fmt: skip
     """Print a row for each way in one precision."""
     try:
         precision = choose(name, device)
     except BadConfiguration as error:
-        say(f"| {name} | | cannot be used: {error} | | | | |")
+        emit(f"| {name} | | cannot be used: {error} | | | | |")
         return
     precision.switch_on()
     for mode in ways:
         reason = ""
         try:
             ratio, taken = against_eager(graph, mode, precision, batch, device, seconds, pairs)
-            say(row(graph, mode, precision, batch, device, ratio, taken))
+            emit(row(graph, mode, precision, batch, device, ratio, taken))
         except Exception as error:  # noqa: BLE001  # an error of one way must not stop the others
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             reason = f"{type(error).__name__}: {' '.join(lines[:2])}"
-        if reason:  # outside of the handler, whose traceback keeps the tensors alive
-            say(f"| {name} | {spoken(mode)} | failed: {reason} | | | | |")
+        if reason:  # outside of the handler: its traceback keeps the tensors alive
+            emit(f"| {name} | {name_of(mode)} | failed: {reason} | | | | |")
             if device.type == "cuda":
                 torch.cuda.empty_cache()
 

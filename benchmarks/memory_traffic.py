@@ -72,7 +72,7 @@ def _layers(graph: Graph) -> Iterator[Moved]:
         out, entering = elements(graph, index), sum(elements(graph, each) for each in node.inputs)
         match node.op:
             case BatchNormalisation():
-                # statistics and normalisation; sums and gradient
+                # forward: statistics, normalisation. backward: sums, gradient
                 yield Moved("batch normalisation", out + 2 * out, 2 * out + 3 * out)
             case Relu():
                 yield Moved("ReLU", 2 * out, 3 * out)
@@ -106,19 +106,19 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=2, help="of an element (2: BF16, FP16)")
     parser.add_argument("--bandwidth", type=float, default=4.8e12, help="bytes a second (4.8e12: H200)")
     parser.add_argument("--flops", type=float, default=989.5e12, help="dense peak, for the other ceiling (H200, BF16)")
-    chosen = parser.parse_args()
-    graph = start(chosen.network)
-    whole = bytes_per_image(graph, chosen.bytes)
-    print(f"{chosen.network}, {chosen.bytes} bytes an element\n\n| | MB an image |\n| --- | ---: |")
+    arguments = parser.parse_args()
+    graph = start(arguments.network)
+    whole = bytes_per_image(graph, arguments.bytes)
+    print(f"{arguments.network}, {arguments.bytes} bytes an element\n\n| | MB an image |\n| --- | ---: |")
     for kind, each in traffic(graph).items():
-        print(f"| {kind} | {(each.forward + each.backward) * chosen.bytes / 1e6:.0f} |")
+        print(f"| {kind} | {(each.forward + each.backward) * arguments.bytes / 1e6:.0f} |")
     print(f"| all | {whole / 1e6:.0f} |")
     counted = cost(graph)
     flops = counted.tensor_forward_flops + counted.tensor_backward_flops
     print(
-        f"\nimages/s at {chosen.bandwidth / 1e12:g} TB/s: {chosen.bandwidth / whole:,.0f}; at 85 %: "
-        f"{0.85 * chosen.bandwidth / whole:,.0f}; by arithmetic alone ({flops / 1e9:.1f} GFLOP an image): "
-        f"{chosen.flops / flops:,.0f}"
+        f"\nimages/s at {arguments.bandwidth / 1e12:g} TB/s: {arguments.bandwidth / whole:,.0f}; at 85 %: "
+        f"{0.85 * arguments.bandwidth / whole:,.0f}; by arithmetic alone ({flops / 1e9:.1f} GFLOP an image): "
+        f"{arguments.flops / flops:,.0f}"
     )
     print("\n| accelerator | images/s by bandwidth alone |\n| --- | ---: |")
     for row in table():

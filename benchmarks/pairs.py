@@ -55,7 +55,7 @@ def interleaved(
         ValueError: for fewer than 6 pairs, which give no 95 % interval of a median, or a measurement that is not positive.
     """
     if pairs < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs; found {pairs!r}")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, but got {pairs!r}")
     a()
     b()
     of_a: list[float] = []
@@ -80,7 +80,7 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
     """
     n = len(values)
     if n < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values; found {n}")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values, but got {n}")
     k = 1
     while 2 * sum(comb(n, below) for below in range(k + 1)) <= 0.05 * 2**n:
         k += 1
@@ -88,7 +88,7 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
     return ordered[k - 1], ordered[n - k]
 
 
-class Asleep:
+class SideProcess:
     """One side of a comparison, in a separate process that works only during a request.
 
     Process-wide settings of one side (threads, allocator) then do not affect the other. `make(*arguments)` creates the object
@@ -102,20 +102,20 @@ class Asleep:
         self._process.start()
         theirs.close()
 
-    def ask(self, method: str, *arguments: object) -> float:
+    def call(self, method: str, *arguments: object) -> float:
         """Call a method of the object and return its result. Raise RuntimeError if the process ends."""
         self._pipe.send((method, arguments))
         try:
             answer: float = self._pipe.recv()
         except EOFError as error:
-            raise RuntimeError(f"the process ended during {method!r}; its output has the reason") from error
+            raise RuntimeError(f"the process ended during {method!r}. The reason is in its output") from error
         return answer
 
     def close(self) -> None:
         self._pipe.close()
         self._process.join()
 
-    def __enter__(self) -> Asleep:
+    def __enter__(self) -> SideProcess:
         return self
 
     def __exit__(
@@ -124,14 +124,14 @@ class Asleep:
         self.close()
 
 
-def _answer(pipe: Connection, make: Callable[..., object], arguments: tuple[object, ...]) -> None:
-    made = make(*arguments)
+def _answer(pipe: Connection, make: Callable[..., object], made_from: tuple[object, ...]) -> None:
+    made = make(*made_from)
     while True:
         try:
-            method, asked = pipe.recv()
+            method, arguments = pipe.recv()
         except EOFError:  # closed by the owner
             return
-        pipe.send(getattr(made, method)(*asked))
+        pipe.send(getattr(made, method)(*arguments))
 
 
 def describe_machine() -> str:
@@ -153,7 +153,7 @@ def _measure(measured: Callable[[], float | None], clock: Callable[[], float]) -
     own = measured()
     value = clock() - begin if own is None else own
     if not value > 0:
-        raise ValueError(f"a measurement must be above zero to form a ratio; {measured!r} gave {value!r}")
+        raise ValueError(f"a measurement must be above zero to form a ratio, but {measured!r} returned {value!r}")
     return value
 
 

@@ -134,25 +134,33 @@ def main() -> None:
     parser.add_argument("--proposals", type=int, default=40)
     parser.add_argument("--processes", type=int, default=7)
     parser.add_argument("--cold", type=int, help=argparse.SUPPRESS)  # for the new processes
-    asked = parser.parse_args()
-    searcher = SEARCHERS[asked.searcher]().build()
-    if asked.cold is not None:
-        print(json.dumps(cold(asked.cold, searcher)))
+    arguments = parser.parse_args()
+    searcher = SEARCHERS[arguments.searcher]().build()
+    if arguments.cold is not None:
+        print(json.dumps(cold(arguments.cold, searcher)))
         return
-    print(f"{describe_machine()}; {asked.searcher} with TPE from resnet50_v1\n")
+    print(f"{describe_machine()}; {arguments.searcher} with TPE from resnet50_v1\n")
     print(
         "Processor time: median, its 95 % interval, and the least value, which other work on the machine affects least.\n"
     )
     print("| finished trials | warm, ms | cold, ms | history update, ms |")
     print("| --- | --- | --- | --- |")
-    for finished in asked.finished:
+    for finished in arguments.finished:
         history = History(space())
         history.tell(invented(finished))
-        fast = warm(history, searcher, asked.proposals)
-        own = [sys.executable, "-m", "benchmarks.proposal_speed", "--searcher", asked.searcher, "--cold", str(finished)]
+        fast = warm(history, searcher, arguments.proposals)
+        own = [
+            sys.executable,
+            "-m",
+            "benchmarks.proposal_speed",
+            "--searcher",
+            arguments.searcher,
+            "--cold",
+            str(finished),
+        ]
         fresh = [
             json.loads(subprocess.run(own, check=True, capture_output=True, text=True).stdout)
-            for _ in range(asked.processes)
+            for _ in range(arguments.processes)
         ]
         columns = [fast, [first for first, _ in fresh], [update for _, update in fresh]]
         print(f"| {finished} | " + " | ".join(_median(column) for column in columns) + " |", flush=True)

@@ -1,17 +1,13 @@
-"""Cost of a simulated cluster at several sizes, and a profile of one size.
+"""Cost of a simulated cluster of 64, 512 and 4096 workers: driver time per event, proposals per second, memory.
 
-python -m benchmarks.rehearsal [key=value …]             64, 512 and 4096 workers: cost per event, proposals per second, memory
-python -m benchmarks.rehearsal --profile [key=value …]   functions with most time in one run of cluster.workers
-python -m benchmarks.rehearsal --without-search …        either, with the cheapest proposals: mostly the driver
+    python -m benchmarks.rehearsal [--without-search] [key=value …]
 
-Processor seconds of one process, which other work on the machine affects little. Options as for `python -m aiperf rehearse`.
+With --without-search proposals are the cheapest ones, so that mostly the driver is measured. Printed are processor seconds of
+one process, which other work on the machine affects little. Options as for `python -m aiperf rehearse`.
 """
 
 from __future__ import annotations
 
-import cProfile
-import io
-import pstats
 import resource
 import sys
 import tempfile
@@ -31,30 +27,24 @@ from cluster.simulated import SimulatedConf
 from searchers.searcher_config import RandomConf
 
 SIZES = (64, 512, 4096)
-SHOWN = 25
-OPTIONS = ("--profile", "--without-search")
+WITHOUT_SEARCH = "--without-search"
 
 
-def main(words: Sequence[str]) -> None:
+def main(arguments: Sequence[str]) -> None:
     """Print Markdown."""
-    conf = configured([word for word in words if word not in OPTIONS])
-    assert isinstance(conf.cluster, SimulatedConf)
-    proposer = Proposer(RandomConf(morphs=1).build(), None) if "--without-search" in words else None
-    print(
-        f"{describe_machine()}; {' '.join(words) or 'defaults'}; {duration(conf.schedule.duration_seconds)} simulated\n"
-    )
-    if "--profile" in words:
-        print(profiled(conf, conf.cluster.workers, proposer))
-        return
+    conf = configured([argument for argument in arguments if argument != WITHOUT_SEARCH])
+    proposer = Proposer(RandomConf(morphs=1).build(), None) if WITHOUT_SEARCH in arguments else None
+    simulated = duration(conf.schedule.duration_seconds)
+    print(f"{describe_machine()}; {' '.join(arguments) or 'defaults'}; {simulated} simulated\n")
     print(
         "| workers | events | of one processor | driver | per event | machines | proposals | a second | journal | memory |"
     )
     print("| ---: " * 10 + "|")
     for workers in SIZES:
-        print(row(workers, *once(conf, workers, proposer)), flush=True)
+        print(row(workers, *simulate(conf, workers, proposer)), flush=True)
 
 
-def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[SimulationCost, int]:
+def simulate(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[SimulationCost, int]:
     """Return the cost of one run, and the size of its journal in bytes."""
     assert isinstance(conf.cluster, SimulatedConf)
     opening = open_run(replace(conf, cluster=replace(conf.cluster, workers=workers)))
@@ -63,27 +53,16 @@ def once(conf: RunConf, workers: int, proposer: Proposer | None) -> tuple[Simula
         return drive(world_of(opening, proposer), opening.first, path), path.stat().st_size
 
 
-def row(workers: int, effort: SimulationCost, journal_bytes: int) -> str:
+def row(workers: int, cost: SimulationCost, journal_bytes: int) -> str:
     """Return one size as a row of Markdown. 'machines' is the cost of the simulated machines without proposals."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    machines = effort.executor_seconds - effort.proposing_seconds
-    rate = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
+    machines = cost.executor_seconds - cost.proposing_seconds
+    rate = cost.proposals / cost.proposing_seconds if cost.proposing_seconds else 0.0
     return (
-        f"| {count(workers)} | {count(effort.events)} | {duration(effort.seconds)} | {duration(effort.driver_seconds)} "
-        f"| {effort.driver_seconds / effort.events * 1e6:.1f} µs | {duration(machines)} "
-        f"| {count(effort.proposals)} | {rate:.0f} | {size(journal_bytes)} | {size(memory)} |"
+        f"| {count(workers)} | {count(cost.events)} | {duration(cost.seconds)} | {duration(cost.driver_seconds)} "
+        f"| {cost.driver_seconds / cost.events * 1e6:.1f} µs | {duration(machines)} "
+        f"| {count(cost.proposals)} | {rate:.0f} | {size(journal_bytes)} | {size(memory)} |"
     )
-
-
-def profiled(conf: RunConf, workers: int, proposer: Proposer | None) -> str:
-    """Return the profile of one run. cProfile makes everything about twice as slow, so only the shares are meaningful."""
-    profiler = cProfile.Profile()
-    profiler.enable()
-    once(conf, workers, proposer)
-    profiler.disable()
-    text = io.StringIO()
-    pstats.Stats(profiler, stream=text).sort_stats("tottime").print_stats(SHOWN)
-    return text.getvalue()
 
 
 if __name__ == "__main__":

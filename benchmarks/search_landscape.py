@@ -1,127 +1,153 @@
 """Compare guided search, evolution and random search on landscapes in simulated runs, by the best error that they reach.
 
     python -m benchmarks.search_landscape [--landscape balanced one_stage punished saturated] [--workers 8] [--seeds 24]
-        [--trials 200] [--searchers morphism evolution random] [--first-seed 1000] [--factor 4] [--save FILE] [--against FILE]
+        [--trials 200] [--searchers morphism evolution random] [--first-seed 1000] [--factor 4]
 
 No network is trained. Each run uses the simulated cluster with its rounds, observations, late proposal requests and a spare
-proposal (benchmarks/landscape_run.py). A landscape defines the error of an architecture. Trainings approach it epoch by epoch,
-with noise while the learning rate is high (benchmarks/landscapes.py). Compared is the true error of the architecture with the
-best measured accuracy, which a run would name its best. Also printed: this measured error, which determines the score, and the
-true error of all trials of the last quarter. Measured and true error differ by luck and inheritance: of two equal networks, the
-one with the longer trained lineage wins. `--save` stores all runs. `--against` compares with stored runs of another state of
-the code, seed by seed.
+proposal. Rules, searchers and journal are those of a real run. A landscape defines the error of an architecture
+(benchmarks/landscapes.py). Trainings approach it epoch by epoch, with noise while the learning rate is high. Compared is the
+true error of the architecture with the best measured accuracy, which a run would name its best.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.landscape_run import Course, Setting, run
+from aiperf.config import BudgetConf, RunConf
+from aiperf.data.dataset_config import SyntheticConf
+from aiperf.journal.events import TrialFinished
+from aiperf.journal.journal import NAME, read
+from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.session import open_run, world_of
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
 from benchmarks.pairs import describe_machine, interval_of_median
-from morphism import start
-from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, SearcherConf
+from cluster.simulated import SimulatedConf
+from morphism import Map, cost, start
+from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, SearcherConf
 
 FIRST_SEED = 1000
 """The searchers' defaults were chosen on seeds 0 to 11. Reported seeds are others."""
 CHECKPOINTS = (50, 100, 200)
+"""Numbers of finished trials after which the errors are compared."""
 SEARCHERS: dict[str, type[SearcherConf]] = {"morphism": MorphismConf, "evolution": EvolutionConf, "random": RandomConf}
+EPOCH_SECONDS = 4.0
+"""Epoch time of the starting graph on one worker. It is short, since a driver polls about every half second of a run."""
+IMAGES = 50_000
+CLASSES = 10
+ENDLESS_SECONDS = 3e5
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Setting of compared searches."""
+
+    workers: int = 8
+    trials: int = 200
+    start: str = "digits_small"
+    factor: float = 4.0
+    """Budget in multiples of the starting graph."""
+    warmup_rounds: int = 3
+    """Rounds in which the search receives predictions."""
+
+
+def run(setting: Setting, searcher: SearcherConf, seed: int, landscape: str) -> list[float]:
+    """Run a search of `setting.trials` finished trials.
+
+    Returns:
+        After each finished trial: true error of the architecture with the best measured accuracy.
+    """
+    learning = OnLandscape(Landscape(start(setting.start), seed, landscape))
+    opening = open_run(configured(setting, searcher, seed))
+    world = world_of(opening, learning=learning)
+    with tempfile.TemporaryDirectory(prefix="landscape-") as folder:
+        path = Path(folder) / NAME
+        drive(world, opening.first, path)
+        finished = [event for event in read(path) if isinstance(event, TrialFinished)]
+    best: list[float] = []
+    leading = finished[0]
+    for trial in finished:
+        if trial.accuracy > leading.accuracy:
+            leading = trial
+        best.append(world.floors[leading.trial])
+    return best
+
+
+def configured(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
+    graph = start(setting.start)
+    image = graph.shapes[0]
+    assert isinstance(image, Map)
+    cluster = SimulatedConf(
+        workers=setting.workers,
+        accelerators=1,
+        flops=IMAGES * cost(graph).training_flops / EPOCH_SECONDS,
+        step_seconds=0.0,
+        join_seconds=2.0,
+        build_seconds=0.1,
+        compile_seconds=0.0,
+        proposal_seconds=0.1,
+        turn_seconds=0.0,
+    )
+    return RunConf(
+        dataset=SyntheticConf(
+            training_images=IMAGES,
+            validation_images=1000,
+            classes=CLASSES,
+            image=image.height,
+            channels=image.channels,
+        ),
+        schedule=ScheduleConf(
+            duration_seconds=ENDLESS_SECONDS, warmup_seconds=1.0, warmup_rounds=setting.warmup_rounds
+        ),
+        searcher=searcher,
+        hpo=OffConf(),
+        limits=LimitsConf(trials=setting.trials, silence_seconds=ENDLESS_SECONDS, progress_seconds=ENDLESS_SECONDS),
+        budget=BudgetConf(factor=setting.factor),
+        cluster=cluster,
+        start=setting.start,
+        seed=seed,
+    )
 
 
 def main() -> None:
     """Print medians over seeds with their 95 % intervals, as Markdown."""
-    asked = _asked()
-    setting = Setting(asked.workers, asked.trials, asked.start, asked.factor, asked.warmup_rounds)
-    graph = start(asked.start)
-    places = [trials for trials in CHECKPOINTS if trials <= asked.trials]
-    former = json.loads(asked.against.read_text()) if asked.against else {}
-    saved: dict[str, dict[str, list[list[float]]]] = {}
-    conditions = f"budget {asked.factor:g} × the start, {asked.seeds} seeds from {asked.first_seed}"
-    print(f"{describe_machine()}; {asked.start}, {setting.workers} workers, {conditions}\n")
-    spent = 0.0
-    for landscape in asked.landscape:
-        courses: dict[str, list[Course]] = {name: [] for name in asked.searchers}
-        for name in asked.searchers:
-            for seed in range(asked.first_seed, asked.first_seed + asked.seeds):
-                learning = OnLandscape(Landscape(graph, seed, landscape))
-                courses[name].append(run(setting, SEARCHERS[name](), seed, learning))
-        spent += sum(course.seconds for found in courses.values() for course in found)
-        saved[landscape] = {name: [course.best for course in found] for name, found in courses.items()}
-        _print(landscape, courses, places, former.get(landscape, {}))
-        if asked.save:
-            asked.save.write_text(json.dumps(saved))
-    print(f"\n{spent:.0f} s of processor time")
+    arguments = _arguments()
+    setting = Setting(arguments.workers, arguments.trials, arguments.start, arguments.factor, arguments.warmup_rounds)
+    checkpoints = [trials for trials in CHECKPOINTS if trials <= arguments.trials]
+    conditions = f"budget {arguments.factor:g} × the start, {arguments.seeds} seeds from {arguments.first_seed}"
+    print(f"{describe_machine()}; {arguments.start}, {setting.workers} workers, {conditions}\n")
+    for landscape in arguments.landscape:
+        errors = {
+            name: [
+                run(setting, SEARCHERS[name](), seed, landscape)
+                for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+            ]
+            for name in arguments.searchers
+        }
+        _print(landscape, errors, checkpoints)
 
 
-def _print(
-    landscape: str, courses: dict[str, list[Course]], places: Sequence[int], former: dict[str, list[list[float]]]
-) -> None:
-    print(f"\n**{landscape}**\n")
-    heads = " | ".join(f"after {trials} trials" for trials in places)
-    print(f"| true error | {heads} | growth of the last quarter | parents of round 1 |")
-    print("| --- |" + " --- |" * len(places) + " ---: | ---: |")
-    for name, found in courses.items():
-        cells = [_median([course.best[trials - 1] for course in found]) for trials in places]
-        print(f"| {name} | " + " | ".join(cells) + f" | {_growth(found):.2f} × | {_of_round_1(found):.0%} |")
-    print(f"\n| measured error | {heads} | mean true error of the last quarter | depth of the named one |")
-    print("| --- |" + " --- |" * len(places) + " --- | ---: |")
-    for name, found in courses.items():
-        cells = [_median([course.measured[trials - 1] for course in found]) for trials in places]
-        depth = statistics.median([depth_of_best(course) for course in found])
-        print(f"| {name} | " + " | ".join([*cells, _median([tried(course) for course in found])]) + f" | {depth:g} |")
-    pairs = [(f"against {name}", [c.best for c in found]) for name, found in courses.items() if name != "morphism"]
-    if "morphism" not in courses:
+def _print(landscape: str, errors: dict[str, list[list[float]]], checkpoints: Sequence[int]) -> None:
+    """Print the true error of each searcher, and the difference of guided search to each other searcher."""
+    heads = " | ".join(f"after {trials} trials" for trials in checkpoints)
+    print(f"\n**{landscape}**\n\n| true error | {heads} |\n| --- |" + " --- |" * len(checkpoints))
+    for name, runs in errors.items():
+        print(
+            f"| {name} | " + " | ".join(_median([best[trials - 1] for best in runs]) for trials in checkpoints) + " |"
+        )
+    if "morphism" not in errors:
         return
-    pairs += [(f"against {name} of the other state", found) for name, found in former.items()]
-    print(f"\n| guided − other, within a seed | {heads} | guided better |")
-    print("| --- |" + " --- |" * len(places) + " --- |")
-    for against, others in pairs:
-        both = list(zip([course.best for course in courses["morphism"]], others, strict=True))
-        cells = [_median([guided[trials - 1] - other[trials - 1] for guided, other in both]) for trials in places]
-        wins = sum(guided[places[-1] - 1] < other[places[-1] - 1] for guided, other in both)
-        print(f"| {against} | " + " | ".join(cells) + f" | {wins} of {len(both)} seeds |")
-    print(f"\n| guided − other, measured | {heads} | mean true error of the last quarter | measured better |")
-    print("| --- |" + " --- |" * len(places) + " --- | --- |")
-    for name in [name for name in courses if name != "morphism"]:
-        met = list(zip(courses["morphism"], courses[name], strict=True))
-        cells = [_median([one.measured[at - 1] - other.measured[at - 1] for one, other in met]) for at in places]
-        cells.append(_median([tried(one) - tried(other) for one, other in met]))
-        wins = sum(one.measured[-1] < other.measured[-1] for one, other in met)
-        print(f"| against {name} | " + " | ".join(cells) + f" | {wins} of {len(met)} seeds |")
-
-
-def tried(course: Course) -> float:
-    """Return the mean true error of the architectures in a run's last quarter of trials."""
-    return statistics.fmean([trial.true_error for trial in course.trials[-len(course.trials) // 4 :]])
-
-
-def depth_of_best(course: Course) -> int:
-    """Return the generations from the starting weights to the trial with the best measured accuracy, which counts as one."""
-    parents = {trial.number: trial.parent for trial in course.trials}
-    at: int | None = max(course.trials, key=lambda trial: trial.accuracy).number
-    depth = 0
-    while at is not None:
-        at, depth = parents[at], depth + 1
-    return depth
-
-
-def _growth(found: Sequence[Course]) -> float:
-    return statistics.fmean([trial.growth for course in found for trial in course.trials[-len(course.trials) // 4 :]])
-
-
-def _of_round_1(found: Sequence[Course]) -> float:
-    """Return the share of children with a parent of round 1, among children of the last quarter that have a parent."""
-    rounds = [
-        trial.parents_round
-        for course in found
-        for trial in course.trials[-len(course.trials) // 4 :]
-        if trial.parents_round is not None
-    ]
-    return sum(round_ == 1 for round_ in rounds) / max(1, len(rounds))
+    print(f"\n| guided − other, within a seed | {heads} | guided better |\n| --- |" + " --- |" * (len(checkpoints) + 1))
+    for name in errors.keys() - {"morphism"}:
+        pairs = list(zip(errors["morphism"], errors[name], strict=True))
+        cells = [_median([guided[at - 1] - other[at - 1] for guided, other in pairs]) for at in checkpoints]
+        wins = sum(guided[-1] < other[-1] for guided, other in pairs)
+        print(f"| against {name} | " + " | ".join(cells) + f" | {wins} of {len(pairs)} seeds |")
 
 
 def _median(values: Sequence[float]) -> str:
@@ -131,7 +157,7 @@ def _median(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.4f} ({low:.4f}–{high:.4f})"
 
 
-def _asked() -> argparse.Namespace:
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--landscape", nargs="+", choices=LANDSCAPES, default=list(LANDSCAPES))
     parser.add_argument("--searchers", nargs="+", choices=SEARCHERS, default=list(SEARCHERS))
@@ -142,8 +168,6 @@ def _asked() -> argparse.Namespace:
     parser.add_argument("--start", default="digits_small")
     parser.add_argument("--factor", type=float, default=4.0, help="budget, in multiples of the start")
     parser.add_argument("--warmup-rounds", type=int, default=3)
-    parser.add_argument("--save", type=Path, help="keep the courses in this file")
-    parser.add_argument("--against", type=Path, help="compare with the courses in this file")
     return parser.parse_args()
 
 

@@ -13,8 +13,7 @@ the data set and normalized, every step is accounted for and reported. Neither s
 Each side has its own process, and one sleeps while the other works. Segments of a few seconds alternate (a b, b a, …), so that
 a drift of the machine affects both. The plain process uses PyTorch's defaults. AIPerf's process keeps freed memory as every
 rank does (`aiperf/train/allocator.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means that
-AIPerf is faster. `--clock processor` uses processor time instead of wall time, for a machine with other work. Combine it with
-`--threads 1`, since threads that wait for each other consume it. On a GPU the absolute value and MFU are printed too.
+AIPerf is faster. On a GPU the absolute value and MFU are printed too.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from aiperf.train.module import build
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import Asleep, Ratio, describe_machine, interleaved
+from benchmarks.pairs import Ratio, SideProcess, describe_machine, interleaved
 from morphism import Graph, cost, start
 
 CLASSES = 10
@@ -60,11 +59,8 @@ TRIED_SECONDS = 1.0
 STEPS = 20_000
 """Steps of the single long epoch of AIPerf's side: more than a comparison needs."""
 COMPARED_STEPS = 3
-"""Number of first steps whose losses must agree, to show that both sides compute the same."""
+"""Number of first steps with equal losses on both sides, to show that both compute the same."""
 LOSS_TOLERANCE = 0.01
-
-Clock = Literal["wall", "processor"]
-CLOCKS: dict[Clock, Callable[[], float]] = {"wall": time.perf_counter, "processor": time.process_time}
 
 
 class _Block(nn.Module):
@@ -295,11 +291,11 @@ class OwnLoop:
 class PlainSide:
     """State of the plain loop's process."""
 
-    def __init__(self, task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int) -> None:
+    def __init__(self, task: Task, tries_compiled: bool, keeps_memory: bool, threads: int) -> None:
         torch.set_num_threads(threads)
         if keeps_memory:
             assert keep_freed_memory()
-        self._task, self._clock = task, CLOCKS[clock]
+        self._task = task
         self._ways = [way for way in WAYS if tries_compiled or way.launched == "eager"]
         if task.device.type != "cuda":
             self._ways = [way for way in self._ways if way.launched not in ON_CUDA_ALONE]
@@ -344,17 +340,17 @@ class PlainSide:
         return self._timed(self._loop, steps)
 
     def _timed(self, loop: PlainLoop, steps: int) -> float:
-        began = self._clock()
+        began = time.perf_counter()
         loop.do(steps)
-        return (self._clock() - began) / steps
+        return (time.perf_counter() - began) / steps
 
 
 class OwnSide:
     """State of the process of AIPerf's loop."""
 
-    def __init__(self, task: Task, clock: Clock, threads: int) -> None:
+    def __init__(self, task: Task, threads: int) -> None:
         torch.set_num_threads(threads)
-        self._task, self._clock = task, CLOCKS[clock]
+        self._task = task
         self._loop = task.own_loop()
 
     def loss(self) -> float:
@@ -363,24 +359,24 @@ class OwnSide:
 
     def seconds(self, steps: int) -> float:
         """Return the seconds per step over `steps` steps."""
-        began = self._clock()
+        began = time.perf_counter()
         self._loop.do(steps)
-        return (self._clock() - began) / steps
+        return (time.perf_counter() - began) / steps
 
 
 def compare(
-    task: Task, tries_compiled: bool, keeps_memory: bool, clock: Clock, threads: int, seconds: float, pairs: int
+    task: Task, tries_compiled: bool, keeps_memory: bool, threads: int, seconds: float, pairs: int
 ) -> tuple[Ratio, float]:
     """Return seconds per step of the plain loop ÷ AIPerf's, and AIPerf's images per second."""
     with (
-        Asleep(PlainSide, task, tries_compiled, keeps_memory, clock, threads) as plain,
-        Asleep(OwnSide, task, clock, threads) as own,
+        SideProcess(PlainSide, task, tries_compiled, keeps_memory, threads) as plain,
+        SideProcess(OwnSide, task, threads) as own,
     ):
-        losses = plain.ask("loss"), own.ask("loss")
+        losses = plain.call("loss"), own.call("loss")
         if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
             sys.exit(f"both sides must compute the same; losses of the first {COMPARED_STEPS} steps: {losses!r}")
-        steps = max(2, round(seconds / plain.ask("choose")))
-        ratio = interleaved(lambda: plain.ask("seconds", steps), lambda: own.ask("seconds", steps), pairs)
+        steps = max(2, round(seconds / plain.call("choose")))
+        ratio = interleaved(lambda: plain.call("seconds", steps), lambda: own.call("seconds", steps), pairs)
     return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
 
 
@@ -399,7 +395,6 @@ def main() -> None:
         "--batch", type=int, default=None, help="128 and 16 on a CPU, 1024 and 256 on a GPU, unless given"
     )
     parser.add_argument("--threads", type=int, default=None, help="torch's threads; all cores unless given")
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall")
     parser.add_argument(
         "--compile",
         action=argparse.BooleanOptionalAction,
@@ -410,26 +405,22 @@ def main() -> None:
         "--keep-memory", action="store_true", help="the plain loop's process keeps its freed memory too"
     )
     parser.add_argument("--own", default="", help="our side's options: compile=on,cuda_graphs=on")
-    chosen = parser.parse_args()
-    own = tuple((name, value) for name, _, value in (each.partition("=") for each in chosen.own.split(",") if each))
-    threads = chosen.threads or torch.get_num_threads()
+    arguments = parser.parse_args()
+    own = tuple((name, value) for name, _, value in (each.partition("=") for each in arguments.own.split(",") if each))
+    threads = arguments.threads or torch.get_num_threads()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     on_cuda = device.type == "cuda"
-    if on_cuda and chosen.clock == "processor":
-        parser.error("--clock processor: a GPU's work takes none of the processor's time")
     print(
-        f"trainer's loop ÷ plain PyTorch loop, images per second, {chosen.clock} time; {describe_machine()}; "
+        f"trainer's loop ÷ plain PyTorch loop, images per second; {describe_machine()}; "
         f"torch {torch.__version__}, {threads} threads"
     )
-    for network in chosen.networks.split(","):
+    for network in arguments.networks.split(","):
         is_small = PLAIN[network][1] == 32
-        batch = chosen.batch or ((1024 if is_small else 256) if on_cuda else (128 if is_small else 16))
-        pairs = chosen.pairs or (20 if is_small else 10)
-        for precision in chosen.precisions.split(","):
+        batch = arguments.batch or ((1024 if is_small else 256) if on_cuda else (128 if is_small else 16))
+        pairs = arguments.pairs or (20 if is_small else 10)
+        for precision in arguments.precisions.split(","):
             task = Task(network, precision, batch, STEPS, device, own)
-            ratio, speed = compare(
-                task, chosen.compile, chosen.keep_memory, chosen.clock, threads, chosen.seconds, pairs
-            )
+            ratio, speed = compare(task, arguments.compile, arguments.keep_memory, threads, arguments.seconds, pairs)
             print(
                 f"{network} batch {batch} {precision}: {ratio}; ours {speed:.1f} images/s{_mfu(network, precision, speed)}",
                 flush=True,

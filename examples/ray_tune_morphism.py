@@ -33,8 +33,8 @@ def train(config: dict[str, Any]) -> None:
     """Train the network of `config["graph"]` from its parent's weights and report the accuracy."""
     torch.set_num_threads(1)
     torch.manual_seed(config["number"])
-    folder, here = Path(config["folder"]), tune.get_context().get_trial_id()
-    (folder / f"{here}.graph").write_text(config["graph"])
+    folder, trial_id = Path(config["folder"]), tune.get_context().get_trial_id()
+    (folder / f"{trial_id}.graph").write_text(config["graph"])
     graph = decode(config["graph"])
     module = build(graph)
     module.load_state_dict(inherited(config, folder))
@@ -52,7 +52,7 @@ def train(config: dict[str, Any]) -> None:
             right = module(images[TRAINING_IMAGES:]).argmax(dim=1) == labels[TRAINING_IMAGES:]
         accuracy = float(right.float().mean())
         # before the last report: Tune may start a child as soon as it receives the report
-        torch.save(module.state_dict(), folder / f"{here}.pt")
+        torch.save(module.state_dict(), folder / f"{trial_id}.pt")
         tune.report({"accuracy": accuracy})
 
 
@@ -110,20 +110,20 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=6)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--concurrent", type=int, default=2)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="morphism-") as folder:
-        ray.init(address="local", num_cpus=asked.concurrent, include_dashboard=False, log_to_driver=False)
+        ray.init(address="local", num_cpus=arguments.concurrent, include_dashboard=False, log_to_driver=False)
         try:
-            results = search(asked.trials, asked.epochs, asked.concurrent, Path(folder))
+            results = search(arguments.trials, arguments.epochs, arguments.concurrent, Path(folder))
         finally:
             ray.shutdown()
-        found = [results[index] for index in range(len(results))]
-        ended = [(result.config, result.metrics) for result in found if result.config and result.metrics]
+        trials = [results[index] for index in range(len(results))]
+        ended = [(result.config, result.metrics) for result in trials if result.config and result.metrics]
         numbers = {metrics["trial_id"]: config["number"] for config, metrics in ended}
         for config, metrics in sorted(ended, key=lambda trial: int(trial[0]["number"])):
-            came = "the starting graph" if config["parent"] is None else f"trial {numbers[config['parent']]}"
+            origin = "the starting graph" if config["parent"] is None else f"trial {numbers[config['parent']]}"
             morphs = ", ".join(morph["kind"] for morph in config["morphs"]) or "nothing"
-            print(f"trial {config['number']}: {came} + {morphs}: accuracy {metrics['accuracy']:.3f}")
+            print(f"trial {config['number']}: {origin} + {morphs}: accuracy {metrics['accuracy']:.3f}")
         for failure in results.errors:
             print(f"failed: {failure}")
         if ended:

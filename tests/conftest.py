@@ -9,18 +9,18 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-# How long an example takes says nothing on a machine that does other work too: a slow one is no failure.
+# A slow example is no failure, since the machine may do other work.
 settings.register_profile("aiperf", deadline=None)
 settings.load_profile("aiperf")
 
-# A shell without job control has its jobs in the background ignore Ctrl-C (`make test > log &` in a script), and the benchmark
-# goes on ignoring what it was begun to ignore: tests that press Ctrl-C would wait for ever.
+# Background jobs of a shell without job control ignore Ctrl-C (`make test > log &` in a script), and so do the processes that
+# they start. Tests that press Ctrl-C would never end.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-FIGURES_ARE_LOOKED_AT = ("tests/report/", "tests/comparison/test_repeats_plot")
-"""Tests for which matplotlib renders a report's figures. A report takes a second of a processor with them, and hardly any
-without; whatever else writes one (a run that ends, a submission, a comparison) looks at its words."""
+RENDERED = ("tests/report/", "tests/comparison/test_repeats_plot")
+"""Tests for which matplotlib renders a report's figures. With them a report takes a processor second.
+Other tests that write a report (end of a run, submission, comparison) check only its text."""
 UNRENDERED = {
     "svg": '<svg xmlns="http://www.w3.org/2000/svg" width="8pt" height="8pt" viewBox="0 0 8 8"></svg>',
     "png": b"\x89PNG\r\n\x1a\n",
@@ -29,14 +29,14 @@ UNRENDERED = {
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _figures_are_rendered_where_they_are_looked_at(request: pytest.FixtureRequest) -> Iterator[None]:
+def _render_figures_only_for_their_tests(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave out the drawing of figures, the last step only.
 
-    Our own code for figures runs. Processes of their own draw them, and so does a test that is run alone and loads
+    The product's own code for figures runs. Other processes draw figures, and so does a test that runs alone and loads
     matplotlib later.
     """
     drawing = sys.modules.get("aiperf.report.plots.figure")
-    if drawing is None or request.node.nodeid.startswith(FIGURES_ARE_LOOKED_AT):
+    if drawing is None or request.node.nodeid.startswith(RENDERED):
         yield
         return
 
@@ -62,15 +62,15 @@ REAL_PROCESSES = (
     "tests/train/collectives/",
     "tests/train/test_full_disk",
 )
-"""Tests that start Ray or ranks. `make test` runs two tests at once, but not two of these: each takes both cores and has other
-processes' deadlines to keep. What works in the test's own process is none of them: it fills the other worker's time."""
+"""Tests that start Ray or ranks. `make test` runs two tests at once, but not two of these, since each uses both cores and
+has deadlines of other processes. Tests without other processes fill the second worker's time."""
 
 
 class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stubs
-    """All tests of real processes go to one worker, in their order; the others go file by file to whichever is free.
+    """Schedule all tests of real processes on one worker, in order, and other tests file by file on the next free worker.
 
-    A file's fixtures (a browser, a run that was simulated, a server) are so made once, not once in each worker. Files of many
-    tests go first, so that the last that are given out are short.
+    The fixtures of a file (a browser, a simulated run, a server) are then made once, not once in each worker. Files with many
+    tests go first, so that the last ones are short.
 
     (Groups by mark, `--dist loadgroup`, are not kept by xdist 3.8 with pytest 9.2: they ran on both workers at once.)
     """
@@ -79,9 +79,9 @@ class OneRealAtATime(LoadScopeScheduling):  # type: ignore[misc]  # without stub
         return "real processes" if nodeid.startswith(REAL_PROCESSES) else nodeid.partition("::")[0]
 
     def remove_node(self, node: Any) -> Any:
-        """Do not assign the finished files of a crashed worker again.
+        """Do not assign the finished files of a crashed worker a second time.
 
-        With nothing left to run, nobody would report their end (xdist 3.8).
+        Without a remaining test their end would not be reported (xdist 3.8).
         """
         done = [scope for scope, tests in self.assigned_work[node].items() if all(tests.values())]
         for scope in done:

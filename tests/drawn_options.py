@@ -59,7 +59,7 @@ def fields_drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4) -
 
 
 def drawn(schema: type[Any], skip: Collection[str] = (), most: int = 4, **fixed: Any) -> st.SearchStrategy[Any]:
-    """A dataclass of which each field is as it takes it; what its fields make together may be refused, and is None then."""
+    """Draw an instance of a dataclass with valid fields. None if their combination is refused."""
 
     def made(bounds: dict[str, Any]) -> Any:
         try:

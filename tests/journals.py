@@ -40,7 +40,7 @@ SCHEDULE: dict[str, Any] = {
 
 
 def started(duration: float = 100.0, warmup: float = 10.0, **others: Any) -> RunStarted:
-    """A run of 100 s whose window begins at 10 s, on 50 validation images."""
+    """Run of 100 s with a window from 10 s on, and 50 validation images."""
     fields: dict[str, Any] = {
         "at": 0.0,
         "schema": SCHEMA,
@@ -121,12 +121,12 @@ def proposed(number: int, at: float = 0.0, parent: int | None = None) -> TrialPr
 
 
 def begun(trial: int, at: float, attempt: int = 1, worker: int = 0, epoch: int = 1, round_: int = 1) -> TrialStarted:
-    """An attempt that a worker was told to train."""
+    """Attempt that was sent to a worker."""
     return TrialStarted(at=at, trial=trial, attempt=attempt, worker=worker, epoch=epoch, batch_size=32, round=round_)
 
 
 def prepared(trial: int, at: float, attempt: int = 1, compile_seconds: float = 0.0) -> TrialPrepared:
-    """An attempt whose network stands."""
+    """Attempt with a built network."""
     return TrialPrepared(
         at=at,
         trial=trial,
@@ -174,7 +174,7 @@ def interval(
 def evaluated(
     trial: int, at: float, accuracy: float, *, attempt: int = 1, epoch: int = 1, checkpoint: bool = True
 ) -> EpochFinished:
-    """An epoch that came to its end."""
+    """Finished epoch."""
     return EpochFinished(
         at=at,
         trial=trial,
@@ -190,27 +190,27 @@ def evaluated(
 
 def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """The same run as it was written before EpochFinished had an interval: with a Progress line before it instead."""
-    told: list[AnyEvent] = []
+    run_events: list[AnyEvent] = []
     for event in events:
         match event:
             case EpochFinished(interval=Interval() as last):
                 fields = msgspec.structs.asdict(last)
-                told += [
+                run_events += [
                     Progress(at=event.at, trial=event.trial, attempt=event.attempt, epoch=event.epoch, **fields),
                     msgspec.structs.replace(event, interval=None),
                 ]
             case _:
-                told.append(event)
-    return positioned(told)
+                run_events.append(event)
+    return positioned(run_events)
 
 
 def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
-    """A trial that came to its end."""
+    """Finished trial."""
     return TrialFinished(at=at, trial=trial, attempt=1, reason="epochs", accuracy=accuracy, reported_accuracy=accuracy)
 
 
 def one_trial(*after: AnyEvent) -> list[AnyEvent]:
-    """A run whose worker has been given trial 0 at 2 s, and what came after."""
+    """Run with trial 0 on its worker from 2 s on, and later events."""
     return positioned([started(), joined(), requested(0), proposed(0), begun(0, 2.0), *after])
 
 

@@ -99,7 +99,7 @@ def test_a_signal_during_finalization_is_handled_later(program: str) -> None:
         pytest.param(False, os.kill, id="sent to the one process", marks=pytest.mark.slow),
     ],
 )
-def test_processes_beside_end_at_once_and_without_a_word(
+def test_helper_processes_end_at_once_without_output(
     is_busy: bool, ask: Callable[[int, int], None], delay: float, tmp_path: Path
 ) -> None:
     (tmp_path / "program.py").write_text(POOL.replace("BUSY", str(is_busy)))
@@ -115,15 +115,15 @@ def test_processes_beside_end_at_once_and_without_a_word(
         assert process.stdout.readline() == "begun\n"
         time.sleep(delay)
         ask(process.pid, signal.SIGINT)
-        out, said = process.communicate(timeout=50)
+        out, errors = process.communicate(timeout=50)
 
-    assert process.returncode == 130, said
+    assert process.returncode == 130, errors
     assert out == ("0 are left\n" if is_busy else "")
-    assert said == "aiperf: ended by SIGINT\n"
-    assert comes_true(lambda: not _is_there(process.pid), 10.0)
+    assert errors == "aiperf: ended by SIGINT\n"
+    assert comes_true(lambda: not _has_process(process.pid), 10.0)
 
 
-def _is_there(group: int) -> bool:
+def _has_process(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:

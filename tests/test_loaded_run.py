@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_figures_are_those_of_the_report(folder: Path) -> None:
+def test_figures_equal_those_of_the_report(folder: Path) -> None:
     run, report = aiperf.load(folder), report_of(folder)
 
     assert (run.score, run.error) == (report.score.flops_per_second, report.score.error)
@@ -60,7 +60,7 @@ def test_a_run_writes_its_report(folder: Path, tmp_path: Path) -> None:
     assert page == tmp_path / "shown" / "report.html" and page.is_file()
 
 
-def test_a_run_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoSuchRun):
         aiperf.load(tmp_path / "nowhere")
 

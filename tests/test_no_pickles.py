@@ -23,14 +23,14 @@ OBJECTS = {
     "all_gather_object", "gather_object", "broadcast_object_list", "scatter_object_list",
     "send_object_list", "recv_object_list", "RendezvousServer", "BasicDriverService", "BasicTaskService",
 }  # fmt: skip
-"""Of Horovod and torch.distributed: they send objects to other ranks as pickles, or serve those who do."""
+"""Functions of Horovod and torch.distributed that send pickled objects to other ranks, or serve such functions."""
 
 KNOWN = {
     "aiperf/drive/ray/history_updates.py": "the driver's own packets, within Ray's calls and object store: behind the token",
     "aiperf/train/ranks/filtered_port.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
     "aiperf/train/ranks/rendezvous_point.py": "takes a free port, for what torch meets at: no word is read of it",
 }
-"""What may, and why."""
+"""Exceptions, each with the reason."""
 
 
 def offences(source: str) -> list[str]:
@@ -75,7 +75,7 @@ def _weights_only(call: ast.Call) -> bool:
         "from torch.distributed import broadcast_object_list",
     ],
 )
-def test_what_unpickles_is_seen(line: str) -> None:
+def test_unpickling_code_is_detected(line: str) -> None:
     """That the test below can fail."""
     assert offences(line)
 
@@ -88,7 +88,7 @@ def test_our_code_unpickles_nothing_from_sockets_or_files() -> None:
     files = [file for room in ROOMS for file in (REPOSITORY / room).rglob("*.py")]
     assert len(files) > 100
 
-    found = {str(file.relative_to(REPOSITORY)): said for file in files if (said := offences(file.read_text()))}
+    found = {str(file.relative_to(REPOSITORY)): reasons for file in files if (reasons := offences(file.read_text()))}
 
     assert {file for file in found if file not in KNOWN} == set(), found
     assert set(KNOWN) <= set(found), "what unpickles no more is no exception any more"

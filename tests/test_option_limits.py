@@ -45,7 +45,7 @@ FREE_TEXT = {
         if limits_of(SystemForm)[name].types == (str,)
     },
 }
-"""Fields that take whatever text is given, each with the reason."""
+"""Fields that accept any text, each with the reason."""
 
 
 def wrong(limits: FieldLimits) -> list[Any]:
@@ -121,14 +121,14 @@ def test_every_text_field_has_limits_or_a_stated_reason() -> None:
 
 
 def is_refused_where_it_is_typed(part: str, schema: type[Any], name: str, limits: FieldLimits, value: Any) -> None:
-    """A value that a field does not take, as a word of a command line; some are values again once they are typed."""
+    """Draw an invalid value of a field as text of a command line. Some become valid by conversion from text."""
     option = f"{part}.{name}" if part else name
     chosen = name_of_choice(schema)
     choice = [] if chosen is None else [f"{'+' if part == 'cluster' else ''}{part}={chosen}"]
     if limits.types == (str,) and value is not None:
         texts = [_typed(each).strip("'") for each in (value if isinstance(value, list) else [value])]
         if isinstance(value, list) == limits.of_list and limits.accepts(texts if limits.of_list else texts[0]):
-            return  # whatever is written is text
+            return  # any text is valid
     if limits.types == (float,) and isinstance(value, int) and abs(value) > WIDEST:
         return  # read as a number with a fraction, which has no such bound
     if limits.types == (str,) and not limits.of_list and value is not None and limits.accepts(_typed(value)):
@@ -158,7 +158,7 @@ def test_a_value_out_of_range_gives_rule_value_and_fix(data: st.DataObject) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("field", TYPED, ids=lambda field: f"{field[1].__name__}.{field[2]}")
-def test_on_the_command_line_each_field_refuses_every_value_outside(
+def test_the_command_line_refuses_values_outside_the_limits(
     field: tuple[str, type[Any], str, FieldLimits],
 ) -> None:
     for value in wrong(field[3]):
@@ -175,7 +175,7 @@ def _typed(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def test_a_part_that_another_program_made_is_held_to_the_same_limits() -> None:
+def test_parts_made_by_other_programs_have_the_same_limits() -> None:
     conf = configure(["+cluster=simulated"])
 
     with pytest.raises(BadConfiguration, match=r"cluster\.workers is between 1 and 1000000, but found 0"):

@@ -83,7 +83,7 @@ def test_the_wheel_brings_nothing_else(installed: Path) -> None:
 
 @pytest.fixture(scope="module")
 def bare(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment in which pip has installed the wheel, and nothing else; its dependencies are those of this one."""
+    """Virtual environment in which pip installed only the wheel. Its dependencies are those of this environment."""
     environment = tmp_path_factory.mktemp("bare") / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     (wheel,) = installed.parent.glob("aiperf_cluster-*.whl")
@@ -92,7 +92,7 @@ def bare(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--python", python, "install", *options, str(wheel)]
     subprocess.run(pip, check=True, capture_output=True, env=_without_path())
     (site,) = environment.glob("lib/python*/site-packages")
-    # a folder that a .pth file names has none of its own .pth files read: not that of this checkout's editable install
+    # Python reads no .pth files in a folder from a .pth file, so that this checkout's editable install has no effect
     (site / "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return environment
 
@@ -155,7 +155,7 @@ def test_help_names_the_program_as_it_was_called(bare: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_sources_make_the_same_wheel_and_hold_the_standalone_verifier(installed: Path, tmp_path: Path) -> None:
+def test_the_sources_build_the_same_wheel_with_the_verifier(installed: Path, tmp_path: Path) -> None:
     built = "from setuptools import build_meta; import sys; print(build_meta.build_sdist(sys.argv[1]))"
     subprocess.run(
         [sys.executable, "-c", built, tmp_path], cwd=installed.parent / "sources", check=True, capture_output=True
@@ -178,7 +178,7 @@ def _held(wheel: Path) -> dict[str, int]:
         return {each.filename: each.CRC for each in archive.infolist() if not each.filename.endswith("RECORD")}
 
 
-def test_every_dependency_has_a_lower_bound_that_what_is_pinned_keeps() -> None:
+def test_pinned_versions_satisfy_the_lower_bounds() -> None:
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     lines = (PROJECT / "constraints.txt").read_text().splitlines()
     pinned = {line.partition("==")[0].lower(): line.partition("==")[2] for line in lines if "==" in line}
@@ -215,7 +215,7 @@ HEAVY = {
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_only_answers_loads_no_heavy_library(words: list[str], heavy: set[str], tmp_path: Path) -> None:
+def test_query_commands_load_no_heavy_library(words: list[str], heavy: set[str], tmp_path: Path) -> None:
     asked = (
         "import sys\n"
         "from aiperf.__main__ import main\n"

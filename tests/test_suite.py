@@ -19,7 +19,7 @@ def test_notes_its_worker(number):
 """
 
 
-def test_of_two_workers_one_alone_runs_the_tests_of_real_processes(tmp_path: Path) -> None:
+def test_only_one_worker_runs_tests_of_real_processes(tmp_path: Path) -> None:
     for folder in ("drive", "train/ranks", "rules"):
         (tmp_path / "tests" / folder).mkdir(parents=True)
         name = folder.replace("/", "_")
@@ -36,7 +36,7 @@ def test_of_two_workers_one_alone_runs_the_tests_of_real_processes(tmp_path: Pat
     assert ran["rules"] - ran["drive"], "the other worker is not idle meanwhile"
 
 
-def test_a_worker_that_crashes_fails_the_suite_and_does_not_stop_it(tmp_path: Path) -> None:
+def test_a_crashed_worker_fails_the_suite_without_stopping_it(tmp_path: Path) -> None:
     """It had done other files by then: xdist gave these out again, with nothing left to run, and waited for their end."""
     (tmp_path / "tests").mkdir()
     for number in range(8):

@@ -1,4 +1,4 @@
-"""Output on terminals whose encoding lacks some characters."""
+"""Output on terminals with an encoding that lacks some characters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLACES = {
     "latin-1": {"PYTHONIOENCODING": "latin-1"},
     "the C locale": {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
 }
-"""Terminals that are not UTF-8. (LANG=C alone is none: Python takes it for UTF-8.)"""
+"""Terminals without UTF-8. Python uses UTF-8 for LANG=C alone."""
 SIMULATED = (
     *("+cluster=simulated", "cluster.workers=4", "cluster.accelerators=1", "cluster.flops=2e9", "dataset=synthetic"),
     *("dataset.image=8", "dataset.channels=1", "dataset.training_images=400", "dataset.validation_images=100"),
@@ -41,7 +41,7 @@ print("all were carried out")
 @pytest.mark.parametrize(
     "place", [pytest.param(name, marks=() if name == "ascii" else pytest.mark.slow) for name in PLACES]
 )
-def test_run_plan_score_check_rank_and_help_are_printed_on_any_terminal(place: str, tmp_path: Path) -> None:
+def test_output_of_commands_is_printed_on_any_terminal(place: str, tmp_path: Path) -> None:
     words = [
         *(["--help"], ["rank", "--help"], ["flops", "resnet20"], ["morph", "resnet20", "--steps", "2"], [*SIMULATED]),
         *([*SIMULATED, "dry_run=true"], ["dry_run=true"], ["score", "RUN"], ["check", "RUN"], ["rank", "RUN"], ["×"]),
@@ -80,7 +80,7 @@ def test_a_missing_character_is_replaced_and_others_stay() -> None:
 
 
 @pytest.mark.parametrize("sign", PLAIN)
-def test_what_stands_for_a_sign_is_ascii(sign: str) -> None:
+def test_replacements_of_signs_are_ascii(sign: str) -> None:
     assert PLAIN[sign].isascii()
 
 

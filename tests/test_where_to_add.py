@@ -162,7 +162,7 @@ def _planted(added: dict[str, str], root: Path) -> None:
 @pytest.mark.parametrize(
     "added", [DATA_SET, SEARCHER, COLLECTIVE, SECTION], ids=["data set", "searcher", "collective", "section"]
 )
-def test_the_places_are_at_most_three_and_those_that_the_page_names(added: dict[str, str]) -> None:
+def test_additions_touch_at_most_three_files_named_on_the_page(added: dict[str, str]) -> None:
     page = (PROJECT / "docs" / "architecture.md").read_text().partition("## Where to add")[2].partition("\n## ")[0]
 
     assert len(added) <= 3
@@ -170,7 +170,7 @@ def test_the_places_are_at_most_three_and_those_that_the_page_names(added: dict[
         assert place in page or str(Path(place).parent) in page, place
 
 
-def test_a_data_set_a_searcher_and_a_collective_added_there_are_whole(tmp_path: Path) -> None:
+def test_an_added_data_set_searcher_and_collective_work(tmp_path: Path) -> None:
     for package in PACKAGES:
         shutil.copytree(PROJECT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     for added in (DATA_SET, SEARCHER, COLLECTIVE, SECTION):

@@ -15,7 +15,7 @@ from aiperf.atomic_files import draft_of, new_draft, replace_file, write_named
     "stop", [KeyboardInterrupt, OSError(28, "No space left on device"), ValueError("a fault of ours")]
 )
 @pytest.mark.parametrize("before", [None, b"the earlier one"])
-def test_what_stops_a_writer_leaves_the_earlier_file_and_nothing_else(
+def test_a_stopped_writer_leaves_only_the_earlier_file(
     stop: BaseException | type[BaseException], before: bytes | None, tmp_path: Path
 ) -> None:
     path = tmp_path / "report.json"
@@ -45,7 +45,7 @@ def test_a_file_is_replaced_and_so_is_a_link_of_its_name(tmp_path: Path) -> None
     assert (path.read_bytes(), path.is_symlink(), strange.read_bytes()) == (b"ours", False, b"somebody's")
 
 
-def test_drafts_follow_no_link_that_lay_there_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_follow_no_existing_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another user guesses the name of the draft and puts a link to a file of the victim there."""
     victim = tmp_path / "victim"
     victim.write_bytes(b"theirs")

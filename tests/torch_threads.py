@@ -1,4 +1,4 @@
-"""One torch thread for tests whose arithmetic is torch's: several run side by side, and threads that wait for a core spin."""
+"""One torch thread for tests of torch: several tests run at once, and threads that wait for a core use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @pytest.fixture(autouse=True, scope="module")
 def one_torch_thread() -> Iterator[None]:
-    """In each module of whose namespace it is, or of whose folder's conftest."""
+    """Use one thread in each module that imports this fixture, itself or in its conftest."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

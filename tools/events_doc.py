@@ -242,24 +242,22 @@ def _meaning(part: ast.ClassDef) -> str:
 def _fields(part: ast.ClassDef) -> Iterator[Field]:
     meanings = {name: meaning for each in _classes() if not _is_event(each) for name, meaning in _own(each)}
     meanings |= COMMON | dict(_own(part))
-    for here in part.body:
-        if not (isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)):
+    for node in part.body:
+        if not (isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)):
             continue
-        name = here.target.id
+        name = node.target.id
         if name not in meanings:
-            raise SystemExit(
-                f"every field needs an explanation; {part.name}.{name} has none: write a docstring under it"
-            )
-        default = None if here.value is None else ast.unparse(here.value)
-        yield Field(name, ast.unparse(here.annotation), default, _one_line(meanings[name]))
+            raise SystemExit(f"field {part.name}.{name} has no explanation. Write a docstring under it")
+        default = None if node.value is None else ast.unparse(node.value)
+        yield Field(name, ast.unparse(node.annotation), default, _one_line(meanings[name]))
 
 
 def _own(part: ast.ClassDef) -> list[tuple[str, str]]:
     """Return the docstrings of a class's fields."""
     return [
-        (here.target.id, after.value.value)
-        for here, after in pairwise(part.body)
-        if isinstance(here, ast.AnnAssign) and isinstance(here.target, ast.Name)
+        (node.target.id, after.value.value)
+        for node, after in pairwise(part.body)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) and isinstance(after.value.value, str)
     ]
 

@@ -74,27 +74,27 @@ def has_accelerator() -> bool:
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()
 
 
-def aiperf(*words: str) -> str:
+def aiperf(*options: str) -> str:
     """Return the output of an AIPerf command. Raise RuntimeError with its last lines if it fails."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "aiperf", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    print(ran.stdout)
-    if ran.returncode:
-        lines = [line for line in ran.stdout.splitlines() if line.strip()]
-        raise RuntimeError(f"status {ran.returncode}: {' | '.join(lines[-3:])}")
-    return ran.stdout
+    return module("aiperf", *options)
+
+
+def module(name: str, *options: str) -> str:
+    """Return the output of a module's command line. Raise RuntimeError with its last lines if it fails."""
+    command = [sys.executable, "-m", name, *options]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(ended.stdout)
+    if ended.returncode:
+        lines = [line for line in ended.stdout.splitlines() if line.strip()]
+        raise RuntimeError(f"status {ended.returncode}: {' | '.join(lines[-3:])}")
+    return ended.stdout
 
 
 def events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
     """Return the events of the newest run under a folder."""
     journal = max(folder.glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime)
-    found = [json.loads(line) for line in journal.read_text().splitlines()]
-    return [event for event in found if not kinds or event["event"] in kinds]
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    return [event for event in lines if not kinds or event["event"] in kinds]
 
 
 def seconds_of(act: Callable[[], object], times: int) -> float:
@@ -122,11 +122,11 @@ def versions(folder: Path) -> tuple[str, str]:
     count = torch.cuda.device_count()
     devices = [torch.cuda.get_device_properties(index) for index in range(count)]
     names = [f"{each.name} with {each.total_memory / 1e9:.1f} GB" for each in devices] or [NO_DEVICE]
-    words = f"torch {torch.__version__}, CUDA {torch.version.cuda}, HIP {torch.version.hip}: {', '.join(names)}"
-    return words, verdict(bool(count) or not has_accelerator())
+    text = f"torch {torch.__version__}, CUDA {torch.version.cuda}, HIP {torch.version.hip}: {', '.join(names)}"
+    return text, verdict(bool(count) or not has_accelerator())
 
 
-@check("as many accelerators as torch sees (F2)", 120, on_cpu=True)
+@check("as many accelerators as torch sees", 120, on_cpu=True)
 def dry_run(folder: Path) -> tuple[str, str]:
     import torch
 
@@ -136,7 +136,7 @@ def dry_run(folder: Path) -> tuple[str, str]:
     return line, verdict(count == torch.cuda.device_count())
 
 
-@check("no faults (F2, F22)", 300, on_cpu=True)
+@check("no faults", 300, on_cpu=True)
 def preflight(folder: Path) -> tuple[str, str]:
     depth = "full" if has_accelerator() else "quick"
     nodes = json.loads(aiperf("preflight", "dataset=digits", f"preflight.probes={depth}", f"runs={folder}", "--json"))
@@ -201,7 +201,7 @@ def energy(folder: Path) -> tuple[str, str]:
 # --- parts of a step
 
 
-@check("no weight changes in a step that overflows (F1)", 120)
+@check("no weight changes in a step that overflows", 120)
 def fp16_overflow(folder: Path) -> tuple[str, str]:
     import torch
 
@@ -224,7 +224,7 @@ def fp16_overflow(folder: Path) -> tuple[str, str]:
     return f"largest change {worst:.2g}", verdict(worst < 1e-2)
 
 
-@check("less than 30 % of a core while the host waits for the device (F9, F32)", 120)
+@check("less than 30 % of a core while the host waits for the device", 120)
 def waiting(folder: Path) -> tuple[str, str]:
     import torch
 
@@ -240,7 +240,7 @@ def waiting(folder: Path) -> tuple[str, str]:
     return f"{processor / wall:.0%} of a core in a wait of {wall:.1f} s", verdict(wall > 0.2 and processor < 0.3 * wall)
 
 
-@check("a checkpoint's copy delays a busy stream by less than 10 ms (F27)", 120)
+@check("a checkpoint's copy delays a busy stream by less than 10 ms", 120)
 def checkpoint_copy(folder: Path) -> tuple[str, str]:
     import threading
 
@@ -265,83 +265,14 @@ def checkpoint_copy(folder: Path) -> tuple[str, str]:
     return f"{delay:.1f} ms", verdict(delay < 10)
 
 
-@check("the device's own processors (F33: several ranks keep to them)", 60)
-def numa(folder: Path) -> tuple[str, str]:
-    import torch
-
-    each: Any = torch.cuda.get_device_properties(0)
-    place = f"{each.pci_domain_id:04x}:{each.pci_bus_id:02x}:{each.pci_device_id:02x}.0"
-    local = Path(f"/sys/bus/pci/devices/{place}/local_cpulist").read_text().strip()
-    return f"local {local}; may use {len(os.sched_getaffinity(0))}", "look"
-
-
-# --- input
-
-
-def jpegs(count: int) -> list[bytes]:
-    """Return noisy photographs of ImageNet's usual size as JPEG files."""
-    import io
-
-    import numpy as np
-    from PIL import Image
-
-    made = []
-    for seed in range(count):
-        coarse = np.random.default_rng(seed).integers(0, 256, (25, 32, 3), np.uint8)
-        image = Image.fromarray(coarse).resize((500, 400), Image.Resampling.BICUBIC)
-        file = io.BytesIO()
-        image.save(file, "JPEG", quality=92)
-        made.append(file.getvalue())
-    return made
-
-
-@check("some 234 images/s a core (F16)", 120, on_cpu=True)
-def input_libjpeg(folder: Path) -> tuple[str, str]:
-    from concurrent.futures import ThreadPoolExecutor
-
-    import numpy as np
-
-    from aiperf.data.images.crops import Box
-    from aiperf.data.images.decode import decode
-
-    files, cores = jpegs(64), len(os.sched_getaffinity(0))
-
-    def one(encoded: bytes) -> None:
-        decode(encoded, lambda height, width: Box(20, 20, 300, 300, False), np.empty((224, 224, 3), np.uint8))
-
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(one, files))
-        began, count = time.monotonic(), 0
-        while time.monotonic() < began + 5:
-            list(pool.map(one, files))
-            count += len(files)
-    rate = count / (time.monotonic() - began)
-    return f"{rate:.0f} images/s on {cores} cores, {rate / cores:.0f} a core", "look"
-
-
-@check("several times input-libjpeg, else not worth a decoder (F16)", 120)
-def input_nvjpeg(folder: Path) -> tuple[str, str]:
-    import torch
-    from torchvision.io import decode_jpeg
-
-    files = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in jpegs(256)]
-    decode_jpeg(files, device="cuda")
-    torch.cuda.synchronize()
-    began = time.monotonic()
-    for _ in range(10):
-        decode_jpeg(files, device="cuda")
-    torch.cuda.synchronize()
-    return f"{10 * len(files) / (time.monotonic() - began):.0f} images/s", "look"
-
-
 # --- runs
 
 
 @check("a score, and a journal in which verify finds no contradiction", 300, on_cpu=True)
 def digits_run(folder: Path) -> tuple[str, str]:
     seconds = "150" if has_accelerator() else "90"
-    words = ["schedule.warmup_seconds=5", "trainer.ranks=1", f"schedule.duration_seconds={seconds}"]
-    aiperf("dataset=digits", f"runs={folder}", "name=digits", *words)
+    options = ["schedule.warmup_seconds=5", "trainer.ranks=1", f"schedule.duration_seconds={seconds}"]
+    aiperf("dataset=digits", f"runs={folder}", "name=digits", *options)
     run = next(folder.glob("*digits"))
     verified = aiperf("verify", str(run)).strip().splitlines()[-1]
     prepared = events(folder, "TrialPrepared")
@@ -349,25 +280,16 @@ def digits_run(folder: Path) -> tuple[str, str]:
     return f"{len(prepared)} trials in {prepared[0]['precision']}; {verified}", verdict(report and bool(prepared))
 
 
-@check("compilation and graphs: tests on the device pass (F7, F17)", 400)
+@check("compilation and graphs: tests on the device pass", 400)
 def execution_tests(folder: Path) -> tuple[str, str]:
-    words = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "tests/train/test_execution.py",
-        "-k",
-        "cuda_graphs or released or refused",
-    ]
-    ran = subprocess.run([sys.executable, "-m", "pytest", *words], stdout=subprocess.PIPE, text=True, check=False)
-    print(ran.stdout)
-    return ran.stdout.strip().splitlines()[-1], verdict(ran.returncode == 0)
+    options = ["-q", "-p", "no:cacheprovider", "tests/train/test_execution.py"]
+    return module("pytest", *options, "-k", "cuda_graphs or released or refused").strip().splitlines()[-1], "passed"
 
 
-@check("BatchReduced from 8192, no TrialLost (F11)", 300)
+@check("BatchReduced from 8192, no TrialLost", 300)
 def out_of_memory(folder: Path) -> tuple[str, str]:
-    words = ["batch.default=8192", "batch.largest=8192", "schedule.duration_seconds=150", "schedule.warmup_seconds=2"]
-    aiperf(*RESNET, f"runs={folder}", "name=memory", *words, "schedule.epochs=[1]")
+    options = ["batch.default=8192", "batch.largest=8192", "schedule.duration_seconds=150", "schedule.warmup_seconds=2"]
+    aiperf(*RESNET, f"runs={folder}", "name=memory", *options, "schedule.epochs=[1]")
     reduced, lost = events(folder, "BatchReduced"), events(folder, "TrialLost", "TrialFailed")
     sizes = [str(event["to_batch_size"]) for event in reduced]
     return f"reduced to {', '.join(sizes)}; {len(lost)} lost", verdict(bool(reduced) and not lost)
@@ -375,8 +297,8 @@ def out_of_memory(folder: Path) -> tuple[str, str]:
 
 @check("TrialLost names the rank that was killed, and the run continues", 300)
 def killed_rank(folder: Path) -> tuple[str, str]:
-    words = ["schedule.duration_seconds=150", "schedule.warmup_seconds=2", f"runs={folder}", "name=killed"]
-    run = subprocess.Popen([sys.executable, "-m", "aiperf", "dataset=digits", *words])
+    options = ["schedule.duration_seconds=150", "schedule.warmup_seconds=2", f"runs={folder}", "name=killed"]
+    run = subprocess.Popen([sys.executable, "-m", "aiperf", "dataset=digits", *options])
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (folder.exists() and any(folder.glob("*/checkpoints/*"))):
         time.sleep(1)
@@ -385,26 +307,31 @@ def killed_rank(folder: Path) -> tuple[str, str]:
     run.wait()
     lost = events(folder, "TrialLost")
     after = [event for event in events(folder, "EpochFinished") if lost and event["at"] > lost[0]["at"]]
-    words_of = str(lost[0]["reason"]) if lost else "no TrialLost"
-    return f"{words_of}; {len(after)} epochs after it", verdict("SIGKILL" in words_of and bool(after))
+    reason = str(lost[0]["reason"]) if lost else "no TrialLost"
+    return f"{reason}; {len(after)} epochs after it", verdict("SIGKILL" in reason and bool(after))
 
 
 def ranks_under(pid: int) -> list[int]:
     """Return the rank processes among the descendants of a process."""
     from aiperf.system.processes import family
 
-    found = []
+    ranks = []
     for each in family(pid):
         with contextlib.suppress(OSError):
             if b"aiperf.train.ranks.rank" in Path(f"/proc/{each}/cmdline").read_bytes():
-                found.append(each)
-    return found
+                ranks.append(each)
+    return ranks
 
 
-@check("joined in less than 3 min, compile_seconds 5 to 20 (MI300: F26), 4,500 to 6,000 images/s", 480)
+@check("joined in less than 3 min, compile_seconds 5 to 20, 4,500 to 6,000 images/s", 480)
 def resnet_run(folder: Path) -> tuple[str, str]:
-    words = ["batch.default=448", "schedule.duration_seconds=300", "schedule.warmup_seconds=5", "schedule.epochs=[3,3]"]
-    aiperf(*RESNET, f"runs={folder}", "name=resnet", *words)
+    options = [
+        "batch.default=448",
+        "schedule.duration_seconds=300",
+        "schedule.warmup_seconds=5",
+        "schedule.epochs=[3,3]",
+    ]
+    aiperf(*RESNET, f"runs={folder}", "name=resnet", *options)
     joined, prepared = events(folder, "WorkerJoined")[0], events(folder, "TrialPrepared")[0]
     work = [event.get("interval") or event for event in events(folder, "Progress", "EpochFinished")]
     images = sum(each["training_images"] for each in work)
@@ -415,12 +342,9 @@ def resnet_run(folder: Path) -> tuple[str, str]:
 
 def launch_way(precision: str, way: str) -> Callable[[Path], tuple[str, str]]:
     def measure(folder: Path) -> tuple[str, str]:
-        words = ["--precisions", precision, "--ways", way, "--batch", "256", "--pairs", "6", "--seconds", "1"]
-        ran = subprocess.run(
-            [sys.executable, "-m", "benchmarks.launch_ways", *words], stdout=subprocess.PIPE, text=True, check=True
-        )
-        print(ran.stdout)
-        cells = [cell.strip() for cell in ran.stdout.strip().splitlines()[-1].strip("|").split("|")]
+        options = ["--precisions", precision, "--ways", way, "--batch", "256", "--pairs", "6", "--seconds", "1"]
+        row = module("benchmarks.launch_ways", *options).strip().splitlines()[-1]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
         if "failed" in cells[2] or "cannot" in cells[2]:
             return cells[2], "failed"
         rate, ratio, prepared, mfu = cells[2:6]
@@ -442,30 +366,19 @@ for _precision in ("bf16", "fp16"):
 
 @check("ours ÷ the plain loop 0.97 to 1.02", 480)
 def trainer_loop(folder: Path) -> tuple[str, str]:
-    words = [
-        "--networks",
-        "resnet50_v1_5",
-        "--precisions",
-        "bf16",
-        "--no-compile",
-        "--batch",
-        "256",
-        "--pairs",
-        "6",
-        "--seconds",
-        "2",
-    ]
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.trainer_speed", *words], stdout=subprocess.PIPE, text=True, check=True
-    )
-    print(ran.stdout)
-    return ran.stdout.strip().splitlines()[-1], "look"
+    options = "--networks resnet50_v1_5 --precisions bf16 --no-compile --batch 256 --pairs 6 --seconds 2"
+    return module("benchmarks.trainer_speed", *options.split()).strip().splitlines()[-1], "look"
 
 
-@check("one rank joins with NCCL (F12)", 200)
+@check("one rank joins with NCCL", 200)
 def nccl(folder: Path) -> tuple[str, str]:
-    words = ["trainer.collective=torch", "trainer.ranks=1", "schedule.duration_seconds=60", "schedule.warmup_seconds=2"]
-    aiperf("dataset=digits", f"runs={folder}", "name=nccl", *words)
+    options = [
+        "trainer.collective=torch",
+        "trainer.ranks=1",
+        "schedule.duration_seconds=60",
+        "schedule.warmup_seconds=2",
+    ]
+    aiperf("dataset=digits", f"runs={folder}", "name=nccl", *options)
     name = str(events(folder, "WorkerJoined")[0]["collective"])
     return name, verdict("nccl" in name)
 
@@ -473,7 +386,7 @@ def nccl(folder: Path) -> tuple[str, str]:
 # --- the table
 
 
-def carried_out(one: Check, out: Path, seconds: float) -> Row:
+def row_of(one: Check, out: Path, seconds: float) -> Row:
     """Run a check in a new process group, which ends with the check."""
     with (out / f"{one.name}.log").open("w") as log:
         process = subprocess.Popen(
@@ -492,9 +405,9 @@ def carried_out(one: Check, out: Path, seconds: float) -> Row:
     result = out / f"{one.name}.result"
     if not result.exists():
         return Row(one.name, one.expected, f"its process ended with status {process.returncode}", "failed")
-    measured, found = json.loads(result.read_text())
+    measured, outcome = json.loads(result.read_text())
     result.unlink()
-    return Row(one.name, one.expected, measured, found)
+    return Row(one.name, one.expected, measured, outcome)
 
 
 def run_one(name: str, out: Path) -> None:
@@ -526,7 +439,7 @@ def main() -> int:
         return 0
     out, wanted = Path(sys.argv[1]), sys.argv[2:]
     if unknown := set(wanted) - {one.name for one in CHECKS}:
-        sys.exit(f"checks are {', '.join(one.name for one in CHECKS)}; found {', '.join(sorted(unknown))}")
+        sys.exit(f"checks are {', '.join(one.name for one in CHECKS)}. unknown: {', '.join(sorted(unknown))}")
     out.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + float(os.environ.get("SECONDS_A_CALL", "570"))
     rows: list[Row] = []
@@ -540,7 +453,7 @@ def main() -> int:
             rows.append(Row(one.name, one.expected, "the call's time is over", "next call"))
         else:
             print(f"{one.name} (at most {one.seconds:.0f} s)", file=sys.stderr, flush=True)
-            rows.append(carried_out(one, out, one.seconds))
+            rows.append(row_of(one, out, one.seconds))
             kept.write_text(json.dumps(asdict(rows[-1]), indent=1) + "\n")
         (out / "table.md").write_text(table(rows))
     print(table(rows), end="")

@@ -85,7 +85,7 @@ def plan(facts: Facts) -> Plan:
     return Plan("-".join(parts).replace("+", "_"), environment, nccl_links, note)
 
 
-def look(environment: Mapping[str, str]) -> Facts:
+def facts_here(environment: Mapping[str, str]) -> Facts:
     """Return the facts of this machine, with the torch that this interpreter imports."""
     import torch
 
@@ -156,7 +156,7 @@ def _installed_fits(wanted: Plan) -> bool:
 
 
 def main() -> int:
-    wanted = plan(look(os.environ))
+    wanted = plan(facts_here(os.environ))
     if sys.argv[1:] == ["--fits"]:
         return 0 if _installed_fits(wanted) else 1
     operations = " ".join(shlex.quote(f"{name}={value}") for name, value in wanted.environment.items())

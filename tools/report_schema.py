@@ -1,7 +1,6 @@
 """Generator of aiperf/report/report.schema.json from the facts of a report: `python -m tools.report_schema`.
 
-Each field is described by its docstring. report_fields.txt lists the fields of each version. A recorded version must not lose a
-field or change its type. Increase facts.VERSION before such a change.
+A field's description is its docstring.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import ast
 import dataclasses
 import inspect
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -23,9 +21,7 @@ from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
 FILE = PROJECT / "aiperf" / "report" / "report.schema.json"
-FIELDS = Path(__file__).with_name("report_fields.txt")
 REF = "#/$defs/{name}"
-HEAD = "# VERSION Part.field: type. Written by `python -m tools.report_schema`, which refuses to take one back.\n"
 
 
 def schema() -> dict[str, Any]:
@@ -55,54 +51,9 @@ def schema() -> dict[str, Any]:
     }
 
 
-def fields(of: dict[str, Any]) -> dict[str, str]:
-    """Return the type of each field of a schema, by `Part.field`."""
-    found = {}
-    for name, part in {"Report": of, **of["$defs"]}.items():
-        for field, definition in part.get("properties", {}).items():
-            found[f"{name}.{field}"] = _type(definition)
-    return found
-
-
-def recorded() -> dict[str, dict[str, str]]:
-    """Return the fields of each version in report_fields.txt."""
-    found: dict[str, dict[str, str]] = {}
-    for line in FIELDS.read_text().splitlines() if FIELDS.is_file() else ():
-        if not line.startswith("#"):
-            version, _, rest = line.partition(" ")
-            name, _, kind = rest.partition(": ")
-            found.setdefault(version, {})[name] = kind
-    return found
-
-
-def taken_back(now: dict[str, str], before: dict[str, str]) -> list[str]:
-    """Return a text for each field that was removed or has another type."""
-    return [
-        f"{name} was {kind}; now it is {now.get(name, 'gone')}"
-        for name, kind in before.items()
-        if now.get(name) != kind
-    ]
-
-
-def main() -> int:
-    """Write both files. Return 1 if a field of this version was removed or changed."""
-    of = schema()
-    now, versions = fields(of), recorded()
-    if lost := taken_back(now, versions.get(str(VERSION), {})):
-        print(
-            "fields of report.json must not change without a new facts.VERSION; found: " + "; ".join(lost),
-            file=sys.stderr,
-        )
-        return 1
-    versions[str(VERSION)] = now
-    lines = [
-        f"{version} {name}: {kind}"
-        for version in sorted(versions, key=int)
-        for name, kind in sorted(versions[version].items())
-    ]
-    FIELDS.write_text(HEAD + "\n".join(lines) + "\n")
-    FILE.write_text(text(of))
-    return 0
+def main() -> None:
+    """Write the schema."""
+    FILE.write_text(text(schema()))
 
 
 def text(of: dict[str, Any]) -> str:
@@ -111,16 +62,20 @@ def text(of: dict[str, Any]) -> str:
 
 
 def _dataclasses(types: tuple[type, ...]) -> dict[str, type]:
-    """Return all dataclasses and msgspec structs in the fields of these types, by name."""
-    found: dict[str, type] = {}
+    """Return all dataclasses and msgspec structs in the fields of these types, keyed by class name."""
+    types_by_name: dict[str, type] = {}
     waiting: list[Any] = list(types)
     while waiting:
         one = waiting.pop()
         waiting += getattr(one, "__args__", ())
-        if isinstance(one, type) and one.__name__ not in found and (dataclasses.is_dataclass(one) or _is_struct(one)):
-            found[one.__name__] = one
+        if (
+            isinstance(one, type)
+            and one.__name__ not in types_by_name
+            and (dataclasses.is_dataclass(one) or _is_struct(one))
+        ):
+            types_by_name[one.__name__] = one
             waiting += inspect.get_annotations(one, eval_str=True).values()
-    return found
+    return types_by_name
 
 
 def _is_struct(one: type) -> TypeGuard[type[msgspec.Struct]]:
@@ -146,36 +101,13 @@ def _describe(part: dict[str, Any], owner: type) -> None:
 def _docstrings(owner: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
     assert isinstance(body, ast.ClassDef)
-    found = {}
+    docstrings = {}
     for node, after in zip(body.body, body.body[1:], strict=False):
         if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
             assert isinstance(node.target, ast.Name)
-            found[node.target.id] = " ".join(str(after.value.value).split())
-    return found
-
-
-def _type(definition: dict[str, Any]) -> str:
-    if "$ref" in definition:
-        return str(definition["$ref"]).rpartition("/")[2]
-    if "anyOf" in definition:
-        return "|".join(sorted(_type(each) for each in definition["anyOf"]))
-    if "enum" in definition:
-        return "|".join(sorted(map(json.dumps, definition["enum"])))
-    if "const" in definition:
-        return "constant"
-    match definition.get("type"):
-        case "array":
-            items = definition.get("prefixItems") or [definition.get("items") or {}]
-            return f"[{', '.join(_type(each) for each in items)}]"
-        case "object" if isinstance(definition.get("additionalProperties"), dict):
-            return f"{{{_type(definition['additionalProperties'])}}}"
-        case None:
-            return "any"
-        case list() as kinds:
-            return "|".join(sorted(kinds))
-        case kind:
-            return str(kind)
+            docstrings[node.target.id] = " ".join(str(after.value.value).split())
+    return docstrings
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

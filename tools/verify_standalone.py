@@ -61,11 +61,11 @@ class Untrue(Exception):
 
 def members(pairs: list[tuple[str, Any]]) -> Line:
     """Return an object with unique names. Readers disagree on the value of a repeated name."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    line = dict(pairs)
+    if len(line) != len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(f"the name {next(n for n in names if names.count(n) > 1)!r} occurs twice in one object")
-    return found
+    return line
 
 
 def no_constant(text: str) -> None:
@@ -101,7 +101,9 @@ class Journal:
                 for line in iter(lambda: file.readline(LONGEST_LINE), b""):
                     if not line.endswith(b"\n"):
                         if len(line) == LONGEST_LINE:
-                            raise Untrue(self.lines + 1, f"a line has at most {LONGEST_LINE} bytes; this one is longer")
+                            raise Untrue(
+                                self.lines + 1, f"a line has at most {LONGEST_LINE} bytes, but this one is longer"
+                            )
                         self.torn_bytes = len(line)
                         break
                     yield self.lines + 1, self._body(line)
@@ -113,21 +115,19 @@ class Journal:
     def _refuse_others(self, head: bytes) -> None:
         for begin, name in COMPRESSED.items():
             if head.startswith(begin):
-                raise NotAJournal(f"'{self.path}' is compressed ({name}); unpack it first")
+                raise NotAJournal(f"'{self.path}' is compressed ({name}). Decompress it first")
         if head and not head.startswith(b"{"):
-            bom = (
-                "; it begins with a byte order mark, which an editor added" if head.startswith(b"\xef\xbb\xbf") else ""
-            )
-            raise NotAJournal(f"a journal is lines of JSON objects; '{self.path}' begins with {head[:8]!r}{bom}")
+            bom = " (a byte order mark, which an editor added)" if head.startswith(b"\xef\xbb\xbf") else ""
+            raise NotAJournal(f"a journal is lines of JSON objects, but '{self.path}' begins with {head[:8]!r}{bom}")
 
     def _body(self, line: bytes) -> bytes:
         number = self.lines + 1
         begin = len(line) - 64 - len(TAIL) - 3
         if begin < 1 or line[begin : begin + len(TAIL)] != TAIL or line[-3:] != b'"}\n':
             if line.endswith(b"\r\n"):
-                raise Untrue(number, "it ends with \\r\\n; the file was copied as text, copy it as binary")
+                raise Untrue(number, "it ends with \\r\\n because the file was copied as text. Copy it as binary")
             if number == 1:
-                raise NotAJournal(f"a journal's lines end with their chain; line 1 of '{self.path}' has none")
+                raise NotAJournal(f"a journal's lines end with their chain, but line 1 of '{self.path}' has none")
             raise Untrue(number, "it has no chain at its end")
         body = line[:begin] + b"}"
         follows = hashlib.sha256(self.chain + body).hexdigest().encode()
@@ -141,11 +141,11 @@ class Journal:
 # ---- values
 
 
-def whole(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
+def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) -> int:
     """Return an integer of a line, checked against its range."""
     value = line[name]
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{name} is a whole number from {least} to {most}; found {value!r}")
+        raise ValueError(f"{name} must be an integer from {least} to {most}, but is {value!r}")
     return value
 
 
@@ -153,12 +153,12 @@ def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float
     """Return a number of a line, checked against its range."""
     value = line[name]
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{name} is a number from {least!r} to {most!r}; found {value!r}")
+        raise ValueError(f"{name} must be a number from {least!r} to {most!r}, but is {value!r}")
     return float(value)
 
 
 def canonical(value: Any) -> str:
-    """Return canonical JSON: members sorted by name, no spaces, shortest digits that read back as the same number."""
+    """Return canonical JSON: sorted members, no spaces, and the fewest digits that are read as the same number."""
     if isinstance(value, dict):
         return "{" + ",".join(canonical(name) + ":" + canonical(value[name]) for name in sorted(value)) + "}"
     if isinstance(value, list):
@@ -179,9 +179,9 @@ def check_configuration(first: Line) -> None:
     Raises:
         ValueError: they differ.
     """
-    found = hashlib.sha256(canonical(first["config"]).encode()).hexdigest()
-    if first["config_hash"] != found:
-        raise ValueError(f"config_hash is {first['config_hash']}, the hash of its configuration is {found}")
+    computed = hashlib.sha256(canonical(first["config"]).encode()).hexdigest()
+    if first["config_hash"] != computed:
+        raise ValueError(f"config_hash is {first['config_hash']}, the hash of its configuration is {computed}")
     schedule = first["config"].get("schedule") or {}
     for name, configured in (
         ("seed", first["config"].get("seed")),
@@ -247,59 +247,59 @@ class Run:
     def take(self, line: Line) -> None:
         """Add a line. Raise ValueError, KeyError or TypeError if it is impossible."""
         kind = line["event"]
-        taken = getattr(self, "_" + kind, None)
-        if taken is not None:
-            taken(line)
+        handler = getattr(self, "_" + kind, None)
+        if handler is not None:
+            handler(line)
         self.at = line["at"]
 
     def _RunStarted(self, line: Line) -> None:
         real(line, "duration_seconds")
         real(line, "warmup_seconds", 0.0, line["duration_seconds"])
-        whole(line["dataset"], "validation_images", 1)
-        whole(line["dataset"], "training_images", 1)
+        integer(line["dataset"], "validation_images", 1)
+        integer(line["dataset"], "training_images", 1)
         self.first = line
 
     def _RunResumed(self, line: Line) -> None:
         self.ended = None
         self.down += real(line, "down_seconds")
         for worker in list(self.present):
-            self._gone(worker, self.at)
+            self._leave(worker, self.at)
 
     def _RunEnded(self, line: Line) -> None:
         self.ended = line["at"]
 
     def _WorkerJoined(self, line: Line) -> None:
-        worker = whole(line, "worker")
+        worker = integer(line, "worker")
         if worker in self.stays or worker in self.present:
-            raise ValueError(f"a worker's number is never reused; {worker} joins again")
-        self.present[worker] = (line["at"], whole(line, "ranks", 1))
+            raise ValueError(f"a worker's number is never reused, but worker {worker} joined before")
+        self.present[worker] = (line["at"], integer(line, "ranks", 1))
 
     def _WorkerLost(self, line: Line) -> None:
-        self._gone(whole(line, "worker"), line["at"])
+        self._leave(integer(line, "worker"), line["at"])
 
-    def _gone(self, worker: int, at: float) -> None:
+    def _leave(self, worker: int, at: float) -> None:
         joined, ranks = self.present.pop(worker)
         self.stays[worker] = (joined, at)
         self.changes += [(joined, ranks), (at, -ranks)]
 
     def _ProposalRequested(self, line: Line) -> None:
-        self.rounds[whole(line, "number")] = whole(line, "round", 1)
+        self.rounds[integer(line, "number")] = integer(line, "round", 1)
 
     def _TrialProposed(self, line: Line) -> None:
-        number = whole(line, "number")
-        training = whole(line, "forward_flops") + whole(line, "backward_flops")
-        self.costs[number] = (training, whole(line, "validation_flops"))
+        number = integer(line, "number")
+        training = integer(line, "forward_flops") + integer(line, "backward_flops")
+        self.costs[number] = (training, integer(line, "validation_flops"))
 
     def _TrialStarted(self, line: Line) -> None:
-        trial, worker = whole(line, "trial"), whole(line, "worker")
+        trial, worker = integer(line, "trial"), integer(line, "worker")
         before = self.attempts.get(trial)
         _, ranks = self.present[worker]
         rows = {} if before is None else before.rows
-        self.attempts[trial] = Attempt(whole(line, "attempt", 1), worker, ranks, whole(line, "epoch", 1), rows)
-        self.rounds[trial] = whole(line, "round", 1)
+        self.attempts[trial] = Attempt(integer(line, "attempt", 1), worker, ranks, integer(line, "epoch", 1), rows)
+        self.rounds[trial] = integer(line, "round", 1)
 
     def _TrialPrepared(self, line: Line) -> None:
-        self.attempts[line["trial"]].ranks = whole(line, "ranks", 1)
+        self.attempts[line["trial"]].ranks = integer(line, "ranks", 1)
 
     def _BatchReduced(self, line: Line) -> None:
         attempt = self.attempts[line["trial"]]
@@ -311,7 +311,7 @@ class Run:
     def _EpochFinished(self, line: Line) -> None:
         if line.get("interval") is not None:
             self._work(line, line["interval"])
-        self.attempts[line["trial"]].epoch = whole(line, "epoch", 1) + 1
+        self.attempts[line["trial"]].epoch = integer(line, "epoch", 1) + 1
         self.evaluations.append((line["at"], real(line, "accuracy", 0.0, 1.0)))
 
     def _TrialFinished(self, line: Line) -> None:
@@ -323,7 +323,7 @@ class Run:
         self.attempts.pop(line["trial"], None)
 
     def _work(self, line: Line, work: Line) -> None:
-        trial, epoch = line["trial"], whole(line, "epoch", 1)
+        trial, epoch = line["trial"], integer(line, "epoch", 1)
         attempt = self.attempts[trial]
         if attempt.number > 1 and epoch not in attempt.begun:
             self._waste(attempt, epoch)
@@ -331,13 +331,15 @@ class Run:
         start, end = real(work, "start"), real(work, "end")
         if not start <= end <= line["at"]:
             raise ValueError(
-                "an interval ends by its line; found {!r} to {!r} s at {!r} s".format(start, end, line["at"])
+                "an interval must end by the time of its line, but it is {!r} to {!r} s at {!r} s".format(
+                    start, end, line["at"]
+                )
             )
-        training, validation = whole(work, "training_images"), whole(work, "validation_images")
+        training, validation = integer(work, "training_images"), integer(work, "validation_images")
         a_training_image, a_validation_image = self.costs[trial]
         rows = self.rows
         attempt.rows.setdefault(epoch, []).append(len(rows))
-        rows.worker.append(whole(work, "worker"))
+        rows.worker.append(integer(work, "worker"))
         rows.trial.append(trial)
         rows.start.append(start)
         rows.end.append(end)
@@ -377,7 +379,7 @@ def figures(run: Run) -> dict[str, Any]:
     best = max((accuracy for at, accuracy in run.evaluations if at <= end), default=None)
     error = None if best is None else max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"]))
     busy = exactly(rows.busy[row] * rows.share(row, start, end) for row in range(len(rows)))
-    whole_time = most_accelerators(run) * seconds
+    accelerator_seconds = most_accelerators(run) * seconds
     workers: dict[int, list[float]] = {worker: [] for worker in rows.worker}
     for row, operations in zip(good, counted):
         workers[rows.worker[row]].append(operations)
@@ -392,7 +394,7 @@ def figures(run: Run) -> dict[str, Any]:
         "window_seconds": seconds,
         "trials_finished": run.finished,
         "rounds": run.round,
-        "busy_share": busy / whole_time if whole_time > 0 else None,
+        "busy_share": busy / accelerator_seconds if accelerator_seconds > 0 else None,
         "wasted_flops": exactly(rows.counted[row] for row in range(len(rows)) if rows.wasted[row]),
         "valid": bool(score and error is not None and run.finished and run.ended is not None),
         "operations_per_worker": {worker: exactly(each) for worker, each in sorted(workers.items())},
@@ -479,11 +481,11 @@ def check_order(run: Run, line: Line) -> None:
     """Check the order of a line after the lines of a run. Raise ValueError if it is impossible."""
     kind, at = line["event"], real(line, "at")
     if at < run.at:
-        raise ValueError(f"time never runs back; after {run.at!r} s follows {at!r} s")
+        raise ValueError(f"time must not decrease, but {at!r} s follows {run.at!r} s")
     if (kind == "RunStarted") == bool(run.first):
-        raise ValueError(f"RunStarted is the first line, and no other; found {kind}")
+        raise ValueError(f"RunStarted must be the first line and no other, but this line is {kind}")
     if run.ended is not None and kind != "RunResumed":
-        raise ValueError(f"only a resume may follow the end of a run; found {kind}")
+        raise ValueError(f"only RunResumed may follow the end of a run, but {kind} does")
 
 
 def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
@@ -513,13 +515,13 @@ def folded(lines: Iterable[tuple[int, bytes]]) -> Run:
 
 def check_first(line: Any) -> None:
     if not isinstance(line, dict) or line.get("event") != "RunStarted":
-        raise NotAJournal(f"a journal begins with RunStarted; line 1 is {str(line)[:60]}")
+        raise NotAJournal(f"a journal begins with RunStarted, but line 1 is {str(line)[:60]}")
     check_schema(line.get("schema"))
 
 
 def check_schema(schema: object) -> None:
     if schema != SCHEMA:
-        raise NotAJournal(f"this program reads journals of schema {SCHEMA}; found {schema!r}")
+        raise NotAJournal(f"this program reads journals of schema {SCHEMA}, but this one has {schema!r}")
 
 
 def verified(path: Path) -> dict[str, Any]:
@@ -539,43 +541,49 @@ def verified(path: Path) -> dict[str, Any]:
     }
 
 
-def text(found: dict[str, Any]) -> str:
+def text(result: dict[str, Any]) -> str:
     """Format the figures with all digits."""
     torn = (
-        "; an incomplete last line of {} bytes was dropped".format(found["torn_bytes"]) if found["torn_bytes"] else ""
+        "; an incomplete last line of {} bytes was dropped".format(result["torn_bytes"]) if result["torn_bytes"] else ""
     )
     lines = [
-        ("run", "{}, schema {}{}".format(found["run"], found["schema"], ", simulated" if found["simulated"] else "")),
-        ("chain", "{} lines, all valid{}; the last hash is {}".format(found["lines"], torn, found["chain"])),
-        ("window", "{!r} s{}".format(found["window_seconds"], "" if found["has_ended"] else ", the run has not ended")),
-        ("score", "{!r} FLOPS".format(found["flops_per_second"])),
-        ("95 % interval", repr(found["flops_per_second_interval"])),
-        ("regulated", "{!r} FLOPS".format(found["regulated_flops_per_second"])),
-        ("cumulative", "{!r} FLOPS".format(found["cumulative_flops_per_second"])),
-        ("error", repr(found["error"])),
-        ("wasted", "{!r} operations".format(found["wasted_flops"])),
-        ("busy time", repr(found["busy_share"])),
-        ("valid", "yes" if found["valid"] else "no"),
-        ("trials", "{} finished, in rounds up to {}".format(found["trials_finished"], found["rounds"])),
-        ("images", "{} training, {} validation".format(found["training_images"], found["validation_images"])),
+        (
+            "run",
+            "{}, schema {}{}".format(result["run"], result["schema"], ", simulated" if result["simulated"] else ""),
+        ),
+        ("chain", "{} lines, all valid{}; the last hash is {}".format(result["lines"], torn, result["chain"])),
+        (
+            "window",
+            "{!r} s{}".format(result["window_seconds"], "" if result["has_ended"] else ", the run has not ended"),
+        ),
+        ("score", "{!r} FLOPS".format(result["flops_per_second"])),
+        ("95 % interval", repr(result["flops_per_second_interval"])),
+        ("regulated", "{!r} FLOPS".format(result["regulated_flops_per_second"])),
+        ("cumulative", "{!r} FLOPS".format(result["cumulative_flops_per_second"])),
+        ("error", repr(result["error"])),
+        ("wasted", "{!r} operations".format(result["wasted_flops"])),
+        ("busy time", repr(result["busy_share"])),
+        ("valid", "yes" if result["valid"] else "no"),
+        ("trials", "{} finished, in rounds up to {}".format(result["trials_finished"], result["rounds"])),
+        ("images", "{} training, {} validation".format(result["training_images"], result["validation_images"])),
     ]
     lines += [
         (f"worker {worker}", f"{operations!r} operations in the window")
-        for worker, operations in found["operations_per_worker"].items()
+        for worker, operations in result["operations_per_worker"].items()
     ]
-    lines += [("not checked", subject) for subject in found["not_checked"]]
+    lines += [("not checked", subject) for subject in result["not_checked"]]
     return "\n".join(f"{name:<14} {value}" for name, value in lines)
 
 
-def main(words: list[str]) -> int:
+def main(arguments: list[str]) -> int:
     """Check a journal, print the result, and return the exit status."""
-    paths = [word for word in words if not word.startswith("-")]
-    flags = [word for word in words if word.startswith("-")]
+    paths = [argument for argument in arguments if not argument.startswith("-")]
+    flags = [argument for argument in arguments if argument.startswith("-")]
     if len(paths) != 1 or set(flags) - {"--json"}:
         print("usage: python verify_standalone.py JOURNAL [--json]", file=sys.stderr)
         return 2
     try:
-        found = verified(Path(paths[0]))
+        result = verified(Path(paths[0]))
     except Untrue as error:
         reason = {"line": error.line, "why": error.why}
         print(json.dumps(reason) if flags else f"{paths[0]}: {error}", file=sys.stdout if flags else sys.stderr)
@@ -585,7 +593,7 @@ def main(words: list[str]) -> int:
             json.dumps({"line": None, "why": str(error)}) if flags else error, file=sys.stdout if flags else sys.stderr
         )
         return 2
-    print(json.dumps(found, indent=2) if flags else text(found))
+    print(json.dumps(result, indent=2) if flags else text(result))
     return 0
 
 

@@ -73,16 +73,14 @@ class Auditor:
         run, now = driver.run, driver.clock.now()
         self._last = driver
         if run.lines != self._shadow.line:
-            raise BrokenLaw(
-                REPLAY, f"the run has taken in {run.lines} lines, and {self._shadow.line} stand in the journal"
-            )
+            raise BrokenLaw(REPLAY, f"the run has read {run.lines} lines, but the journal has {self._shadow.line}")
         live = {number: worker.trial for number, worker in run.workers.items()}
         mine = {number: worker.trial for number, worker in self._shadow.workers.items()}
         if live != mine:
-            raise BrokenLaw(REPLAY, f"who trains what: live {live}, by the journal {mine}")
+            raise BrokenLaw(REPLAY, f"trials of the workers: live {live}, by the journal {mine}")
         self._check_orders()
         if left_out := self._ground_truth.up - self._shadow.seen:
-            raise BrokenLaw(IDLE, f"workers {sorted(left_out)} are up, and were not taken in")
+            raise BrokenLaw(IDLE, f"workers {sorted(left_out)} are up, but have not joined")
         if run.ended is None:
             self._check_idleness(driver, now)
         if self._draw.random() < self._replays:
@@ -128,7 +126,7 @@ class Auditor:
         if 2 * of_first > len(late):
             raise BrokenLaw(
                 GENERATIONS,
-                f"{of_first} of the last {len(late)} children have a parent of round 1; these are of round "
+                f"{of_first} of the last {len(late)} children have a parent of round 1, although they are of round "
                 f"{min(late)[0]} and later",
             )
 

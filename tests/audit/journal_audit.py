@@ -31,7 +31,7 @@ def audit(events: Sequence[AnyEvent]) -> ShadowModel:
         try:
             shadow.take(event)
         except BrokenLaw as broken:
-            raise BrokenLaw(broken.law, f"line {shadow.line}: {broken.what}", broken.trial) from broken
+            raise BrokenLaw(broken.law, f"line {shadow.line}: {broken.details}", broken.trial) from broken
     if shadow.ended is not None:
         check_work_log(shadow, task, work_log(events))
     return shadow

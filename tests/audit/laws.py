@@ -1,4 +1,4 @@
-"""Laws of a run by name, and the error for a broken law. `shadow_model.py` and `auditor.py` check them."""
+"""Names of the laws of a run, and the error for a broken law. `shadow_model.py` and `auditor.py` check them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from __future__ import annotations
 class BrokenLaw(Exception):
     """An invariant does not hold."""
 
-    def __init__(self, law: str, what: str, trial: int | None = None) -> None:
-        super().__init__(f"{law}: {what}")
+    def __init__(self, law: str, details: str, trial: int | None = None) -> None:
+        super().__init__(f"{law}: {details}")
         self.law = law
-        self.what = what
+        self.details = details
         self.trial = trial
 
 

@@ -61,7 +61,7 @@ class Case:
     memory_bytes: int = PLENTY
     """Memory of each accelerator."""
     follows: Case | None = None
-    """Run whose trials are trained instead of searching, with its own faults."""
+    """Run to be followed, with its own faults."""
 
 
 _TURNS_TO_END = 10
@@ -124,7 +124,7 @@ def play(case: Case) -> Outcome:
             nonlocal after_end
             after_end += driver.run.ended is None and driver.clock.now() >= case.seconds
             if after_end > _TURNS_TO_END:
-                raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, and the run goes on")
+                raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
 
         try:
             effort = drive(world, opening.first, path, auditor, watch)
@@ -193,16 +193,16 @@ def explained(failed: Failed, keep: Path | None = None) -> str:
     `keep`: file for the journal, if any.
     """
     lines = failed.journal.splitlines()
-    told = [failed.what, f"seed {failed.case.seed}: play({failed.case!r})", f"{len(lines)} lines of journal"]
+    output = [failed.what, f"seed {failed.case.seed}: play({failed.case!r})", f"{len(lines)} lines of journal"]
     if keep is not None:
         keep.write_bytes(failed.journal)
-        told.append(f"kept in '{keep}'")
+        output.append(f"kept in '{keep}'")
     if failed.trial is not None:
-        told.append(f"the story of trial {failed.trial}:")
-        told += story(failed.journal, failed.trial)
-    told.append("the last lines:")
-    told += [_short(line.decode(errors="replace")) for line in lines[-6:]]
-    return "\n".join(told)
+        output.append(f"the story of trial {failed.trial}:")
+        output += story(failed.journal, failed.trial)
+    output.append("the last lines:")
+    output += [_short(line.decode(errors="replace")) for line in lines[-6:]]
+    return "\n".join(output)
 
 
 def story(journal: bytes, trial: int) -> list[str]:
@@ -210,7 +210,7 @@ def story(journal: bytes, trial: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
         path.write_bytes(journal)
-        told: list[str] = []
+        output: list[str] = []
         workers: set[int] = set()
         try:
             for number, event in enumerate(read(path), start=1):
@@ -222,10 +222,10 @@ def story(journal: bytes, trial: int) -> list[str]:
                 ):
                     continue
                 if getattr(event, "trial", trial) == trial == getattr(event, "number", trial):
-                    told.append(f"{number:>6} {_in_words(event)}")
+                    output.append(f"{number:>6} {_in_words(event)}")
         except AiperfError as error:
-            told.append(f"       {error}")
-        return told
+            output.append(f"       {error}")
+        return output
 
 
 def _in_words(event: AnyEvent) -> str:
@@ -242,7 +242,7 @@ def _short(text: str) -> str:
 
 
 def cheap() -> Proposer:
-    """Return a proposer of one random morph: the cheapest one whose networks all differ."""
+    """Return a proposer of one random morph: the cheapest proposer of different networks."""
     return Proposer(RandomConf(morphs=1).build(), None)
 
 

@@ -157,7 +157,7 @@ class ShadowModel:
             case WorkerLost():
                 if event.worker not in self.workers:
                     raise BrokenLaw(PRESENT, f"worker {event.worker} was lost, and was not there")
-                self._worker_gone(event.worker, counts=event.cause != "released")
+                self._remove_worker(event.worker, counts=event.cause != "released")
             case ProposalRequested():
                 self._requested(event)
             case TrialProposed():
@@ -179,7 +179,7 @@ class ShadowModel:
                 trial.shadow_trial.end_epoch(event)
             case BatchReduced():
                 reduced = self._current(event.trial, event.attempt)
-                reduced.shadow_trial.begin_again(event)
+                reduced.shadow_trial.restart_epoch(event)
                 self._count_epoch(reduced)
             case TrialFinished():
                 self._finished(event)
@@ -225,7 +225,7 @@ class ShadowModel:
             raise BrokenLaw(TIME, f"down for {event.down_seconds!r} s, but {event.at - self.at!r} s went by")
         self.ended = None
         for number in list(self.workers):
-            self._worker_gone(number, counts=False)
+            self._remove_worker(number, counts=False)
 
     def _joined(self, event: WorkerJoined) -> None:
         if event.worker in self.seen:
@@ -278,7 +278,8 @@ class ShadowModel:
         if trial.state != "running" or trial.attempt != attempt:
             raise BrokenLaw(
                 ONCE,
-                f"a word of attempt {attempt} of trial {number} was counted; it is {trial.state} in attempt {trial.attempt}",
+                f"a message of attempt {attempt} of trial {number} was counted, but the trial is {trial.state} in attempt "
+                f"{trial.attempt}",
                 number,
             )
         if trial.worker not in self.workers:
@@ -290,7 +291,7 @@ class ShadowModel:
         own = [place for place, (where, _) in enumerate(self._away) if where == host]
         return self._away.pop(own[0] if own else 0)[1] if self._away else 0
 
-    def _worker_gone(self, number: int, *, counts: bool) -> None:
+    def _remove_worker(self, number: int, *, counts: bool) -> None:
         worker = self.workers.pop(number)
         if worker.rounds:
             self._away.append((worker.host, worker.rounds))
@@ -306,10 +307,10 @@ class ShadowModel:
         if worker is None:
             raise BrokenLaw(PRESENT, f"proposal {event.number} was requested for worker {event.worker}")
         if event.number != self._next_number:
-            raise BrokenLaw(LIMITS, f"proposal {event.number} was requested; {self._next_number} would be next")
+            raise BrokenLaw(LIMITS, f"proposal {event.number} was requested instead of {self._next_number}")
         if event.position != self.line - 1:
             raise BrokenLaw(
-                REPLAY, f"proposal {event.number} at line {self.line} says that it saw {event.position} lines"
+                REPLAY, f"proposal {event.number} at line {self.line} claims to have seen {event.position} lines"
             )
         if event.round != worker.rounds + 1:
             raise BrokenLaw(
@@ -321,15 +322,15 @@ class ShadowModel:
         if self.missing(worker) < 1 or (is_for_later and not event.spare):
             raise BrokenLaw(
                 DUE,
-                f"proposal {event.number} was asked for, {'as a spare' if event.spare else 'for the next trial'}; worker "
+                f"proposal {event.number} was requested, {'as a spare' if event.spare else 'for the next trial'}. Worker "
                 f"{event.worker} trains {worker.trial} and has {len(worker.waiting)} proposals, {len(worker.requested)} "
-                f"requested; a trial {'has' if self._has_finished else 'has not'} finished",
+                f"requested. A trial {'has' if self._has_finished else 'has not'} finished",
                 event.number,
             )
         if event.follows is None and event.starting_network != (self._start_is_due() and not event.spare):
             raise BrokenLaw(
                 START,
-                f"proposal {event.number} is {'' if event.starting_network else 'not '}for the starting network; trials of it: "
+                f"proposal {event.number} is {'' if event.starting_network else 'not '}for the starting network. Its trials: "
                 f"{ {number: trial.state for number, trial in self.trials.items() if trial.is_start} }",
                 event.number,
             )
@@ -369,7 +370,7 @@ class ShadowModel:
     def _answered(self, number: int) -> ProposalRequested:
         request = self.requests.pop(number, None)
         if request is None:
-            raise BrokenLaw(LIMITS, f"proposal {number} was answered, and nobody waits for it", number)
+            raise BrokenLaw(LIMITS, f"proposal {number} was answered without a request", number)
         self.workers[request.worker].requested.discard(number)
         return request
 
@@ -393,8 +394,8 @@ class ShadowModel:
         if ceiling is not None and event.batch_size > ceiling:
             raise BrokenLaw(
                 CEILING,
-                f"trial {event.number} is to train batches of {event.batch_size}; the first {position} lines measured that "
-                f"{ceiling} is the most",
+                f"trial {event.number} is to train batches of {event.batch_size}, but the first {position} lines "
+                f"measured a ceiling of {ceiling}",
                 event.number,
             )
 
@@ -411,7 +412,8 @@ class ShadowModel:
         if event.attempt != trial.attempt + 1 or trial.state not in ("waiting", "lost"):
             raise BrokenLaw(
                 LIMITS,
-                f"attempt {event.attempt} of trial {event.trial} began; it is {trial.state} after attempt {trial.attempt}",
+                f"attempt {event.attempt} of trial {event.trial} began, but the trial is {trial.state} after attempt "
+                f"{trial.attempt}",
                 event.trial,
             )
         if trial.losses >= self.attempts:
@@ -427,13 +429,17 @@ class ShadowModel:
             trial.round = worker.rounds
             self._check_order(trial, worker)
             if not self._has_weights(trial):
-                raise BrokenLaw(WEIGHTS, f"trial {trial.number} began; its parent is {trial.parent}", trial.number)
+                raise BrokenLaw(
+                    WEIGHTS,
+                    f"trial {trial.number} began without the weights of its parent {trial.parent}",
+                    trial.number,
+                )
             worker.waiting.discard(event.trial)
         if event.round != trial.round:
             raise BrokenLaw(
                 ROUNDS,
-                f"attempt {event.attempt} of trial {event.trial} is said to be of round {event.round}; it is the "
-                f"{trial.round}th that worker {trial.made_for} began",
+                f"attempt {event.attempt} of trial {event.trial} has round {event.round}, but it is the "
+                f"{trial.round}th trial of worker {trial.made_for}",
                 event.trial,
             )
         worker.trial = event.trial
@@ -467,7 +473,7 @@ class ShadowModel:
         if not worker.interval_end <= work.start <= work.end <= event.at:
             raise BrokenLaw(
                 TIME,
-                f"an interval from {work.start!r} to {work.end!r} s, heard at {event.at!r}; worker {work.worker}'s last one "
+                f"an interval from {work.start!r} to {work.end!r} s, recorded at {event.at!r}. Worker {work.worker}'s last one "
                 f"ended at {worker.interval_end!r}",
                 event.trial,
             )

@@ -53,13 +53,13 @@ class ShadowTrial:
         if event.epoch != self.saved + 1:
             raise BrokenLaw(
                 LOST,
-                f"trial {event.trial} goes on from epoch {event.epoch}; epoch {self.saved} was saved last",
+                f"trial {event.trial} continues with epoch {event.epoch}, but epoch {self.saved} was saved last",
                 event.trial,
             )
         self.epoch, self.batch_size, self.images = event.epoch, event.batch_size, (0, 0)
         del self.validation_losses[event.epoch - 1 :], self.accuracies[event.epoch - 1 :]
 
-    def begin_again(self, event: BatchReduced) -> None:
+    def restart_epoch(self, event: BatchReduced) -> None:
         """Out of memory: remove the counts of the epoch."""
         self.rows.pop(self.epoch, None)
         self.batch_size, self.images = event.to_batch_size, (0, 0)
@@ -74,10 +74,10 @@ class ShadowTrial:
                 raise BrokenLaw(SCORE, f"{seconds!r} s {name} in {work.end - work.start!r} s", event.trial)
         images = (self.images[0] + work.training_images, self.images[1] + work.validation_images)
         if not self._can_be(images, reached) or min(work.training_images, work.validation_images) < 0:
-            known = "" if reached is None else f" spoke of (training, validation, batch) {sorted(reached)}"
+            known = "" if reached is None else f" reported (training, validation, batch) {sorted(reached)}"
             raise BrokenLaw(
                 ONCE,
-                f"{images} images of epoch {event.epoch} of trial {event.trial} are booked at batch {self.batch_size}; attempt "
+                f"{images} images of epoch {event.epoch} of trial {event.trial} are booked at batch {self.batch_size}. Attempt "
                 f"{event.attempt}{known or f' has epochs of {self.whole}'}",
                 event.trial,
             )

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import Curve
-from benchmarks.landscape_run import Course, FinishedTrial
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
-from benchmarks.search_landscape import depth_of_best, tried
+from benchmarks.search_landscape import Setting, run
 from morphism import Budget, Graph, Map, choices, start
 from morphism.grow import grow
 from searchers.growth import drawn
 from searchers.rng import chance
+from searchers.searcher_config import RandomConf
 
 SMALL = start("digits_small")
 PLENTY = Budget.of(SMALL, 64.0)
@@ -40,17 +40,17 @@ def test_punished_growth_never_helps_and_saturated_is_flat(seed: int, morphs: in
 
 def test_only_the_drawn_stage_changes_the_error() -> None:
     children = [grown(seed, 1) for seed in range(40)]
-    paying: set[tuple[bool, ...]] = set()
+    improving: set[tuple[bool, ...]] = set()
 
     for seed in range(12):
         landscape = Landscape(SMALL, seed, "one_stage")
         better = tuple([landscape.true_error(child) < landscape.true_error(SMALL) for child in children])
         assert all(landscape.true_error(child) <= landscape.true_error(SMALL) for child in children)
-        paying.add(better)
+        improving.add(better)
 
     heights = {shape.height for shape in SMALL.shapes if isinstance(shape, Map)}
-    assert 1 < len(paying) <= len(heights)
-    assert not any(map(all, paying))
+    assert 1 < len(improving) <= len(heights)
+    assert not any(map(all, improving))
 
 
 @pytest.mark.parametrize("name", LANDSCAPES)
@@ -72,26 +72,10 @@ def test_a_short_training_is_noisier_than_a_long_one(name: str) -> None:
     assert all(curve.heat[0] > curve.heat[59] > 0 for curve in curves)
 
 
-def finished(number: int, parent: int | None, accuracy: float, true_error: float) -> FinishedTrial:
-    return FinishedTrial(number, 1, parent, None, accuracy, accuracy, accuracy, true_error, 1.0)
+def test_a_search_reports_the_error_of_the_best_trial_so_far() -> None:
+    setting = Setting(workers=2, trials=6)
 
+    errors = run(setting, RandomConf(), seed=1, landscape="balanced")
 
-def test_tried_is_the_mean_of_the_last_quarter() -> None:
-    errors = [0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.2, 0.4]
-
-    course = Course([finished(n, None, 1 - error, error) for n, error in enumerate(errors)], errors, errors, 1.0)
-
-    assert tried(course) == pytest.approx(0.3)
-
-
-def test_the_depth_is_that_of_the_first_best_trial() -> None:
-    trials = [
-        finished(0, None, 0.5, 0.2),
-        finished(3, 0, 0.7, 0.3),
-        finished(2, 3, 0.8, 0.4),
-        finished(5, 2, 0.8, 0.1),
-        finished(4, 0, 0.6, 0.1),
-    ]
-
-    assert depth_of_best(Course(trials, [], [], 1.0)) == 3
-    assert depth_of_best(Course(trials[:1], [], [], 1.0)) == 1
+    assert len(errors) == setting.trials
+    assert errors[0] == pytest.approx(Landscape(SMALL, 1, "balanced").true_error(SMALL))

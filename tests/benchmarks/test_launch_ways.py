@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("error", [RuntimeError("capture refused"), OSError("no compiler"), ValueError("odd")])
 def test_a_way_that_fails_is_a_row_and_the_next_is_run(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    graph, said = start("digits_small"), list[str]()
+    graph, rows = start("digits_small"), list[str]()
     real = launch_ways.against_eager
 
     def fail_graphs(graph: object, mode: ExecutionMode, *rest: object) -> object:
@@ -25,14 +25,14 @@ def test_a_way_that_fails_is_a_row_and_the_next_is_run(monkeypatch: pytest.Monke
     monkeypatch.setattr(launch_ways, "against_eager", fail_graphs)
     ways = (ExecutionMode(cuda_graphs=True), EAGER)
 
-    launch_ways.measure(graph, "tf32", 4, CPU, 0.001, 6, ways, said.append)
-    launch_ways.measure(graph, "fp32", 4, CPU, 0.001, 6, ways, said.append)
+    launch_ways.measure(graph, "tf32", 4, CPU, 0.001, 6, ways, rows.append)
+    launch_ways.measure(graph, "fp32", 4, CPU, 0.001, 6, ways, rows.append)
 
-    unavailable, failed, eager = said
+    unavailable, failed, eager = rows
     assert "tf32" in unavailable and "needs an NVIDIA accelerator" in unavailable
     assert "eager+graphs" in failed and f"{type(error).__name__}: {error}" in failed
     assert "| eager |" in eager and "95 % interval" in eager
 
 
 def test_each_way_has_a_name_of_its_own() -> None:
-    assert len({launch_ways.spoken(mode) for mode in GUESSES}) == len(GUESSES)
+    assert len({launch_ways.name_of(mode) for mode in GUESSES}) == len(GUESSES)

@@ -44,7 +44,7 @@ def test_worked_figures_of_one_small_network() -> None:
     assert (eager["ReLU"].forward, eager["ReLU"].backward) == (2 * 256, 2 * 384)
 
 
-def test_an_eager_resnet50_moves_what_is_said_of_it() -> None:
-    """Some 470 MB an image in 16 bits (docs/training.md)."""
+def test_bytes_of_an_eager_resnet50() -> None:
+    """About 470 MB an image in 16 bits (docs/training.md)."""
     assert bytes_per_image(start("resnet50_v1"), 2) / 1e6 == pytest.approx(457, abs=1)
     assert bytes_per_image(start("resnet50_v1_5"), 2) / 1e6 == pytest.approx(477, abs=1)

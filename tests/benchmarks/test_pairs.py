@@ -1,4 +1,4 @@
-"""Laws of the benchmarks' pairing."""
+"""Laws of interleaved pairs."""
 
 import itertools
 import statistics
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.pairs import Asleep, describe_machine, interleaved, interval_of_median
+from benchmarks.pairs import SideProcess, describe_machine, interleaved, interval_of_median
 
 SPEEDS = st.lists(st.floats(0.1, 10), min_size=6, max_size=60)
 
@@ -58,7 +58,7 @@ def test_the_interval_is_the_narrowest_with_95_percent(n: int, k: int) -> None:
 
 
 def test_too_few_pairs_for_an_interval_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 6 pairs; found 5"):
+    with pytest.raises(ValueError, match="at least 6 pairs, but got 5"):
         interleaved(lambda: 1.0, lambda: 1.0, pairs=5)
 
 
@@ -88,12 +88,12 @@ class Counter:
 
 
 def test_a_side_in_its_own_process_keeps_its_arguments() -> None:
-    with Asleep(Counter, 1.0) as one, Asleep(Counter, 10.0) as other:
-        answers = one.ask("add", 2.0), other.ask("add", 2.0), one.ask("add", 4.0)
+    with SideProcess(Counter, 1.0) as one, SideProcess(Counter, 10.0) as other:
+        answers = one.call("add", 2.0), other.call("add", 2.0), one.call("add", 4.0)
 
     assert answers == (3.0, 12.0, 7.0)
 
 
-def test_a_side_whose_process_dies_is_said_to_have_died() -> None:
-    with Asleep(Counter, 1.0) as one, pytest.raises(RuntimeError, match="ended during 'add'"):
-        one.ask("add", -1.0)
+def test_the_end_of_a_sides_process_is_reported() -> None:
+    with SideProcess(Counter, 1.0) as one, pytest.raises(RuntimeError, match="ended during 'add'"):
+        one.call("add", -1.0)

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def switches_of_torch() -> Iterator[None]:
-    """As they were, afterwards."""
+    """Restore the switches after each test."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
     yield
     torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark = before
@@ -26,8 +26,8 @@ def switches() -> tuple[bool, bool, bool]:
     return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
 
 
-def test_the_plain_loop_has_the_switches_that_ours_has() -> None:
-    """As torch comes, convolutions in FP32 are TF32's and products are not."""
+def test_both_loops_have_the_same_switches() -> None:
+    """By torch's defaults, convolutions in FP32 use TF32 and matrix products do not."""
     task = Task("resnet20", "fp32", 10, 4, CPU)
     found = []
     for side in (lambda: task.own_loop(), lambda: PlainLoop(task, Way())):
@@ -38,15 +38,15 @@ def test_the_plain_loop_has_the_switches_that_ours_has() -> None:
     assert found[0] == found[1] == (False, False, False)
 
 
-def test_the_plain_loop_scales_its_loss_in_fp16_as_ours_does() -> None:
+def test_both_loops_scale_their_loss_in_fp16() -> None:
     scaled = {name: PlainLoop(Task("resnet20", name, 10, 1, CPU), Way())._scaler for name in ("fp16", "bf16")}
 
     assert scaled["fp16"] is not None
     assert scaled["bf16"] is None
 
 
-def test_what_only_a_gpu_has_is_not_tried_on_a_processor() -> None:
-    side = PlainSide(Task("resnet20", "fp32", 10, 4, CPU), True, False, "wall", torch.get_num_threads())
+def test_ways_of_gpus_are_not_tried_on_a_processor() -> None:
+    side = PlainSide(Task("resnet20", "fp32", 10, 4, CPU), True, False, torch.get_num_threads())
 
     assert {way.launched for way in side._ways} == {"eager", "compiled"}
     assert {way.launched for way in WAYS} == {"eager", "compiled", *ON_CUDA_ALONE}
@@ -55,7 +55,7 @@ def test_what_only_a_gpu_has_is_not_tried_on_a_processor() -> None:
 def test_a_plain_way_that_fails_is_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And no loop but the kept one is alive when the next way is prepared."""
+    """Only the chosen loop is in memory when the next way is prepared."""
     alive, seen = weakref.WeakSet[PlainLoop](), list[int]()
     real = PlainLoop._launch
 
@@ -69,7 +69,7 @@ def test_a_plain_way_that_fails_is_left_out(
 
     monkeypatch.setattr(PlainLoop, "_launch", launch)
     monkeypatch.setattr("benchmarks.trainer_speed.TRIED_SECONDS", 0.0)
-    side = PlainSide(Task("resnet20", "fp32", 10, 1, CPU), True, False, "wall", torch.get_num_threads())
+    side = PlainSide(Task("resnet20", "fp32", 10, 1, CPU), True, False, torch.get_num_threads())
     side._ways = [Way(launched="graphed"), Way(), Way(fused=False), Way(launched="graphed")]
 
     side.choose()

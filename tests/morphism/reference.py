@@ -99,7 +99,7 @@ def carried_out(plan: WeightPlan, parent: Weights, seed: int) -> Weights:
 
 
 def logits(graph: Graph, weights: Weights, images: Array) -> Array:
-    """What the classifier gives in evaluation mode: (batch, classes), for images (batch, channels, height, width)."""
+    """Return the logits in evaluation mode, (batch, classes), of images (batch, channels, height, width)."""
     values: list[Array] = []
     for node in graph.nodes:
         read = [values[entering] for entering in node.inputs]

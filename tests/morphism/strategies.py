@@ -80,7 +80,7 @@ def grown(draw: st.DrawFn, start: Graph, *, most_morphs: int = 6, budget: Budget
 
 
 def morphs(graph: Graph, budget: Budget = NO_LIMIT) -> st.SearchStrategy[Morph | None]:
-    """Legal morphs, first by kind and then within it (skips would crowd out the others); None where there is none."""
+    """Draw a kind of legal morph and then a morph of it, since most legal morphs are skips. None if none is legal."""
     by_kind: dict[type[Morph], list[Morph]] = {}
     for morph in legal(graph, budget):
         by_kind.setdefault(type(morph), []).append(morph)
@@ -90,7 +90,7 @@ def morphs(graph: Graph, budget: Budget = NO_LIMIT) -> st.SearchStrategy[Morph |
 
 
 class _Building:
-    """A graph in the making; every layer reads the last one, so that none stays unread."""
+    """An unfinished graph. Every layer reads the previous one, so that each output has a reader."""
 
     def __init__(self, channels: int, height: int, width: int) -> None:
         self._nodes = [Node("image", Input(channels, height, width))]

@@ -17,7 +17,7 @@ def names(graph: Graph, nodes: tuple[int, ...]) -> set[str]:
     return {graph.nodes[node].name for node in nodes}
 
 
-def test_what_is_added_shares_one_axis_through_a_whole_stage() -> None:
+def test_summands_share_one_axis_through_a_whole_stage() -> None:
     graph = start("resnet18")
 
     shared = axis_of(graph, "stage2.block1.conv2")

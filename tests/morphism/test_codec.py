@@ -26,7 +26,7 @@ def test_every_operation_has_a_name_that_the_format_page_lists() -> None:
 
 @given(graphs())
 @settings(deadline=None)
-def test_what_is_written_is_read_back(graph: Graph) -> None:
+def test_decode_inverts_encode(graph: Graph) -> None:
     assert decode(encode(graph)) == graph
 
 
@@ -37,7 +37,7 @@ def test_grown_starts_are_read_back(graph: Graph) -> None:
 
 
 # The file was written by the first version and is never to be changed, nor is this test:
-# a later version gets a golden file of its own, and reads this one to the same graph.
+# a later version gets another golden file, and reads this one as the same graph.
 def test_version_1_is_read_for_ever() -> None:
     graph = load(GOLDEN / "graph-v1.json")
 
@@ -46,13 +46,13 @@ def test_version_1_is_read_for_ever() -> None:
     assert decode(encode(graph)) == graph
 
 
-def test_version_1_is_what_is_written_now() -> None:
+def test_encode_writes_version_1() -> None:
     text = (GOLDEN / "graph-v1.json").read_text(encoding="utf-8")
 
     assert encode(decode(text)) == text
 
 
-def test_a_file_written_by_hand_may_leave_out_what_has_a_default() -> None:
+def test_a_handwritten_file_may_omit_defaults() -> None:
     text = """
     {"format": "morphism-graph", "version": 1, "nodes": [
         {"name": "image", "op": "input", "channels": 3, "height": 8, "width": 8},

@@ -56,15 +56,18 @@ BY_HAND: list[tuple[Op, tuple[Shape, ...], Shape, int, int, int]] = [
 
 
 @pytest.mark.parametrize(("op", "entering", "leaving", "forward", "backward", "parameters"), BY_HAND)
-def test_each_layer_costs_what_tables_i_and_ii_say(
+def test_layer_costs_follow_tables_i_and_ii(
     op: Op, entering: tuple[Shape, ...], leaving: Shape, forward: int, backward: int, parameters: int
 ) -> None:
     layer = layer_cost(op, entering, leaving)
 
     assert (layer.forward_flops, layer.backward_flops, layer.parameters) == (forward, backward, parameters)
+    assert layer.forward_validation_flops == (0 if isinstance(op, Dropout) else forward)
+    if not isinstance(op, Convolution | Dense):
+        assert (layer.tensor_forward_flops, layer.tensor_backward_flops) == (0, 0)
 
 
-def test_every_operation_of_the_union_stands_in_the_table_above() -> None:
+def test_the_table_above_has_every_operation() -> None:
     assert {type(row[0]) for row in BY_HAND} == set(Op.__args__)
 
 
@@ -103,8 +106,8 @@ def test_parameters_are_the_elements_of_the_tensors_that_learn(graph: Graph) -> 
     assert cost(graph).parameters == sum(math.prod(shape) for shape in learnt.values())
 
 
-def test_a_layer_behind_nothing_that_learns_needs_no_gradient_of_its_input() -> None:
-    # both convolutions read the image, one of them through a pooling; the third reads what learns
+def test_no_input_gradient_without_weights_before_a_layer() -> None:
+    # both convolutions read the image, one of them through a pooling. The third reads a layer with weights
     graph = Graph(
         (
             Node("image", Input(3, 8, 8)),
@@ -125,12 +128,21 @@ def test_a_layer_behind_nothing_that_learns_needs_no_gradient_of_its_input() -> 
     assert inner.tensor_backward_flops == 2 * inner.forward_flops
 
 
-def test_the_tensor_count_is_convolutions_and_products_alone_without_updates() -> None:
+def test_tensor_count_is_convolutions_and_matrix_products() -> None:
     counted = cost(start("resnet50_v1_5"))
 
     # torch's own flop counter for this network (torch 2.13, batch 1): 8.178 GFLOP forward, 24.299 in all
     assert round(counted.tensor_forward_flops / 1e9, 3) == 8.178
     assert round((counted.tensor_forward_flops + counted.tensor_backward_flops) / 1e9, 3) == 24.299
+
+
+def test_a_dense_layer_behind_the_image_needs_no_input_gradient() -> None:
+    image = Vector(3)
+
+    behind_image, inner = (layer_cost(Dense(2), (image,), Vector(2), reads_image=reads) for reads in (True, False))
+
+    assert behind_image.backward_flops == behind_image.forward_flops + 2 * 8
+    assert inner.backward_flops == 2 * inner.forward_flops + 2 * 8
 
 
 def test_training_memory_by_hand() -> None:
@@ -141,7 +153,7 @@ def test_training_memory_by_hand() -> None:
             Node("norm", BatchNormalisation(), (1,)),  # not held: a ReLU needs only what leaves it
             Node("relu", Relu(), (2,)),  # 256, held
             Node("max", MaxPooling(2, 2), (3,)),  # not held, but 64 indices of 8 bytes
-            Node("drop", Dropout(0.5), (4,)),  # 64, held: the pooling reads it; and a mask of 64
+            Node("drop", Dropout(0.5), (4,)),  # 64 kept for the pooling, and a mask of 64
             Node("head.pool", GlobalAveragePooling(), (5,)),  # 4, held
             Node("head.dense", Dense(2), (6,)),  # a softmax needs only what leaves it
             Node("head.softmax", Softmax(), (7,)),  # 2, held

@@ -1,4 +1,4 @@
-"""Drawings: every node is on the page once, nothing lies upon anything else, and names are only ever text."""
+"""Drawings: every node occurs once, nothing overlaps, and names are only text."""
 
 from xml.etree import ElementTree
 
@@ -15,7 +15,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @given(graphs())
 @settings(deadline=None, max_examples=50)
-def test_every_node_is_drawn_once_and_no_two_boxes_lie_on_one_place(graph: Graph) -> None:
+def test_every_node_is_drawn_once_without_overlap(graph: Graph) -> None:
     placed = layout(graph)
 
     assert sorted(node for unit in placed.units for node in unit.nodes) == list(range(len(graph.nodes)))
@@ -33,7 +33,7 @@ def test_every_edge_leads_down(graph: Graph) -> None:
 
 @given(graphs())
 @settings(deadline=None, max_examples=50)
-def test_edges_beside_the_network_do_not_overlap(graph: Graph) -> None:
+def test_edges_around_the_network_do_not_overlap(graph: Graph) -> None:
     placed = layout(graph)
     spans = [(edge.track, placed.units[edge.source].layer, placed.units[edge.target].layer) for edge in placed.tracks]
 
@@ -43,7 +43,7 @@ def test_edges_beside_the_network_do_not_overlap(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("name", STARTS)
-def test_a_drawing_is_well_formed_and_tells_kernel_channels_and_maps(name: str) -> None:
+def test_drawings_are_valid_and_show_kernel_channels_and_maps(name: str) -> None:
     graph = start(name)
 
     page = ElementTree.fromstring(svg(graph, title=name))
@@ -54,7 +54,7 @@ def test_a_drawing_is_well_formed_and_tells_kernel_channels_and_maps(name: str) 
     assert {str(shape) for shape in (graph.shapes[0], graph.shapes[-1])} <= set(texts)
 
 
-def test_what_morphs_added_is_highlighted() -> None:
+def test_layers_added_by_morphs_are_highlighted() -> None:
     grown, _ = apply(start("digits_small"), Deepen("stem.relu"))
     grown, _ = apply(grown, Skip("stem.relu", "stage1.block1.norm1"))
     new = {node.name for node in grown.nodes} - {node.name for node in start("digits_small").nodes}

@@ -74,7 +74,7 @@ def test_an_illegal_graph_cannot_be_constructed(body: list[Node], offence: str) 
         closed(*body)
 
     assert offence in str(raised.value)
-    assert ";" in str(raised.value)  # after which the remedy stands
+    assert ";" in str(raised.value)  # followed by the fix
 
 
 def test_a_graph_begins_with_the_image_and_ends_with_the_softmax() -> None:
@@ -136,7 +136,7 @@ def test_a_fingerprint_ignores_names_and_equality_does_not(graph: Graph) -> None
     assert Graph(graph.nodes) == graph and hash(Graph(graph.nodes)) == hash(graph)
 
 
-def test_the_networks_that_tests_draw_hold_every_operation_of_the_union() -> None:
+def test_drawn_networks_contain_every_operation() -> None:
     drawn: set[type[Op]] = set()
 
     @settings(max_examples=100, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
@@ -160,7 +160,7 @@ OPS: list[Op] = [
 ]
 
 
-def test_a_fingerprint_tells_every_operation_number_and_wire_apart() -> None:
+def test_fingerprint_depends_on_every_operation_number_and_edge() -> None:
     by_op = {closed(Node("a", op, (0,))).fingerprint for op in OPS}
     by_wire = {
         closed(conv("a", 0, 3), conv("b", 1, 3), Node("c", Add(), wires)).fingerprint
@@ -173,7 +173,7 @@ def test_a_fingerprint_tells_every_operation_number_and_wire_apart() -> None:
     assert (len(by_op), len(by_wire), len(by_image)) == (len(OPS), 4, 4)
 
 
-def test_fingerprints_stay_what_they_were() -> None:
+def test_fingerprints_equal_the_recorded_ones() -> None:
     # journals name architectures by them: a change here needs a new journal version
     assert start("resnet50_v1").fingerprint == "7ec37d5837b4732142682dab0f413144"
     assert closed(conv("a", 0)).fingerprint == "d6a9aa798145e7da1fe6d34d52e8f336"
@@ -181,7 +181,7 @@ def test_fingerprints_stay_what_they_were() -> None:
 
 @given(graphs())
 @settings(deadline=None)
-def test_a_graph_survives_pickling_without_what_is_derived(graph: Graph) -> None:
+def test_a_graph_is_pickled_without_derived_values(graph: Graph) -> None:
     before = len(pickle.dumps(graph))
     assert graph.fingerprint and graph.readers and graph.reads_image
 

@@ -1,4 +1,4 @@
-"""Comparison of grown graphs, which are not checked again, with the full check and a full count."""
+"""Comparison of grown graphs, which are not checked rebuilt, with the full check and a full count."""
 
 from dataclasses import replace
 from random import Random
@@ -39,7 +39,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow,
 SMALL = start("digits_small")
 
 
-def assert_is_what_a_full_check_makes_of_it(grown: Graph) -> None:
+def assert_equals_full_check(grown: Graph) -> None:
     checked = Graph(grown.nodes)  # raises IllegalGraph where any law is broken
 
     assert [(node.name, node.op, node.inputs) for node in grown.nodes] == [
@@ -66,7 +66,7 @@ def assert_is_what_a_full_check_makes_of_it(grown: Graph) -> None:
 
 @given(graphs() | st.sampled_from([start(name) for name in STARTS if name != "resnet50_v1_5"]), st.data())
 @settings(unhurried, max_examples=150)
-def test_a_grown_graph_is_what_a_full_check_makes_of_it(graph: Graph, data: st.DataObject) -> None:
+def test_a_grown_graph_equals_its_full_check(graph: Graph, data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 8))):
         morph = data.draw(morphs(graph))
         if morph is None:
@@ -76,7 +76,7 @@ def test_a_grown_graph_is_what_a_full_check_makes_of_it(graph: Graph, data: st.D
             cost(graph)
         graph = grow(graph, morph)
 
-        assert_is_what_a_full_check_makes_of_it(graph)
+        assert_equals_full_check(graph)
 
 
 IMAGE_IS_ACTIVATED = closed(
@@ -91,12 +91,12 @@ IMAGE_IS_ACTIVATED = closed(
 @pytest.mark.parametrize("morph", [Deepen("first"), Deepen("relu"), Skip("first", "norm")])
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_a_layer_before_all_trained_layers_is_counted_correctly(morph: Morph, is_counted: bool) -> None:
-    """A branch from the image needs no gradient towards it; behind a convolution put first, others do that did not."""
+    """A branch from the image needs no gradient of its input. Behind an inserted first convolution it does."""
     graph = Graph(IMAGE_IS_ACTIVATED.nodes)
     if is_counted:
         cost(graph)
 
-    assert_is_what_a_full_check_makes_of_it(grow(graph, morph))
+    assert_equals_full_check(grow(graph, morph))
 
 
 @pytest.mark.slow
@@ -110,12 +110,12 @@ def test_resnet_50_grown_by_thirty_morphs_equals_a_full_check(seed: int) -> None
             by_kind.setdefault(type(morph), []).append(morph)
         graph = grow(graph, random.choice(by_kind[random.choice(list(by_kind))]))
 
-        assert_is_what_a_full_check_makes_of_it(graph)
+        assert_equals_full_check(graph)
 
 
 @given(graphs(), st.data())
 @settings(unhurried)
-def test_weights_do_not_decide_what_a_graph_becomes(graph: Graph, data: st.DataObject) -> None:
+def test_grown_graphs_do_not_depend_on_weights(graph: Graph, data: st.DataObject) -> None:
     morph = data.draw(morphs(graph).filter(lambda found: found is not None))
     assert morph is not None
     seeded = replace(morph, seed=data.draw(st.integers(0, 2**63 - 1))) if isinstance(morph, Widen) else morph
@@ -132,13 +132,13 @@ def test_a_lineage_is_rebuilt_the_same_when_it_was_forgotten() -> None:
     for channels in range(GRAPHS_REMEMBERED):
         rebuild(Lineage(SMALL, (Widen("stem.conv", 33 + channels),)))
 
-    again = rebuild(lineage)
-    assert again == first and again is not first
+    rebuilt = rebuild(lineage)
+    assert rebuilt == first and rebuilt is not first
 
 
 @given(graphs(), st.data())
 @settings(unhurried, max_examples=40)
-def test_a_lineage_rebuilt_is_its_morphs_in_order_whatever_is_remembered(graph: Graph, data: st.DataObject) -> None:
+def test_a_rebuilt_lineage_does_not_depend_on_the_cache(graph: Graph, data: st.DataObject) -> None:
     grown, lineage, steps = graph, Lineage(graph), [graph]
     for _ in range(data.draw(st.integers(1, 5))):
         morph = data.draw(morphs(grown))
@@ -154,14 +154,14 @@ def test_a_lineage_rebuilt_is_its_morphs_in_order_whatever_is_remembered(graph: 
     assert rebuild(lineage) == grown
 
 
-def test_a_morph_remembered_alone_is_not_taken_for_one_after_another() -> None:
+def test_cached_morphs_depend_on_the_morphs_before_them() -> None:
     first, second = Deepen("stem.relu"), Widen("stem.conv", 40)
     rebuild(Lineage(SMALL, (second,)))
 
     assert rebuild(Lineage(SMALL, (first, second))) == grow(grow(SMALL, first), second)
 
 
-def test_what_is_remembered_of_one_lineage_lets_no_illegal_one_pass() -> None:
+def test_the_cache_of_one_lineage_admits_no_illegal_one() -> None:
     rebuild(Lineage(SMALL, (Deepen("stem.relu"),)))
 
     for _ in range(2):

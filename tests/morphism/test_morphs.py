@@ -128,7 +128,7 @@ def test_a_change_in_cost_is_true_on_resnet50() -> None:
 
 @given(graphs(), st.data())
 @settings(unhurried, max_examples=40)
-def test_legal_is_what_fits_the_budget_and_all_that_does(graph: Graph, data: st.DataObject) -> None:
+def test_legal_morphs_are_all_that_fit_the_budget(graph: Graph, data: st.DataObject) -> None:
     factor = data.draw(st.sampled_from((1.2, 2.0, 5.0)))
     memory = int(factor * cost(graph).training_memory(4, 2))
     budget = Budget.of(graph, factor=factor, memory_bytes=memory, batch=4, bytes_per_element=2)
@@ -158,7 +158,7 @@ def test_every_start_offers_all_four_morphs(name: str) -> None:
 
 @given(graphs(), st.floats(1.0, 4.0), st.permutations((Deepen, Widen, Skip, Kernel)))
 @settings(unhurried)
-def test_choices_are_the_legal_morphs_whichever_kind_is_asked_for_first(
+def test_choices_are_the_legal_morphs_in_any_order_of_kinds(
     graph: Graph, factor: float, order: list[type[Morph]]
 ) -> None:
     budget = Budget.of(graph, factor)
@@ -192,7 +192,7 @@ def test_a_lineage_grows_by_one_morph_at_a_time() -> None:
     assert rebuild(lineage).index("deepen2.relu") == 9
 
 
-def test_deepen_puts_a_unit_behind_a_relu_and_all_its_readers_read_that() -> None:
+def test_deepen_inserts_a_unit_before_all_readers_of_a_relu() -> None:
     graph, _ = apply(start("digits_small"), Deepen("stem.relu"))
 
     reads = {graph.nodes[reader].name for reader in graph.readers[graph.index("deepen1.relu")]}
@@ -225,7 +225,7 @@ def test_a_larger_kernel_keeps_stride_and_maps() -> None:
     assert graph.shapes == start("resnet18").shapes
 
 
-def test_widen_grows_a_depthwise_convolution_with_what_feeds_it() -> None:
+def test_widen_grows_a_depthwise_convolution_and_its_input() -> None:
     graph = closed(conv("a", 0), Node("b", Convolution(4, 3, padding=1, groups=4), (1,)), conv("c", 2))
 
     child, _ = apply(graph, Widen("a", 6))
@@ -233,7 +233,7 @@ def test_widen_grows_a_depthwise_convolution_with_what_feeds_it() -> None:
     assert child.nodes[2].op == Convolution(6, 3, padding=1, groups=6)
 
 
-def test_widen_leaves_no_axis_with_more_channels_than_a_graph_may_have() -> None:
+def test_widen_respects_the_largest_number_of_channels() -> None:
     graph = closed(conv("a", 0, 20_000), Node("b", Concat(), (1, 1, 1)), conv("c", 2))
 
     with pytest.raises(IllegalMorph, match="legal here: 20001 to 21845"):
@@ -259,13 +259,13 @@ def test_copies_are_even_and_drawn_from_the_seed(channels: int, data: st.DataObj
     assert copied == copied_channels(channels, more, seed)
 
 
-def test_copies_stay_what_they_were() -> None:
+def test_channel_copies_equal_the_recorded_ones() -> None:
     # lineages in journals are replayed by them
     assert copied_channels(8, 14, seed=0)[8:] == (3, 7, 5, 2, 4, 1)
 
 
 @pytest.mark.parametrize(("channels", "sizes"), [(1, [2]), (3, [4, 5, 6]), (16, [24, 32]), (64, [80, 96, 128])])
-def test_a_widen_is_by_a_quarter_a_half_or_double_rounded_up_to_eights(channels: int, sizes: list[int]) -> None:
+def test_widen_factors_are_quarter_half_double_in_eights(channels: int, sizes: list[int]) -> None:
     assert wider(channels) == sizes
 
 
@@ -308,7 +308,7 @@ REFUSED: list[tuple[Morph, str]] = [
 
 
 @pytest.mark.parametrize(("morph", "offence"), REFUSED)
-def test_an_illegal_morph_is_refused_with_what_is_legal_here(morph: Morph, offence: str) -> None:
+def test_an_illegal_morph_is_refused_with_the_legal_ones(morph: Morph, offence: str) -> None:
     with pytest.raises(IllegalMorph) as raised:
         apply(residual(), morph)
 
@@ -357,7 +357,7 @@ def reached(graph: Graph, index: int) -> bool:
 
 @given(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3, 5, 7]), st.sampled_from([1, 2]), st.integers(0, 3))
 @settings(unhurried, max_examples=200)
-def test_a_kernel_may_grow_as_far_as_every_weight_reaches_a_pixel(
+def test_kernels_grow_while_every_weight_reaches_a_pixel(
     height: int, width: int, kernel: int, stride: int, padding: int
 ) -> None:
     assume(padding < kernel <= min(height, width) + 2 * padding)
@@ -395,7 +395,7 @@ def grow_kernel(graph: Graph, size: int) -> Graph:
 
 @given(st.data())
 @settings(unhurried, max_examples=20)
-def test_nothing_that_is_offered_adds_a_weight_that_reaches_no_pixel(data: st.DataObject) -> None:
+def test_no_legal_morph_adds_a_weight_that_reaches_no_pixel(data: st.DataObject) -> None:
     graph = data.draw(st.sampled_from(SMALL_STARTS) | graphs())
     for _ in range(data.draw(st.integers(1, 6))):
         morph = data.draw(morphs(graph))

@@ -1,4 +1,4 @@
-"""Starting graphs by name."""
+"""Starting graphs and their names."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def test_starts_have_different_fingerprints() -> None:
 
 
 @pytest.mark.parametrize(("name", "strided"), [("resnet50_v1", "conv1"), ("resnet50_v1_5", "conv2")])
-def test_a_stage_of_resnet50_strides_where_its_version_says(name: str, strided: str) -> None:
+def test_resnet50_stages_stride_by_their_version(name: str, strided: str) -> None:
     graph = start(name)
 
     for stage in (2, 3, 4):
@@ -30,11 +30,11 @@ def test_a_stage_of_resnet50_strides_where_its_version_says(name: str, strided: 
             assert op.stride == (2 if conv == strided else 1)
 
 
-def test_the_digits_network_is_large_enough_for_a_run_to_measure_training() -> None:
+def test_the_digits_network_is_large_enough_to_measure_training() -> None:
     assert 10e6 < cost(start("digits_small")).forward_flops < 30e6
 
 
-def test_an_unknown_start_is_refused_with_the_names_that_there_are() -> None:
+def test_an_unknown_start_is_refused_with_the_known_names() -> None:
     with pytest.raises(UnknownStart, match=r"'resnet51'.*resnet50_v1, resnet50_v1_5, resnet18, resnet20, digits_small"):
         start("resnet51")
 

@@ -1,11 +1,11 @@
 """The paper's Tables III and VII, to all their printed digits (ResNet-50 v1, 224×224, 1000 classes).
 
-Errata of the paper, held here as what Tables I and II really give:
+Errata of the paper. The tests expect the values that follow from Tables I and II:
 
 - Table III prints softmax 2.10E04 and average pooling 1.00E05. Table I's own weights give 1000 · (8 + 1 + 4) = 1.30E04,
   and 2048 · 49 additions with 2048 divisions of 4 = 1.085E05.
 - Table II charges every convolution for the gradient of its input. Table III's 1.5235E10 leaves it out for the first
-  convolution, which reads the image; with it the figure would be 1.5471E10.
+  convolution, which reads the image. With it the figure would be 1.5471E10.
 - The update of the weights is charged per image, though it happens once a step (+0.2 %).
 - Table VII prints a ratio of 1.9533 where Table III has 1.9531, and 1.9534E16 / 1.0002E16 is 1.9531.
 """

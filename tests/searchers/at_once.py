@@ -1,6 +1,6 @@
-"""A search on a landscape without a run: every trial's result is known when it ends, and proposals wait for nothing.
+"""A search on a landscape without a run: results are known at a trial's end, and proposals are not delayed.
 
-For what only searchers decide, at the least cost; runs as they are stand in benchmarks/landscape_run.py.
+It tests searchers alone at the least cost. benchmarks/search_landscape.py simulates whole runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOISE = 0.004
 
 
 def accuracy(landscape: Landscape, graph: Graph) -> float:
-    """As a trial would measure it: with noise that belongs to the seed and the architecture."""
+    """Return the accuracy that a trial would measure. Its noise depends on seed and architecture."""
     noise = Random(f"{landscape.seed} {graph.fingerprint}").gauss(0.0, NOISE)
     return min(1.0, max(0.0, 1.0 - landscape.true_error(graph) + noise))
 
@@ -41,19 +41,22 @@ def search(
     trials: int,
     seed: int,
     fails: Callable[[int], bool] = lambda number: False,
-    told: Callable[[Graph], float] | None = None,
+    reported: Callable[[Graph], float] | None = None,
 ) -> list[float]:
-    """A search of that many finished trials: after each, the true error of the trial with the best measured one.
+    """Run a search of `trials` finished trials.
 
-    `fails` says which proposals end without a result; `told` replaces what the search is told.
+    `fails` selects the proposals without a result. `reported` replaces the accuracy that the search receives.
+
+    Returns:
+        After each trial: true error of the trial with the best measured accuracy.
     """
     history = History(Space(landscape.start, Budget.of(landscape.start, 4.0), 128, 8, 512, tuning_from_round=4))
     running: list[tuple[float, int, Graph]] = []
-    course: list[float] = []
+    best_errors: list[float] = []
     best = (-1.0, 1.0)  # measured accuracy, true error
     kept: list[tuple[float, int]] = []
     now, number = 0.0, 0
-    while len(course) < trials:
+    while len(best_errors) < trials:
         while len(running) < WORKERS:
             proposal = propose(searcher, history, Request(number, 1, seed), None)
             graph = history.graph(proposal.parent)
@@ -73,10 +76,10 @@ def search(
             history.tell([FailedTrial(finished)])
             continue
         measured = accuracy(landscape, graph)
-        history.tell([Finished(finished, measured if told is None else told(graph))])
+        history.tell([Finished(finished, measured if reported is None else reported(graph))])
         heapq.heappush(kept, (history.accuracies[finished], finished))
         if len(kept) > PARENTS:
             history.tell([WeightsDropped(heapq.heappop(kept)[1])])
         best = max(best, (measured, landscape.true_error(graph)), key=lambda pair: pair[0])
-        course.append(best[1])
-    return course
+        best_errors.append(best[1])
+    return best_errors

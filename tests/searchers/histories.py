@@ -60,21 +60,21 @@ class Run:
         self.history = History(at)
         self.observations: list[Observation] = []
         self.requests: list[tuple[int, Request, Proposal]] = []
-        """For each proposal how much news it saw, what was asked, and what came."""
+        """For each proposal: number of observations before it, request, and proposal."""
 
-    def tell(self, observations: Observation) -> None:
-        self.history.tell([observations])
-        self.observations.append(observations)
+    def tell(self, observation: Observation) -> None:
+        self.history.tell([observation])
+        self.observations.append(observation)
 
     def ask(self, round: int = 1) -> TrialInFlight:
         request = Request(len(self.requests), round, self.seed)
         proposal = propose(self.searcher, self.history, request, self.tuner)
         self.requests.append((len(self.observations), request, proposal))
-        told = proposed(self.history, proposal, request)
-        self.tell(told)
-        return told
+        observation = proposed(self.history, proposal, request)
+        self.tell(observation)
+        return observation
 
-    def again(self, upto: int) -> History:
+    def replayed(self, upto: int) -> History:
         """Return another history with the same observations."""
         history = History(self.history.space)
         history.tell(self.observations[:upto])
@@ -83,7 +83,7 @@ class Run:
 
 @st.composite
 def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tuner | None, at: Space, steps: int = 25) -> Run:
-    """A run with several trials in flight whose results are few, equal, missing or late, as drawn."""
+    """Draw a run with several trials in flight and few, equal, missing or late results."""
     run = Run(searcher, tuner, at, draw(st.integers(0, 3)))
     accuracies = st.sampled_from([0.0, 0.1, 0.5, 0.5, 0.9, 1.0])
     for step in range(draw(st.integers(1, steps))):

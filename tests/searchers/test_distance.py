@@ -25,7 +25,7 @@ def lineages(draw: st.DrawFn, at_most: int = 8) -> tuple[Graph, tuple[Morph, ...
 
 
 def convolutions(graph: Graph) -> list[int]:
-    """Return the numbers of convolutions of 3×3 or larger, and of others, for each height of maps."""
+    """Count convolutions of 3×3 or larger, and smaller ones, for each height of maps."""
     heights = list(dict.fromkeys(shape.height for shape in SMALL.shapes if isinstance(shape, Map)))
     counts = [0] * len(heights)
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):
@@ -36,7 +36,7 @@ def convolutions(graph: Graph) -> list[int]:
 
 @settings(max_examples=25, deadline=None)
 @given(lineages())
-def test_depth_and_skips_of_each_stage_equal_those_of_the_graph(
+def test_depth_and_skips_of_each_stage_equal_the_graphs(
     lineage: tuple[Graph, tuple[Morph, ...]],
 ) -> None:
     graph, morphs = lineage
@@ -95,7 +95,7 @@ def test_growth_is_equal_within_a_stage_but_not_across_stages() -> None:
     assert squares[0, 2] > 0
 
 
-def test_widening_in_two_steps_is_widening_at_once_and_so_with_kernels() -> None:
+def test_two_steps_of_growth_equal_one_step_of_the_same_size() -> None:
     widen = next(morph for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Widen))
     kernel = next(morph for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Kernel))
     twice: tuple[Morph, ...] = (Widen(widen.convolution, 48), Kernel(kernel.convolution, 5))
@@ -108,7 +108,7 @@ def test_widening_in_two_steps_is_widening_at_once_and_so_with_kernels() -> None
     assert steps == pytest.approx(at_once)
 
 
-def test_what_was_added_to_something_added_belongs_to_the_same_place() -> None:
+def test_growth_of_added_layers_counts_for_the_same_stage() -> None:
     relu = next(morph.after for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Deepen))
 
     outline = PLACES.grown(PLACES.untouched, (Deepen(relu), Deepen("deepen1.relu"), Kernel("deepen2.conv", 5)))
@@ -118,15 +118,15 @@ def test_what_was_added_to_something_added_belongs_to_the_same_place() -> None:
         PLACES.grown(PLACES.untouched, (Deepen("deepen1.relu"),))
 
 
-def test_a_start_that_was_grown_before_has_its_own_names_left_alone() -> None:
+def test_names_of_a_start_that_was_grown_before_are_kept() -> None:
     skip = next(morph for morph in legal(SMALL, Budget.of(SMALL, 100)) if isinstance(morph, Skip))
     graph, _ = apply(SMALL, skip)
     places = NodeFeatures.of(graph)
-    again = next(morph for morph in legal(graph, Budget.of(graph, 100)) if isinstance(morph, Skip))
+    second = next(morph for morph in legal(graph, Budget.of(graph, 100)) if isinstance(morph, Skip))
 
-    grown, _ = apply(graph, again)
+    grown, _ = apply(graph, second)
 
-    (name,) = places.grown(places.untouched, (again,)).places
+    (name,) = places.grown(places.untouched, (second,)).places
     assert f"{name}.conv" in grown.indices and f"{name}.conv" not in graph.indices
 
 
@@ -159,6 +159,6 @@ def test_distance_is_a_metric(points: list[list[float]]) -> None:
 def test_stages_of_resnet50_are_its_five_resolutions() -> None:
     places = NodeFeatures.of(start("resnet50_v1"))
 
-    # image, stem, and four stages; the strided 1×1 convolutions of v1 belong to the smaller maps
+    # image, stem, and four stages. The strided 1×1 convolutions of v1 belong to the smaller maps
     assert len(places.convolutions) == 6
     assert sum(places.convolutions[1:]) == 53

@@ -22,9 +22,7 @@ def places(count: int, seed: int = 0) -> Array:
     st.lists(st.tuples(st.sampled_from([0.0, 0.5, 1.0, 1 + 1e-13]), st.sampled_from([0.0, 0.5, 1.0])), max_size=30),
     st.integers(0, 20),
 )
-def test_duplicates_ties_and_trials_in_flight_never_make_it_singular(
-    results: list[tuple[float, float]], pending: int
-) -> None:
+def test_duplicates_ties_and_open_trials_leave_it_regular(results: list[tuple[float, float]], pending: int) -> None:
     finished = np.array([[place, place, 0.0] for place, _ in results]).reshape(len(results), 3)
     accuracies = np.array([accuracy for _, accuracy in results], dtype=np.float64)
 
@@ -33,13 +31,13 @@ def test_duplicates_ties_and_trials_in_flight_never_make_it_singular(
     assert np.isfinite(believed.upper_bound(places(5), 2.0)).all()
 
 
-def test_equal_results_say_that_all_is_equal() -> None:
+def test_equal_results_predict_equal_values() -> None:
     believed = posterior(places(20), np.full(20, 0.7), NOWHERE)
 
     assert believed.upper_bound(places(50, 1), 0.0) == pytest.approx(np.zeros(50))
 
 
-def test_the_mean_follows_what_was_seen() -> None:
+def test_the_mean_follows_the_observations() -> None:
     seen = places(200)
     accuracies = np.sin(3 * seen[:, 0]) + seen[:, 1]
     ahead = places(50, 1)
@@ -91,25 +89,25 @@ def test_with_no_result_at_all_it_is_only_curious() -> None:
 
 @given(st.lists(st.floats(0, 1), max_size=40), st.floats(0.1, 10), st.floats(-3, 3))
 def test_normalised_results_keep_order_and_ignore_scale(results: list[float], scale: float, shift: float) -> None:
-    told: Array = np.array([round(result, 4) for result in results], dtype=np.float64)
+    results_seen: Array = np.array([round(result, 4) for result in results], dtype=np.float64)
 
-    scores = normalised(told)
+    scores = normalised(results_seen)
 
-    assert scores == pytest.approx(normalised(np.asarray(scale * told + shift, dtype=np.float64)), abs=1e-6)
-    assert (np.diff(scores[np.argsort(told, kind="stable")]) >= -1e-9).all()
+    assert scores == pytest.approx(normalised(np.asarray(scale * results_seen + shift, dtype=np.float64)), abs=1e-6)
+    assert (np.diff(scores[np.argsort(results_seen, kind="stable")]) >= -1e-9).all()
     assert (np.abs(scores) <= 3).all()
 
 
 def test_one_wild_result_does_not_drown_the_rest() -> None:
-    told = np.array([0.90, 0.91, 0.92, 0.93, 0.0])
+    results_seen = np.array([0.90, 0.91, 0.92, 0.93, 0.0])
 
-    scores = normalised(told)
+    scores = normalised(results_seen)
 
     assert scores[3] - scores[0] > 1
     assert scores[4] == -3
 
 
-def test_linear_algebra_runs_on_one_thread_and_gives_back_what_it_took() -> None:
+def test_linear_algebra_uses_one_thread_and_restores_the_limit() -> None:
     def threads() -> list[int]:
         return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
@@ -130,7 +128,7 @@ def covariance(left: Array, right: Array, by: Hyperparameters) -> Array:
 
 
 @pytest.mark.parametrize(("finished", "pending"), [(1, 0), (2, 1), (31, 2), (33, 64), (150, 7), (300, 250)])
-def test_arithmetic_without_copies_gives_the_bits_of_the_plain_one(finished: int, pending: int) -> None:
+def test_in_place_arithmetic_is_bitwise_equal(finished: int, pending: int) -> None:
     seen = places(finished + pending)
     results = np.sin(3 * seen[:finished, 0])
     believed = posterior(seen[:finished], results, seen[finished:])

@@ -1,7 +1,7 @@
-"""Proposals are what they were when their hashes were recorded: what is kept between proposals saves work and decides nothing.
+"""Proposals have the recorded hashes: caches between proposals save work and change no proposal.
 
-A change that is meant to give other proposals raises searchers.RULES, and records these anew:
-`python -m tests.searchers.test_golden_proposals` prints them.
+An intended change of proposals increases searchers.RULES and records new hashes, which
+`python -m tests.searchers.test_golden_proposals` prints.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def eventful(name: str) -> Iterator[Proposal]:
 
 
 def invented(finished: int) -> Iterator[Proposal]:
-    """Guided proposals from ResNet-50 after so many finished trials, as benchmarks.proposal_speed asks for them."""
+    """Return guided proposals from ResNet-50 after a number of finished trials, requested as in benchmarks.proposal_speed."""
     history, tuner = History(proposal_speed.space()), TpeConf().build()
     history.tell(proposal_speed.invented(finished))
     for done in range(20):
@@ -92,14 +92,14 @@ ASKED = {
 
 
 def hashed(name: str) -> str:
-    """Of every field of the proposals, and how many there are."""
+    """Return a hash of every field of the proposals, and their number."""
     asking, argument = ASKED[name]
     proposals = list(asking(argument))  # type: ignore[operator]
     return f"{len(proposals)} {hashlib.sha256(repr(proposals).encode()).hexdigest()}"
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_proposals_are_what_they_were_when_they_were_recorded(name: str) -> None:
+def test_proposals_equal_the_recorded_ones(name: str) -> None:
     assert hashed(name) == json.loads(HASHES.read_text())[name]
 
 

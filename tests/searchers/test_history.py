@@ -33,7 +33,7 @@ def grown(history: History, numbers: range) -> None:
     history.tell([TrialInFlight(number, 1, None, (morph,), 64, None, f"{number:032x}") for number in numbers])
 
 
-def told(count: int, accuracy: float = 0.5) -> History:
+def history_of(count: int, accuracy: float = 0.5) -> History:
     history = History(space())
     grown(history, range(count))
     history.tell([Finished(number, accuracy) for number in range(count)])
@@ -51,7 +51,7 @@ def test_a_trials_graph_is_its_lineage_rebuilt(run: Run) -> None:
             ancestor = run.history.trials[ancestor].parent
         whole = tuple(morph for few in reversed(morphs) for morph in few)
 
-        assert run.again(len(run.observations)).graph(number) == rebuild(Lineage(SMALL, whole))
+        assert run.replayed(len(run.observations)).graph(number) == rebuild(Lineage(SMALL, whole))
 
 
 def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
@@ -66,7 +66,7 @@ def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
 
 
 def test_a_trials_first_end_holds_and_late_words_change_nothing() -> None:
-    history = told(1)
+    history = history_of(1)
 
     history.tell([Finished(0, 0.9), FailedTrial(0)])
 
@@ -85,7 +85,7 @@ def test_parents_are_the_best_trials_with_stored_weights() -> None:
     assert len(history.parents()) == PARENTS
 
 
-def test_weights_dropped_before_the_result_are_not_inherited_after_it() -> None:
+def test_weights_dropped_before_the_result_are_not_inherited() -> None:
     history = History(space())
     grown(history, range(1))
 
@@ -118,7 +118,7 @@ def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
-def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) -> None:
+def test_views_do_not_depend_on_the_grouping_of_observations(accuracies: list[float]) -> None:
     one, many = History(space()), History(space())
     morph = one.choices(None).of(Deepen)[0]
     observations = [
@@ -135,11 +135,11 @@ def test_views_do_not_depend_on_how_news_was_bundled(accuracies: list[float]) ->
     assert list(one.parents()) == sorted(range(len(accuracies)), key=lambda n: (-accuracies[n], f"{n:032x}"))[:PARENTS]
 
 
-def test_what_guided_search_sees_is_bounded_and_holds_the_best_and_the_newest() -> None:
+def test_guided_search_sees_a_bounded_set_with_best_and_newest() -> None:
     history = History(space())
     count = 3000
     grown(history, range(count))
-    # the best stand at the beginning
+    # the best come first
     history.tell([Finished(number, 1 - number / count) for number in range(count)])
 
     seen = history.finished_seen()
@@ -166,7 +166,7 @@ def test_the_smallest_ceiling_holds() -> None:
 
 
 def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
-    history = told(1)
+    history = history_of(1)
 
     history.tell([ReducedBatch(0, 64, 32)])
 
@@ -175,12 +175,12 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     assert (number, point.batch_size, point.kernel_size, point.reason) == (0, 64, None, "out of memory")
 
 
-def test_the_starting_graph_counts_as_proposed_before_anything_was_told() -> None:
+def test_the_starting_graph_counts_as_proposed_at_first() -> None:
     assert History(space()).is_taken(SMALL.fingerprint)
 
 
 def test_unknown_trials_and_repeated_numbers_are_refused() -> None:
-    history = told(1)
+    history = history_of(1)
 
     with pytest.raises(UnknownTrial, match="trial 7 was never proposed"):
         history.tell([Finished(7, 0.5)])
@@ -191,12 +191,12 @@ def test_unknown_trials_and_repeated_numbers_are_refused() -> None:
 
 
 @pytest.mark.parametrize("accuracy", [-0.1, 1.1, float("nan"), float("inf")])
-def test_an_accuracy_lies_between_0_and_1(accuracy: float) -> None:
+def test_an_accuracy_is_between_0_and_1(accuracy: float) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         Finished(0, accuracy)
 
 
-def test_a_space_whose_batch_sizes_make_no_interval_is_refused() -> None:
+def test_a_space_without_a_range_of_batches_is_refused() -> None:
     with pytest.raises(ValueError, match="from 8 to 4"):
         space(largest=4)
     with pytest.raises(ValueError, match="round 0"):
@@ -205,7 +205,7 @@ def test_a_space_whose_batch_sizes_make_no_interval_is_refused() -> None:
         Space(SMALL, space().budget, 0, 8, 16, 4)
 
 
-def test_graphs_beyond_what_is_remembered_are_rebuilt_the_same() -> None:
+def test_graphs_outside_the_cache_are_rebuilt_equal() -> None:
     history = History(space())
     for number in range(12):
         parent = number - 1 if number else None

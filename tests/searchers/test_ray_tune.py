@@ -33,7 +33,7 @@ def search(at: Space | None = None, mode: str = "max") -> MorphismSearch:
     )
 
 
-def told(search: MorphismSearch, trials: int) -> list[dict[str, object]]:
+def suggested(search: MorphismSearch, trials: int) -> list[dict[str, object]]:
     suggestions = []
     for number in range(trials):
         suggestion = search.suggest(f"t{number}")
@@ -46,8 +46,8 @@ def told(search: MorphismSearch, trials: int) -> list[dict[str, object]]:
     return suggestions
 
 
-def test_a_suggestion_is_the_network_that_its_morphs_make_of_its_parent() -> None:
-    suggestions = told(search(), 12)
+def test_a_suggestion_is_its_parent_with_its_morphs() -> None:
+    suggestions = suggested(search(), 12)
 
     graphs = {f"t{number}": decode(str(suggestion["graph"])) for number, suggestion in enumerate(suggestions)}
     assert graphs["t0"] == SMALL
@@ -62,9 +62,9 @@ def test_a_suggestion_is_the_network_that_its_morphs_make_of_its_parent() -> Non
     assert {suggestion["kernel_size"] for suggestion in suggestions[:4]} == {None}
 
 
-def test_a_restored_search_suggests_what_the_saved_one_would_have(tmp_path: Path) -> None:
+def test_a_restored_search_suggests_the_same_networks(tmp_path: Path) -> None:
     saved = search()
-    told(saved, 9)
+    suggested(saved, 9)
     saved.suggest("in flight")
     saved.save(str(tmp_path / "search"))
 
@@ -79,7 +79,7 @@ def test_a_restored_search_suggests_what_the_saved_one_would_have(tmp_path: Path
 
 def test_it_survives_the_pickling_that_tune_does() -> None:
     one = search()
-    told(one, 6)
+    suggested(one, 6)
 
     other = pickle.loads(pickle.dumps(one))
 
@@ -103,7 +103,7 @@ def test_a_damaged_search_or_one_of_another_start_is_refused(tmp_path: Path) -> 
         search().restore(str(file))
 
 
-def test_an_error_told_with_mode_min_is_an_accuracy_to_the_search() -> None:
+def test_mode_min_turns_an_error_into_an_accuracy() -> None:
     one = search(mode="min")
     one.suggest("a")
 

@@ -20,21 +20,19 @@ TPE: Tuner = TpeConf().build()
 @pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda searcher: searcher.name)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(data=st.data())
-def test_a_history_told_the_same_news_gives_the_same_proposals_whatever_was_asked_before(
-    searcher: Searcher, data: st.DataObject
-) -> None:
+def test_equal_observations_give_equal_proposals_in_any_order(searcher: Searcher, data: st.DataObject) -> None:
     run = data.draw(runs(searcher, TPE, space(tuning_from_round=3)))
 
-    # each from nothing, and in another order than they were asked for
+    # each from an empty history, and in another order than requested
     for seen, request, proposal in Random(0).sample(run.requests, len(run.requests)):
-        assert propose(searcher, run.again(seen), request, TPE) == proposal
+        assert propose(searcher, run.replayed(seen), request, TPE) == proposal
 
     # and all from one history that other questions were put to in between
-    history = run.again(0)
-    told = 0
+    history = run.replayed(0)
+    sent = 0
     for seen, request, proposal in run.requests:
-        history.tell(run.observations[told:seen])
-        told = seen
+        history.tell(run.observations[sent:seen])
+        sent = seen
         propose(searcher, history, Request(request.number + 1000, request.round, request.seed + 1), TPE)
         assert propose(searcher, history, request, TPE) == proposal
 

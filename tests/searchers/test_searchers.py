@@ -1,4 +1,4 @@
-"""Rules of all searchers: proposals are legal, within the budget and new, whatever the history."""
+"""Rules of all searchers: proposals are legal, within the budget and new for every history."""
 
 from functools import partial
 from random import Random
@@ -48,7 +48,7 @@ def test_every_proposal_can_be_built_fits_the_budget_and_is_new(searcher: Search
     for (seen, _, _), trial in zip(run.requests, trials, strict=True):
         assert at.budget.allows(cost(run.history.graph(trial.number)))
         # a parent had finished, and its weights were there
-        assert trial.parent is None or trial.parent in run.again(seen).accuracies
+        assert trial.parent is None or trial.parent in run.replayed(seen).accuracies
         assert trial.parent is None or WeightsDropped(trial.parent) not in run.observations[:seen]
 
 
@@ -66,9 +66,9 @@ def test_proposal_0_is_the_start_and_early_ones_grow_from_it(searcher: Searcher)
 @every_searcher
 def test_another_seed_or_number_proposes_something_else(searcher: Searcher) -> None:
     history = History(space())
-    asked = [Request(1, 1, 0), Request(1, 1, 1), Request(2, 1, 0)]
+    requested = [Request(1, 1, 0), Request(1, 1, 1), Request(2, 1, 0)]
 
-    assert len({propose(searcher, history, request, None).morphs for request in asked}) == 3
+    assert len({propose(searcher, history, request, None).morphs for request in requested}) == 3
 
 
 @every_searcher
@@ -106,7 +106,7 @@ def test_hundreds_in_flight_do_not_stop_the_search(searcher: Searcher) -> None:
 
 
 @every_searcher
-def test_a_budget_that_allows_nothing_is_said_and_not_worked_around(searcher: Searcher) -> None:
+def test_a_budget_without_a_legal_child_is_reported(searcher: Searcher) -> None:
     history = History(space(budget=Budget.of(SMALL, 1.0)))
 
     assert propose(searcher, history, Request(0, 1, 0), None).morphs == ()
@@ -116,7 +116,7 @@ def test_a_budget_that_allows_nothing_is_said_and_not_worked_around(searcher: Se
 
 @every_searcher
 def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Searcher) -> None:
-    """A trial at the budget's limit is the best: the search goes on from somewhere else."""
+    """The best trial is at the budget's limit. The search continues from another trial."""
     budget = Budget.of(SMALL, 1.3)
     history = History(space(budget=budget))
     graph, morphs, random = SMALL, [], Random(0)
@@ -129,15 +129,15 @@ def test_a_parent_that_can_grow_no_further_hands_over_to_others(searcher: Search
 
 
 @every_searcher
-def test_a_start_with_no_kernel_to_enlarge_is_searched_all_the_same(searcher: Searcher) -> None:
+def test_a_start_without_enlargeable_kernels_is_searched(searcher: Searcher) -> None:
     run = Run(searcher, None, space(start("resnet50_v1", image=32, classes=10)))
 
-    asked = []
+    requested = []
     for _ in range(5):
-        asked.append(run.ask())
-        run.tell(Finished(asked[-1].number, 0.5))
+        requested.append(run.ask())
+        run.tell(Finished(requested[-1].number, 0.5))
 
-    assert len({each.fingerprint for each in asked}) == 5
+    assert len({each.fingerprint for each in requested}) == 5
 
 
 # --- on the landscape
@@ -147,8 +147,8 @@ def best(seed: int, trials: int = 60, **worse: object) -> float:
     return search(GUIDED, Landscape(SMALL, seed), trials, seed, **worse)[-1]  # type: ignore[arg-type]
 
 
-def test_failed_trials_change_nothing_for_the_worse_on_the_landscape() -> None:
-    """A fifth of the trials end without a result; after as many results the search stands where it would have."""
+def test_failed_trials_do_not_worsen_the_search() -> None:
+    """A fifth of the trials end without a result. After an equal number of results the search is as good."""
     seeds = range(2)
 
     without = [best(seed) for seed in seeds]
@@ -158,23 +158,23 @@ def test_failed_trials_change_nothing_for_the_worse_on_the_landscape() -> None:
     assert sum(failing) / 2 <= sum(without) / 2 + 0.03
 
 
-def test_equal_results_change_nothing_for_the_worse_on_the_landscape() -> None:
-    """Accuracies rounded to tenths tie nearly all trials; the search still learns from what they differ in."""
+def test_equal_results_do_not_worsen_the_search() -> None:
+    """Accuracies rounded to tenths are equal for nearly all trials. The search still learns from the differences."""
     seeds = range(2)
 
     def coarse(landscape: Landscape, graph: Graph) -> float:
         return round(accuracy(landscape, graph), 1)
 
-    told = []
+    errors_seen = []
     for seed in seeds:
         coarsely = partial(coarse, Landscape(SMALL, seed))
-        told.append(search(GUIDED, Landscape(SMALL, seed), 60, seed, told=coarsely)[-1])
-    blind = [search(GUIDED, Landscape(SMALL, seed), 60, seed, told=lambda graph: 0.5)[-1] for seed in seeds]
+        errors_seen.append(search(GUIDED, Landscape(SMALL, seed), 60, seed, reported=coarsely)[-1])
+    blind = [search(GUIDED, Landscape(SMALL, seed), 60, seed, reported=lambda graph: 0.5)[-1] for seed in seeds]
 
-    assert sum(told) <= sum(blind)
+    assert sum(errors_seen) <= sum(blind)
 
 
-def test_the_landscape_is_a_function_of_the_architecture_and_its_seed() -> None:
+def test_a_landscape_depends_on_architecture_and_seed_alone() -> None:
     grown, _ = apply(SMALL, Deepen("stem.relu"))
 
     assert accuracy(Landscape(SMALL, 1), grown) == accuracy(Landscape(SMALL, 1), grown)
@@ -201,7 +201,7 @@ def test_a_value_that_makes_no_searcher_is_named(searcher: SearcherConf, hpo: Hp
 
 
 def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
-    """A budget for few morphs: nobody begins anew with fresh weights while a trained network has room and a new child."""
+    """With a budget for few morphs, no proposal has fresh weights while a trained network has room for a new child."""
     tight = Budget.of(SMALL, 1.02)
     history = History(space(budget=tight))
     landscape = Landscape(SMALL, 1)
@@ -218,10 +218,10 @@ def test_full_parents_are_replaced_by_trials_that_can_grow() -> None:
         assert proposal.parent is not None
         assert history.trials[proposal.parent].can_grow
 
-        told = TrialInFlight(
+        started = TrialInFlight(
             number, 1, proposal.parent, proposal.morphs, 64, None, graph.fingerprint, can_grow=can_grow
         )
-        history.tell([told, Finished(number, 1 - landscape.true_error(graph))])
+        history.tell([started, Finished(number, 1 - landscape.true_error(graph))])
     assert full >= 8
 
 

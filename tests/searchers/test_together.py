@@ -38,7 +38,7 @@ def trial(number: int, graph: Graph = SMALL, *morphs: Deepen) -> TrialInFlight:
     return TrialInFlight(number, 1, None, morphs, 64, None, graph.fingerprint)
 
 
-def asked_together(searcher: Searcher, history: History, first: int, count: int) -> Counter[str]:
+def propose_together(searcher: Searcher, history: History, first: int, count: int) -> Counter[str]:
     """Return the fingerprints of several proposals with one history."""
     found: Counter[str] = Counter()
     for number in range(first, first + count):
@@ -51,7 +51,7 @@ def asked_together(searcher: Searcher, history: History, first: int, count: int)
 def test_64_requests_that_see_an_empty_history_hardly_ever_agree(searcher: Searcher) -> None:
     history = History(space(start("resnet50_v1")))
 
-    found = asked_together(searcher, history, first=1, count=64)
+    found = propose_together(searcher, history, first=1, count=64)
 
     # 64 drawn evenly from the 451 morphs of ResNet-50 and their pairs: a handful of repeats
     assert len(found) >= 52
@@ -63,10 +63,10 @@ def test_concurrent_requests_do_not_all_take_the_best_child() -> None:
     searcher = MorphismConf(parents=1, candidates=400, morphs=1, beta=0.0).build()
     history = History(space())
     history.tell([trial(0), Finished(0, 0.5), trial(1, DEEPER_GRAPH, *DEEPER), Finished(1, 0.9)])
-    alone = asked_together(searcher, history, first=2, count=12)
+    alone = propose_together(searcher, history, first=2, count=12)
 
     history.tell([Requested(number) for number in range(2, 14)])
-    together = asked_together(searcher, history, first=2, count=12)
+    together = propose_together(searcher, history, first=2, count=12)
 
     assert len(together) > len(alone)
     assert max(together.values()) < max(alone.values())
@@ -74,22 +74,22 @@ def test_concurrent_requests_do_not_all_take_the_best_child() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 8), st.booleans()), max_size=30))
-def test_as_many_requests_are_open_as_were_made_and_not_answered(told: list[tuple[int, bool]]) -> None:
+def test_as_many_requests_are_open_as_were_made_and_not_answered(answers: list[tuple[int, bool]]) -> None:
     history = History(space())
     expected: set[int] = set()
 
-    for number, is_made in told:
+    for number, is_made in answers:
         history.tell([Requested(number) if is_made else RequestWithoutTrial(number)])
         expected = expected | {number} if is_made else expected - {number}
 
-        # one's own request is no competitor, whether or not its news came before the question
+        # a request does not compete with itself, before or after its observation arrives
         assert history.open_requests(besides=3) == len(expected - {3})
 
     history.tell([Requested(9), trial(9)])
     assert history.open_requests(besides=3) == len(expected - {3})
 
 
-def test_an_architecture_belongs_to_its_trial_until_that_is_withdrawn() -> None:
+def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:
     history = History(space())
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
 
@@ -112,13 +112,13 @@ def test_the_starting_graph_is_repeated_until_a_trial_finishes(end: FailedTrial 
 
     history.tell([trial(0), end])
     assert history.holder(SMALL.fingerprint) is None
-    assert history.is_taken(SMALL.fingerprint)  # it is asked for, and never searched for
+    assert history.is_taken(SMALL.fingerprint)  # it is requested, and never proposed by the search
 
     history.tell([trial(1), Finished(1, 0.5)])
     assert history.holder(SMALL.fingerprint) == 1
 
 
-def test_a_child_is_drawn_again_after_its_trial_was_withdrawn() -> None:
+def test_a_child_may_return_after_its_trial_was_withdrawn() -> None:
     """The cache of known children does not change proposals."""
 
     class Always:

@@ -100,7 +100,7 @@ def test_the_own_size_is_that_of_most_kernels_without_the_stem() -> None:
 
 def test_the_own_size_ignores_maps_too_small_for_the_tuned_size() -> None:
     for size in (3, 5, 7):
-        larger = enlarged(SMALL, size)  # whose last maps have 2×2 pixels, and no room for 5
+        larger = enlarged(SMALL, size)  # its last maps have 2×2 pixels, without room for 5
 
         assert own_size(larger) == size
         assert min(op.kernel for op in tunable(larger).values()) == 3
@@ -116,7 +116,7 @@ def run_of(results: int, at: Space) -> Run:
     return run
 
 
-def test_rounds_before_tuning_take_the_default_and_leave_the_kernels() -> None:
+def test_rounds_before_tuning_use_default_batch_and_kernels() -> None:
     run = Run(RANDOM, TPE, space(tuning_from_round=4))
 
     early = [run.ask(round) for round in (1, 2, 3)]
@@ -208,7 +208,7 @@ def test_kernels_stay_if_the_parents_size_exceeds_the_budget() -> None:
     assert (tuned.morphs, tuned.kernel_size) == ((), None)
 
 
-def test_a_size_whose_network_is_taken_is_not_chosen() -> None:
+def test_a_kernel_size_with_a_known_network_is_not_chosen() -> None:
     history = History(space(budget=LARGE))
     child, _ = apply(SMALL, Deepen("stem.relu"))
     taken = enlarged(child, 5)
@@ -220,7 +220,7 @@ def test_a_size_whose_network_is_taken_is_not_chosen() -> None:
 
 
 def test_points_out_of_memory_are_avoided_afterwards() -> None:
-    """No batch above 64 ever fits: tuning turns away from them although no ceiling says so, and results say nothing."""
+    """No batch above 64 fits. Tuning avoids them without a known ceiling and without differing results."""
 
     def large(fits: int, seed: int) -> int:
         run = Run(RANDOM, TPE, space(budget=LARGE), seed)
@@ -271,8 +271,8 @@ def test_optuna_is_imported_at_its_first_use_and_prints_nothing() -> None:
 
 
 @pytest.mark.parametrize("cause", ["divergence", "memory"])
-def test_sizes_that_diverge_or_fit_at_no_batch_are_avoided_afterwards(cause: Cause) -> None:
-    """Batches below 64 fail; what finishes tells nothing of the batch."""
+def test_sizes_that_diverge_or_never_fit_are_avoided(cause: Cause) -> None:
+    """Batches below 64 fail. Results of others do not depend on the batch."""
 
     def small(cause: Cause, seed: int) -> int:
         run = Run(RANDOM, TPE, space(budget=LARGE), seed)
@@ -284,7 +284,7 @@ def test_sizes_that_diverge_or_fit_at_no_batch_are_avoided_afterwards(cause: Cau
     assert sum(small(cause, seed) for seed in range(2)) < sum(small("machine", seed) for seed in range(2)) / 2
 
 
-def test_a_failure_of_a_machine_tells_tuning_nothing() -> None:
+def test_tuning_ignores_failures_of_machines() -> None:
     run = run_of(20, space(budget=LARGE))
     lost = run.ask(4)
     without = [propose(EVOLUTION, run.history, Request(number, 4, 0), TPE) for number in range(50, 60)]
@@ -292,7 +292,7 @@ def test_a_failure_of_a_machine_tells_tuning_nothing() -> None:
     run.tell(FailedTrial(lost.number, "machine"))
 
     assert len(_trials(run.history)) == 20
-    assert without  # it was in flight before, and stood there as one
+    assert without  # it was in flight before
 
 
 def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
@@ -306,13 +306,13 @@ def test_every_tuned_trial_is_reported_with_its_real_kernel() -> None:
         ]
     )
 
-    told = [one.params for one in _trials(history)]
+    observed = [one.params for one in _trials(history)]
 
-    assert told == [{"batch_size": 64, "kernel_size": 3}, {"batch_size": 4096, "kernel_size": 5}]
+    assert observed == [{"batch_size": 64, "kernel_size": 3}, {"batch_size": 4096, "kernel_size": 5}]
 
 
-def test_what_is_told_is_what_growth_does_not_explain() -> None:
-    """Accuracy rises with every morph; batches of 64 are the better ones at any size."""
+def test_tuning_receives_the_residual_after_growth() -> None:
+    """Accuracy increases with every morph. Batches of 64 are better at any size."""
     run = Run(RandomConf(morphs=3).build(), TPE, space(budget=LARGE))
     good: dict[int, bool] = {}
     for number in range(60):
@@ -321,14 +321,14 @@ def test_what_is_told_is_what_growth_does_not_explain() -> None:
         grown = sum(run.history.outline(trial.number).growth)
         run.tell(Finished(number, 1 - 0.5 * 0.9 ** (grown * (1.0 if number else 0.0)) * (0.9 if good[number] else 1.0)))
 
-    told = residuals(run.history, run.history.finished_newest())
+    observed = residuals(run.history, run.history.finished_newest())
     accuracies = run.history.accuracies
 
     def misplaced(values: Mapping[int, float]) -> int:
         best = sorted(values, key=lambda number: values[number])[-20:]
         return sum(not good[number] for number in best)
 
-    assert misplaced(told) < misplaced(accuracies)
+    assert misplaced(observed) < misplaced(accuracies)
     assert residuals(run.history, ()) == {}
 
 
@@ -357,7 +357,7 @@ def test_a_proposal_records_if_tuning_was_random() -> None:
     assert drawn == ["default", *["startup"] * 9, *["tpe"] * 3]
 
 
-def test_the_value_that_is_told_is_the_residual() -> None:
+def test_the_objective_of_tuning_is_the_residual() -> None:
     run = run_of(20, space(budget=LARGE))
     values = residuals(run.history, run.history.finished_newest())
 
@@ -365,7 +365,7 @@ def test_the_value_that_is_told_is_the_residual() -> None:
 
 
 def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:
-    """Late trials are the larger ones and have the larger batches; only the batch matters, and 64 is the best."""
+    """Late trials are larger and have larger batches. Only the batch has an effect, and 64 is the best."""
     run = Run(RandomConf(morphs=3).build(), None, space(budget=LARGE, largest=512))
     batches: dict[int, int] = {}
     for number in range(60):
@@ -375,8 +375,8 @@ def test_growth_gets_no_credit_for_the_effect_of_the_batch() -> None:
         run.history.tell([ReducedBatch(number, 512, batches[number])])
         run.tell(Finished(number, 0.8 - 0.05 * abs(log2(batches[number] / 64)) ** 2))
 
-    told = residuals(run.history, run.history.finished_newest())
-    best = sorted(told, key=lambda number: told[number])[-12:]
+    observed = residuals(run.history, run.history.finished_newest())
+    best = sorted(observed, key=lambda number: observed[number])[-12:]
 
     ideal = sorted(batches, key=lambda number: abs(log2(batches[number] / 64)))[:12]
     furthest = max(abs(log2(batches[number] / 64)) for number in ideal)
@@ -400,12 +400,12 @@ def test_trials_are_numbered_in_the_order_of_their_proposals(fates: list[str]) -
             case _:
                 pass  # still in flight
 
-    told = sorted(_trials(history), key=lambda one: one.number)
+    observed = sorted(_trials(history), key=lambda one: one.number)
 
-    assert len({one.number for one in told}) == len(told)
-    asked = [one.params["batch_size"] for one in told if one.params["batch_size"] > 8]
-    assert asked == sorted(asked)
-    assert all(one.number < 0 for one in told)
+    assert len({one.number for one in observed}) == len(observed)
+    requested = [one.params["batch_size"] for one in observed if one.params["batch_size"] > 8]
+    assert requested == sorted(requested)
+    assert all(one.number < 0 for one in observed)
 
 
 @pytest.mark.slow
@@ -431,7 +431,7 @@ def test_the_sampler_sees_the_same_trials_as_from_optuna() -> None:
             ReducedBatch(61, 48, 24),
         ]
     )
-    told = _trials(history)
+    observed = _trials(history)
     batches, kernels = batch_range(history), IntDistribution(3, 7, step=2)
     spaces: list[dict[str, BaseDistribution]] = [
         {"batch_size": batches},
@@ -441,11 +441,11 @@ def test_the_sampler_sees_the_same_trials_as_from_optuna() -> None:
 
     for both in spaces:
         sampler = _Joint(both, multivariate=True, constant_liar=True, seed=0)
-        ours = sampler._get_internal_repr(told, both, study)
-        theirs = TPESampler._get_internal_repr(sampler, told, both, study)
+        ours = sampler._get_internal_repr(observed, both, study)
+        theirs = TPESampler._get_internal_repr(sampler, observed, both, study)
 
         assert list(ours) == list(theirs) == list(both)
-        assert len(ours["batch_size"]) == len(told) - ("kernel_size" in both)  # one has no kernel
+        assert len(ours["batch_size"]) == len(observed) - ("kernel_size" in both)  # one has no kernel
         for name, values in ours.items():
             assert values.dtype == theirs[name].dtype
             assert np.array_equal(values, theirs[name])

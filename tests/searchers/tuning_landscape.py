@@ -34,7 +34,7 @@ from searchers import (
 WORKERS = 8
 LARGEST = 512
 PLACES = {"middle": (96.0, 384.0), "low": (16.0, 64.0), "high": (400.0, 512.0)}
-"""Between which two batches the best one lies, drawn evenly in powers of two."""
+"""Range of the best batch, drawn uniformly in powers of two."""
 NOISE = 0.004
 """Standard deviation of a measured accuracy."""
 RETAINED = 2 * PARENTS
@@ -62,7 +62,7 @@ class Landscape:
         return best, best * random.uniform(0.4, 0.7), random.uniform(3, 6)
 
     def accuracy(self, graph: Graph, batch_size: int) -> float | None:
-        """As a trial would measure it; None where it diverges."""
+        """Return the accuracy that a trial would measure. None if it diverges."""
         best, bound, kernel = self.drawn
         if batch_size < bound:
             return None
@@ -104,7 +104,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
             if not isinstance(event, TrialProposed):
                 course.rejected += 1
                 continue
-            history.tell([_told(event)])
+            history.tell([_in_flight(event)])
             grown = history.graph(event.number)
             accuracy = landscape.accuracy(grown, 256 if event.number == 0 else event.batch_size)
             if event.number == 0:
@@ -127,7 +127,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
     return course
 
 
-def _told(event: TrialProposed) -> TrialInFlight:
+def _in_flight(event: TrialProposed) -> TrialInFlight:
     return TrialInFlight(
         event.number,
         4,
@@ -142,7 +142,7 @@ def _told(event: TrialProposed) -> TrialInFlight:
 
 
 Row = dict[str, list[float]]
-"""Of each seed: distance and share of failures in the first and the last quarter, and the best accuracy."""
+"""Print for each seed: distance and share of failures in the first and the last quarter, and the best accuracy."""
 
 
 def row(courses: Iterable[Course]) -> Row:

@@ -15,7 +15,7 @@ from aiperf.rules.procedure import predicted_accuracy
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
-from benchmarks.landscape_run import Setting, configured
+from benchmarks.search_landscape import Setting, configured
 from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
 from tests.audit import laws
 from tests.audit.auditor import Auditor

@@ -1,4 +1,4 @@
-"""The script of the first run on an accelerator: its table, on a machine without one."""
+"""Table of the checks for a first run on an accelerator, on a machine without one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def call(folder: Path, *checks: str, seconds: str = "570") -> list[list[str]]:
-    """Cells of the rows that a call prints."""
-    said = subprocess.run(
+    """Return the cells of the rows that a call prints."""
+    table = subprocess.run(
         ["bash", "tools/first_contact.sh", str(folder), *checks],
         cwd=ROOT,
         env=os.environ | {"SECONDS_A_CALL": seconds},
@@ -25,8 +25,8 @@ def call(folder: Path, *checks: str, seconds: str = "570") -> list[list[str]]:
         text=True,
         check=True,
     ).stdout
-    assert (folder / "table.md").read_text() == said
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in said.splitlines()[2:]]
+    assert (folder / "table.md").read_text() == table
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
 
 
 @pytest.mark.skipif(has_accelerator(), reason="an accelerator is here")
@@ -57,12 +57,9 @@ def test_a_check_that_raises_or_hangs_is_a_failed_row(tmp_path: Path, monkeypatc
     first_contact.run_one("fails", tmp_path)
     assert json.loads((tmp_path / "fails.result").read_text()) == ["RuntimeError: capture refused", "failed"]
 
-    row = first_contact.carried_out(Check("versions", "a build", 0.1, fail), tmp_path, 0.1)
+    row = first_contact.row_of(Check("versions", "a build", 0.1, fail), tmp_path, 0.1)
     assert (row.measured, row.verdict) == ("no result in 0 s", "failed")
 
 
-def test_every_point_that_only_a_gpu_can_settle_has_a_row() -> None:
-    expected = " ".join(one.expected for one in CHECKS)
-
-    assert all(f"F{number}" in expected for number in (1, 2, 7, 9, 11, 12, 16, 17, 22, 26, 27, 32, 33))
-    assert all(one.seconds < 560 for one in CHECKS), "each fits into a call"
+def test_every_check_fits_into_a_call() -> None:
+    assert all(one.seconds < 560 for one in CHECKS)

@@ -1,4 +1,4 @@
-"""A kept Horovod wheel is taken only where the same would be built."""
+"""A cached Horovod wheel is used only if the same build would be made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.horovod_plan import Facts, look, nccl_version, plan
+from tools.horovod_plan import Facts, facts_here, nccl_version, plan
 
 ROOT = Path(__file__).parents[2]
 LOGIN_NODE = Facts("cpython-311", "x86_64", "2.13.0+cu128", True, "g++12", "12.8", None, None, None)
@@ -41,7 +41,7 @@ def test_a_gloo_wheel_is_not_used_on_a_gpu_node() -> None:
     ],
     ids=str,
 )
-def test_whatever_makes_another_wheel_makes_another_key(other: dict[str, object]) -> None:
+def test_each_property_of_a_wheel_is_part_of_its_key(other: dict[str, object]) -> None:
     assert plan(replace(GPU_NODE, **other)).key != plan(GPU_NODE).key  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def test_a_compiler_of_another_cuda_builds_no_nccl() -> None:
     assert "CUDA 12.8" in other.note and "CUDA 13.0" in other.note
 
 
-def test_nvcc_and_nccl_are_found_where_they_lie(tmp_path: Path) -> None:
+def test_nvcc_and_nccl_are_found(tmp_path: Path) -> None:
     nvcc, header = tmp_path / "bin/nvcc", tmp_path / "nccl/include/nccl.h"
     nvcc.parent.mkdir()
     nvcc.write_text("#!/bin/sh\necho 'Cuda compilation tools, release 12.8, V12.8.93'\n")
@@ -61,7 +61,7 @@ def test_nvcc_and_nccl_are_found_where_they_lie(tmp_path: Path) -> None:
     header.write_text("#define NCCL_MAJOR 2\n#define NCCL_MINOR 27\n#define NCCL_PATCH 3\n")
     here = {**os.environ, "PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(tmp_path / "nccl")}
 
-    facts = look(here)
+    facts = facts_here(here)
 
     assert (facts.nvcc, facts.nccl, facts.nccl_home) == ("12.8", "2.27.3", str(tmp_path / "nccl"))
     assert nccl_version("#define NCCL_H_\n") is None
@@ -80,7 +80,7 @@ def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> 
     (nccl / "lib").mkdir()
     (nccl / "lib/libnccl.so.2").touch()
 
-    facts = look({**os.environ, "PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(nccl)})
+    facts = facts_here({**os.environ, "PATH": f"{nvcc.parent}:{os.environ['PATH']}", "NCCL_HOME": str(nccl)})
     made = plan(replace(facts, torch_cuda="13.0"))
 
     assert made.environment == {
@@ -90,11 +90,11 @@ def test_torchs_own_nccl_is_linked_and_cudas_folder_is_named(tmp_path: Path) -> 
     }
     assert made.nccl_links == str(nccl)
     (nccl / "lib/libnccl.so").touch()
-    assert not look({**os.environ, "NCCL_HOME": str(nccl)}).needs_links
+    assert not facts_here({**os.environ, "NCCL_HOME": str(nccl)}).needs_links
 
 
 def test_the_key_is_one_line() -> None:
-    assert "\n" not in plan(look(os.environ)).key
+    assert "\n" not in plan(facts_here(os.environ)).key
 
 
 @pytest.mark.slow
@@ -133,15 +133,15 @@ def test_a_wheel_of_former_versions_is_not_used(tmp_path: Path) -> None:
     wheel = tmp_path / "cache" / former / "horovod-0.28.1-any.whl"
     wheel.parent.mkdir(parents=True)
     wheel.touch()
-    asked, python = tmp_path / "asked", tmp_path / "python"
+    calls, python = tmp_path / "calls", tmp_path / "python"
     python.write_text(
-        f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && echo "$@" >> {asked} && exit\nexec {sys.executable} "$@"\n'
+        f'#!/bin/sh\n[ "$1 $2" = "-m pip" ] && echo "$@" >> {calls} && exit\nexec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
 
     script = ["bash", "tools/build_horovod.sh", str(python), "horovod==0.28.1", str(tmp_path / "cache")]
     subprocess.run(script, cwd=ROOT, check=True, stdout=subprocess.PIPE)
 
-    assert " pip wheel " in asked.read_text()
-    assert str(wheel) not in asked.read_text()
-    assert f"/{plan(look(os.environ)).key}" in asked.read_text()
+    assert " pip wheel " in calls.read_text()
+    assert str(wheel) not in calls.read_text()
+    assert f"/{plan(facts_here(os.environ)).key}" in calls.read_text()

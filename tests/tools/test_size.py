@@ -1,4 +1,4 @@
-"""Lines are counted once each, by what they are."""
+"""Each line is counted once, by its kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = """
 
 
 def doubled() -> int:
-    """Twice the value."""
+    """Return twice the value."""
     return 2 * VALUE
 '''
 
@@ -29,7 +29,7 @@ def test_each_line_counts_once_by_its_kind() -> None:
     assert list(function_lengths(_SOURCE)) == [3]
 
 
-def test_totals_are_those_of_the_files() -> None:
+def test_totals_equal_the_lines_of_the_files() -> None:
     for file in tracked():
         source = (PROJECT / file).read_text()
         assert lines_of(source).total == len(source.splitlines()), file

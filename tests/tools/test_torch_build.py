@@ -24,6 +24,6 @@ from tools.torch_build import remark
 def test_a_build_that_cannot_use_the_node_is_named(
     cuda: str | None, hip: str | None, node: str, driver: str | None, words: str
 ) -> None:
-    told = remark(cuda, hip, has_nvidia=node == "nvidia", has_amd=node == "amd", driver_cuda=driver)
+    text = remark(cuda, hip, has_nvidia=node == "nvidia", has_amd=node == "amd", driver_cuda=driver)
 
-    assert words in told and bool(words) == bool(told)
+    assert words in text and bool(words) == bool(text)

@@ -1,6 +1,6 @@
-"""tools/verify_standalone.py as a stranger runs it: a bare interpreter, one file, no packages.
+"""tools/verify_standalone.py in a bare interpreter: one file, no packages.
 
-That its figures are AIPerf's to the last digit is held by tests/accounting/test_reference_score.py.
+tests/accounting/test_reference_score.py checks that its figures equal AIPerf's to the last digit.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.jsonl"))
 REAL = GOLDEN[-1]
 
 
-def stranger(tmp_path: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs a copy of the file alone, by an interpreter that sees no packages and no environment."""
+def run_copy(tmp_path: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the file with an interpreter that has no packages and no environment."""
     alone = shutil.copy(TOOL, tmp_path / "copied.py")
     return subprocess.run(
         [sys.executable, "-S", "-I", "-W", "error", alone, *words],
@@ -45,7 +45,7 @@ def stranger(tmp_path: Path, *words: str | Path) -> subprocess.CompletedProcess[
 
 @pytest.mark.parametrize("journal", GOLDEN, ids=lambda path: path.stem)
 def test_a_bare_interpreter_gives_the_same_score(tmp_path: Path, journal: Path) -> None:
-    ran = stranger(tmp_path, journal.resolve(), "--json")
+    ran = run_copy(tmp_path, journal.resolve(), "--json")
 
     assert ran.returncode == 0, ran.stderr
     found, expected = json.loads(ran.stdout), score(work_log(read(journal)))
@@ -55,8 +55,8 @@ def test_a_bare_interpreter_gives_the_same_score(tmp_path: Path, journal: Path) 
     assert found["not_checked"]
 
 
-def test_a_reader_is_shown_the_figures_and_what_was_not_checked(tmp_path: Path) -> None:
-    ran = stranger(tmp_path, REAL.resolve())
+def test_the_output_has_figures_and_unchecked_properties(tmp_path: Path) -> None:
+    ran = run_copy(tmp_path, REAL.resolve())
 
     assert ran.returncode == 0, ran.stderr
     assert repr(verified(REAL)["flops_per_second"]) in ran.stdout
@@ -79,11 +79,11 @@ def test_it_reads_the_schema_of_this_release() -> None:
     assert KNOWN == SCHEMA
 
 
-def test_a_torn_last_line_is_left_out_and_said(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_dropped_and_reported(tmp_path: Path) -> None:
     whole = REAL.read_bytes().splitlines(keepends=True)
     (tmp_path / NAME).write_bytes(b"".join(whole[:-1]) + whole[-1][:-40])
 
-    ran = stranger(tmp_path, tmp_path / NAME)
+    ran = run_copy(tmp_path, tmp_path / NAME)
 
     assert ran.returncode == 0
     assert (
@@ -93,25 +93,25 @@ def test_a_torn_last_line_is_left_out_and_said(tmp_path: Path) -> None:
     assert verified(tmp_path)["flops_per_second"] == score(work_log(read(tmp_path))).flops_per_second
 
 
-def judged(tmp_path: Path, written: bytes) -> tuple[int, str]:
+def refusal(tmp_path: Path, written: bytes) -> tuple[int, str]:
     """Return the exit status and the line with the reason."""
     (tmp_path / "given").write_bytes(written)
-    ran = stranger(tmp_path, tmp_path / "given")
+    ran = run_copy(tmp_path, tmp_path / "given")
     assert ran.stdout == ""
     assert ran.stderr.count("\n") == 1, ran.stderr
     return ran.returncode, ran.stderr
 
 
-def test_a_broken_chain_is_told_by_its_line(tmp_path: Path) -> None:
+def test_a_broken_chain_is_reported_with_its_line(tmp_path: Path) -> None:
     written = REAL.read_bytes()
     at = written.index(b'"accuracy":0.') + len(b'"accuracy":0.')
     changed = written[:at] + b"9" + written[at + 1 :]
     line = written[:at].count(b"\n") + 1
 
-    status, said = judged(tmp_path, changed)
+    status, message = refusal(tmp_path, changed)
 
     assert status == 1
-    assert f"line {line}: it does not follow from the line before it" in said
+    assert f"line {line}: it does not follow from the line before it" in message
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_broken_chain_is_told_by_its_line(tmp_path: Path) -> None:
     [
         (b"", 2, "has no complete line"),
         (b'{"event":"RunStarted"', 2, "has no complete line"),
-        (gzip.compress(REAL.read_bytes()), 2, "compressed (gzip); unpack it first"),
+        (gzip.compress(REAL.read_bytes()), 2, "compressed (gzip). Decompress it first"),
         (b"\x7fELF\x02\x01\x01", 2, "a journal is lines of JSON objects"),
         (b"\xef\xbb\xbf" + REAL.read_bytes(), 2, "byte order mark"),
         (b'{"a": 1}\n', 2, "a journal's lines end with their chain"),
         (hash_chained([b'{"event":"Progress"}']), 2, "a journal begins with RunStarted"),
-        (hash_chained([b'{"event":"RunStarted","schema":99}']), 2, "reads journals of schema 1; found 99"),
+        (hash_chained([b'{"event":"RunStarted","schema":99}']), 2, "reads journals of schema 1, but this one has 99"),
         (REAL.read_bytes().replace(b"\n", b"\r\n"), 1, "copied as text"),
         (REAL.read_bytes() + b'{"a":1}\n', 1, "it has no chain at its end"),
         (REAL.read_bytes() + b"\n", 1, "it has no chain at its end"),
@@ -132,19 +132,19 @@ def test_a_broken_chain_is_told_by_its_line(tmp_path: Path) -> None:
     ids=["empty", "torn first line", "gzip", "a program", "bom", "other JSON", "no beginning", "schema", "crlf",
         "unsealed", "blank"],
 )  # fmt: skip
-def test_what_is_no_journal_is_refused_with_the_reason(tmp_path: Path, written: bytes, status: int, why: str) -> None:
-    found, said = judged(tmp_path, written)
+def test_other_files_are_refused_with_the_reason(tmp_path: Path, written: bytes, status: int, why: str) -> None:
+    code, message = refusal(tmp_path, written)
 
-    assert (found, why in said) == (status, True), said
+    assert (code, why in message) == (status, True), message
 
 
 def test_no_file_and_a_folder_without_one_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere", tmp_path):
-        ran = stranger(tmp_path, path)
+        ran = run_copy(tmp_path, path)
         assert ran.returncode == 2
         assert "No such file" in ran.stderr
-    assert stranger(tmp_path).returncode == 2
-    assert stranger(tmp_path, REAL.resolve(), "--fast").returncode == 2
+    assert run_copy(tmp_path).returncode == 2
+    assert run_copy(tmp_path, REAL.resolve(), "--fast").returncode == 2
 
 
 def edited(**fields: object) -> list[bytes]:
@@ -188,7 +188,7 @@ def test_an_invalid_sealed_line_is_named_by_its_number(tmp_path: Path, bodies: l
 
 
 def configured(change: str, value: object) -> list[Line]:
-    """The real journal with another first line."""
+    """Return the real journal with another first line."""
     lines = lines_of(REAL)
     lines[0][change] = value
     return lines

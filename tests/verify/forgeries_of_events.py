@@ -26,7 +26,7 @@ kind = naming(KINDS)
 
 @kind("one line at another time", "intervals", "reading")
 def one_line_moved(lines: list[Line], rng: Random) -> None:
-    """An end of an epoch is heard of earlier; its interval is shorter by as much."""
+    """The end of an epoch is earlier, and its interval is shorter by the same time."""
     place = drawn(lines, rng, "EpochFinished")
     before, line = lines[place - 1]["at"], lines[place]
     line["at"] = (max(before, line["interval"]["start"]) + line["at"]) / 2
@@ -34,7 +34,7 @@ def one_line_moved(lines: list[Line], rng: Random) -> None:
 
 @kind("all of the time after a point earlier", "clocks")
 def time_cut_out(lines: list[Line], rng: Random) -> None:
-    """The time that the driver was down is shortened, by the journal's clock alone, and so is the run."""
+    """The driver's downtime and the run are shortened, by the journal's clock only."""
     (resume,) = places(lines, "RunResumed")
     seconds = rng.uniform(1.0, lines[resume]["down_seconds"] - 1.0)
     for line in lines[resume:]:
@@ -47,7 +47,7 @@ def time_cut_out(lines: list[Line], rng: Random) -> None:
 
 @kind("all times scaled", "clocks", "intervals", "reading")
 def time_scaled(lines: list[Line], rng: Random) -> None:
-    """A run twice as fast: every time and length of the journal, the declared ones too."""
+    """A faster run: every time and duration of the journal is scaled, including the declared ones."""
     factor = rng.uniform(0.3, 0.9)
     for line in lines[1:]:
         line["at"] *= factor
@@ -81,7 +81,7 @@ def lines_exchanged(lines: list[Line], rng: Random) -> None:
 
 @kind("a worker invented", "decisions")
 def worker_invented(lines: list[Line], rng: Random) -> None:
-    """It joins a moment after another, on a host of its own, and does nothing: more accelerators, as many as one likes."""
+    """It joins after another worker, on its own host, and does nothing. The run has more accelerators."""
     place = drawn(lines, rng, "WorkerJoined")
     invented = copy.deepcopy(lines[place])
     number = 1 + max(line["worker"] for line in lines if line["event"] == "WorkerJoined")
@@ -101,14 +101,14 @@ def more_ranks(lines: list[Line], rng: Random) -> None:
 
 @kind("a lost attempt hidden", "intervals", "reading", "decisions")
 def loss_hidden(lines: list[Line], rng: Random) -> None:
-    """Its loss and what began again are taken out; the attempts after it are the one before."""
+    """The loss and the restart are removed. Later attempts become the earlier one."""
     lost = places(lines, "TrialLost")[0]
     trial = lines[lost]["trial"]
-    again = places(lines, "TrialStarted", trial=trial, attempt=lines[lost]["attempt"] + 1)[0]
-    for line in of_trial(lines[again + 1 :], trial):
+    restart = places(lines, "TrialStarted", trial=trial, attempt=lines[lost]["attempt"] + 1)[0]
+    for line in of_trial(lines[restart + 1 :], trial):
         if "attempt" in line:
             line["attempt"] -= 1
-    del lines[again], lines[lost]
+    del lines[restart], lines[lost]
     prepared = places(lines, "TrialPrepared", trial=trial)
     del lines[prepared[-1]]
     reposition(lines)
@@ -116,22 +116,22 @@ def loss_hidden(lines: list[Line], rng: Random) -> None:
 
 @kind("a trial taken out", "decisions", "reading")
 def trial_taken_out(lines: list[Line], rng: Random) -> None:
-    """One that nobody descends from, from its request to its end; those after it are numbered on."""
+    """A trial without children is removed, from request to end. Later trials are renumbered."""
     parents = {line["parent"] for line in lines if line["event"] == "TrialProposed"}
     finished = {line["trial"] for line in lines if line["event"] == "TrialFinished"}
-    gone = rng.choice(sorted(finished - parents))
-    taken = [id(line) for line in of_trial(lines, gone)]
+    removed = rng.choice(sorted(finished - parents))
+    taken = [id(line) for line in of_trial(lines, removed)]
     lines[:] = [line for line in lines if id(line) not in taken]
     for line in lines:
         for name in ("number", "trial", "parent"):
-            if name in line and line[name] is not None and line[name] > gone:
+            if name in line and line[name] is not None and line[name] > removed:
                 line[name] -= 1
     reposition(lines)
 
 
 @kind("a checkpoint's line taken out", "weights")
 def checkpoint_taken_out(lines: list[Line], rng: Random) -> None:
-    """Of the epoch that another attempt goes on after, or whose weights a child inherits."""
+    """The checkpoint is needed: another attempt continues after it, or a child inherits its weights."""
     place = next(p for p in places(lines, "EpochFinished", checkpoint=True) if lines[p]["trial"] == 0)
     for one in places(lines, "EpochFinished", trial=lines[place]["trial"]):
         lines[one]["checkpoint"] = False
@@ -180,29 +180,29 @@ def processor_exchanged(lines: list[Line], rng: Random) -> None:
 
 @kind("spliced with another run", "reading", "states", "decisions", "graphs", "proposals")
 def spliced(lines: list[Line], rng: Random) -> None:
-    """After one of its trials another recorded run of the same options goes on, at the time of the first."""
+    """After one of its trials another recorded run with the same options continues."""
     other = lines_of(GOLDEN / "resumed-v4.jsonl")
-    here, there = (rng.choice(places(each, "TrialFinished")[2:-1]) for each in (lines, other))
-    apart = lines[here]["at"] - other[there]["at"]
-    rest = other[there + 1 :]
+    own, others = (rng.choice(places(each, "TrialFinished")[2:-1]) for each in (lines, other))
+    apart = lines[own]["at"] - other[others]["at"]
+    rest = other[others + 1 :]
     for line in rest:
         shift(line, apart)
-    lines[here + 1 :] = rest
+    lines[own + 1 :] = rest
     lines[-1]["at"] = max(lines[-1]["at"], lines[0]["duration_seconds"])
     reposition(lines)
 
 
-@kind("a worker on the driver's host told as on another", "machines")
-def moved_off_the_master(lines: list[Line], rng: Random) -> None:
-    """A ranked run's master does no accelerator's work: its host's name or its boot is changed, where the worker says it."""
+@kind("a worker on the driver's host recorded on another", "machines")
+def moved_to_another_host(lines: list[Line], rng: Random) -> None:
+    """A ranked run's master must not train. The worker's record of its host name or boot is changed."""
     machine = lines[drawn(lines, rng, "WorkerJoined")]["machine"]
     name = rng.choice(["host", "boot_id"])
     machine[name] = "node-17" if name == "host" else "00000000-0000-0000-0000-000000000000"
 
 
-@kind("a worker written off for a silence that was none", "silences")
+@kind("a worker declared lost for an invented silence", "silences")
 def silence_invented(lines: list[Line], rng: Random) -> None:
-    """The slowest worker is lost half a second after a message; its trial ends with it."""
+    """The slowest worker is lost half a second after a message, with its trial."""
     place = drawn(lines, rng, "TrialLost")
     lost = lines[place]
     started = [line for line in of_trial(lines[:place], lost["trial"]) if line["event"] == "TrialStarted"][-1]
@@ -217,9 +217,9 @@ def silence_invented(lines: list[Line], rng: Random) -> None:
     ]
 
 
-@kind("a proposal given up for a silence that was none", "silences")
-def answer_not_waited_for(lines: list[Line], rng: Random) -> None:
-    """One that did not please, and the rest of the run with it."""
+@kind("a proposal rejected for an invented silence", "silences")
+def silence_of_a_proposal_invented(lines: list[Line], rng: Random) -> None:
+    """An unwanted proposal and the rest of the run are replaced by a rejection."""
     place = rng.choice([p for p in places(lines, "TrialProposed") if lines[p]["number"] > 2])
     proposal = lines[place]
     lines[place:] = [

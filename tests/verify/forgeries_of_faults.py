@@ -1,4 +1,4 @@
-"""Forgeries of what went wrong: rejected proposals, failed trials, workers lost. Of a simulated run, which is full of them."""
+"""Forgeries of faults in a simulated run: rejected proposals, failed trials, lost workers."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ KINDS: Kinds = {}
 kind = naming(KINDS)
 
 
-def numbered_on(lines: list[Line], gone: int) -> None:
-    """A proposal that is gone leaves no gap in the numbers."""
+def renumber(lines: list[Line], removed: int) -> None:
+    """Close the gap in the numbers after a removed proposal."""
     for line in lines:
         for name in ("number", "trial", "parent"):
-            if line.get(name) is not None and line[name] > gone:
+            if line.get(name) is not None and line[name] > removed:
                 line[name] -= 1
     reposition(lines)
 
 
 @kind("a rejected proposal taken out", "decisions")
 def rejection_taken_out(lines: list[Line], rng: Random) -> None:
-    gone = lines[drawn(lines, rng, "TrialRejected")]["number"]
-    lines[:] = [line for line in lines if not (line["event"] in PROPOSING and line["number"] == gone)]
-    numbered_on(lines, gone)
+    removed = lines[drawn(lines, rng, "TrialRejected")]["number"]
+    lines[:] = [line for line in lines if not (line["event"] in PROPOSING and line["number"] == removed)]
+    renumber(lines, removed)
 
 
 @kind("a failed trial taken out", "decisions", "reading", "states")
 def failure_taken_out(lines: list[Line], rng: Random) -> None:
-    gone = lines[drawn(lines, rng, "TrialFailed")]["trial"]
-    taken = [id(line) for line in of_trial(lines, gone)]
+    removed = lines[drawn(lines, rng, "TrialFailed")]["trial"]
+    taken = [id(line) for line in of_trial(lines, removed)]
     lines[:] = [line for line in lines if id(line) not in taken]
-    numbered_on(lines, gone)
+    renumber(lines, removed)
 
 
-@kind("a failed trial told as finished", "results", "decisions", "reading")
-def failure_told_as_finished(lines: list[Line], rng: Random) -> None:
+@kind("a failed trial recorded as finished", "results", "decisions", "reading")
+def failure_recorded_as_finished(lines: list[Line], rng: Random) -> None:
     place = drawn(lines, rng, "TrialFailed")
     line = lines[place]
     curve = [one["accuracy"] for one in of_trial(lines[:place], line["trial"]) if one["event"] == "EpochFinished"]
@@ -53,9 +53,9 @@ def failure_told_as_finished(lines: list[Line], rng: Random) -> None:
     }
 
 
-@kind("a rejection told as a trial that was proposed", "graphs", "reading", "decisions")
+@kind("a rejection recorded as a proposed trial", "graphs", "reading", "decisions")
 def rejection_undone(lines: list[Line], rng: Random) -> None:
-    """By the searcher's rejection: as if it had found the proposal of another."""
+    """The searcher's rejection is replaced by another trial's proposal."""
     place = drawn(lines, rng, "TrialRejected", by="searcher")
     request = next(
         line for line in lines if line["event"] == "ProposalRequested" and line["number"] == lines[place]["number"]
@@ -71,7 +71,7 @@ def worker_loss_taken_out(lines: list[Line], rng: Random) -> None:
     reposition(lines)
 
 
-@kind("the loss of an attempt told as the worker's", "decisions", "reading", "states")
+@kind("the loss of an attempt recorded as the worker's", "decisions", "reading", "states")
 def blame_moved(lines: list[Line], rng: Random) -> None:
     place = drawn(lines, rng, "TrialLost")
     lost = lines[place]
@@ -87,5 +87,5 @@ def blame_moved(lines: list[Line], rng: Random) -> None:
 
 @kind("called real", "images")
 def called_real(lines: list[Line], rng: Random) -> None:
-    """A simulated run that says it was none."""
+    """A simulated run is recorded as a real one."""
     lines[0]["simulated"] = False

@@ -1,4 +1,4 @@
-"""Forgeries of what was to be done: the first line, and proposals."""
+"""Forgeries of plans: the first line, and proposals."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def fingerprint_changed(lines: list[Line], rng: Random) -> None:
 
 @kind("a batch size changed with the images that go with it", "proposals")
 def batch_changed(lines: list[Line], rng: Random) -> None:
-    """Of a tuned trial, with the order and every epoch's whole steps."""
+    """The batch of a tuned trial changes, with its order and the whole steps of its epochs."""
     images = lines[0]["dataset"]["training_images"]
     began = [line["trial"] for line in lines if line["event"] == "TrialStarted"]
     several = [
@@ -112,7 +112,7 @@ def kernel_changed(lines: list[Line], rng: Random) -> None:
     line["kernel_size"] = rng.choice([size for size in (3, 5, 7) if size != line["kernel_size"]])
 
 
-@kind("who tuned a proposal changed", "proposals")
+@kind("the tuner of a proposal changed", "proposals")
 def tuner_changed(lines: list[Line], rng: Random) -> None:
     line = lines[drawn(lines, rng, "TrialProposed", tuned_by="tpe")]
     line["tuned_by"] = "startup"
@@ -140,7 +140,7 @@ def ceiling_lowered(lines: list[Line], rng: Random) -> None:
 
 @kind("a proposal exchanged for another that is as good", "proposals")
 def proposal_exchanged(lines: list[Line], rng: Random) -> None:
-    """One that nobody descends from grows by another legal morph, with all that follows of it."""
+    """A proposal without children gets another legal morph, with all values that follow from it."""
     proposals = {line["number"]: line for line in lines if line["event"] == "TrialProposed"}
     parents = {line["parent"] for line in proposals.values()}
     line = proposals[
@@ -171,17 +171,17 @@ def proposal_exchanged(lines: list[Line], rng: Random) -> None:
 
 
 def lineage(proposals: dict[int, Line], number: int | None) -> list[Line]:
-    """A trial's ancestors and itself, the oldest first."""
-    found: list[Line] = []
+    """Return a trial's ancestors and the trial itself, the oldest first."""
+    ancestors: list[Line] = []
     while number is not None:
-        found.insert(0, proposals[number])
+        ancestors.insert(0, proposals[number])
         number = proposals[number]["parent"]
-    return found
+    return ancestors
 
 
 @kind("a training image more than the data set has", "data set")
 def one_image_more(lines: list[Line], rng: Random) -> None:
-    """So few that every epoch keeps its whole steps."""
+    """The added images are too few to change the whole steps of an epoch."""
     lines[0]["dataset"]["training_images"] += rng.randint(1, 20)
 
 

@@ -9,12 +9,12 @@ from random import Random
 from tests.journal.forged import Line
 from tests.verify.forging import (
     Kinds,
-    best_again,
     drawn,
     naming,
     of_trial,
     places,
     reposition,
+    update_result,
     work_of,
     works,
 )
@@ -52,7 +52,7 @@ def validation_taken(lines: list[Line], rng: Random) -> None:
 
 @kind("an interval inserted into an epoch", "images", "intervals")
 def interval_inserted(lines: list[Line], rng: Random) -> None:
-    """Its time is taken from the epoch's end, so that all intervals meet."""
+    """Its time is taken from the epoch's last interval, so that all intervals are contiguous."""
     place = rng.choice([one for one in works(lines) if lines[one]["event"] == "EpochFinished"])
     end = lines[place]
     work, middle = end["interval"], (end["interval"]["start"] + end["interval"]["end"]) / 2
@@ -64,7 +64,7 @@ def interval_inserted(lines: list[Line], rng: Random) -> None:
     )
     work.update(clocks, start=middle)
     last = max((one for one in range(place) if lines[one]["at"] > middle), default=None)
-    if last is not None:  # lines of the same moment that the new one came after
+    if last is not None:  # the new line comes before lines of a later time
         lines.insert(min(one for one in range(place) if lines[one]["at"] > middle), lines.pop(place))
     reposition(lines)
 
@@ -90,7 +90,7 @@ def one_operation_added(lines: list[Line], rng: Random) -> None:
 
 @kind("an interval's time stretched to its line's beginning", "intervals")
 def time_stretched(lines: list[Line], rng: Random) -> None:
-    """Later beginning: the same work in less time."""
+    """The interval starts later: the same work in less time."""
     work = work_of(lines[rng.choice(works(lines))])
     assert work is not None
     part = rng.uniform(0.01, 0.5)
@@ -102,18 +102,18 @@ def time_stretched(lines: list[Line], rng: Random) -> None:
 
 @kind("an epoch repeated", "results", "intervals", "decisions", "reading")
 def epoch_repeated(lines: list[Line], rng: Random) -> None:
-    """The last epoch of a trial once more, in the time between it and the trial's end; the end keeps its words."""
+    """The last epoch of a trial occurs twice, before the unchanged end of the trial."""
     trial = rng.choice([line["trial"] for line in lines if line["event"] == "TrialFinished"])
     place = max(places(lines, "EpochFinished", trial=trial))
-    again = copy.deepcopy(lines[place])
+    copied = copy.deepcopy(lines[place])
     end, until = lines[place]["at"], lines[places(lines, "TrialFinished", trial=trial)[0]]["at"]
-    again.update(at=until, epoch=again["epoch"] + 1)
+    copied.update(at=until, epoch=copied["epoch"] + 1)
     length = until - end
-    again["interval"].update({name: 0.0 for name in again["interval"] if name.endswith("_seconds")})
-    again["interval"].update(start=end, end=until, busy_seconds=length)
-    whole = sum(w["training_images"] for w in map(work_of, lines) if w and w["training_images"]) and 1280
-    again["interval"].update(training_images=whole, validation_images=lines[0]["dataset"]["validation_images"])
-    lines.insert(place + 1, again)
+    copied["interval"].update({name: 0.0 for name in copied["interval"] if name.endswith("_seconds")})
+    copied["interval"].update(start=end, end=until, busy_seconds=length)
+    images = sum(w["training_images"] for w in map(work_of, lines) if w and w["training_images"]) and 1280
+    copied["interval"].update(training_images=images, validation_images=lines[0]["dataset"]["validation_images"])
+    lines.insert(place + 1, copied)
     reposition(lines)
 
 
@@ -134,7 +134,7 @@ def raised(lines: list[Line], place: int, by: float) -> None:
     lines[place]["validation_loss"] = max(
         lines[place]["validation_loss"], (1 - lines[place]["accuracy"]) * math.log(2) * 1.01
     )
-    best_again(lines, lines[place]["trial"])
+    update_result(lines, lines[place]["trial"])
 
 
 @kind("an accuracy raised, off the grid of 1/n", "images")
@@ -144,18 +144,18 @@ def accuracy_raised_off_the_grid(lines: list[Line], rng: Random) -> None:
 
 @kind("an accuracy raised to 1 with its loss as it was", "images")
 def accuracy_raised_to_one(lines: list[Line], rng: Random) -> None:
-    """Of an epoch whose loss no network has that is never wrong."""
+    """The epoch's loss is impossible for a network without errors."""
     high = [p for p in places(lines, "EpochFinished") if lines[p]["validation_loss"] > math.log(10) * 1.01]
     place = rng.choice(high or places(lines, "EpochFinished", accuracy=min(
         line["accuracy"] for line in lines if line["event"] == "EpochFinished")))  # fmt: skip
     lines[place]["validation_loss"] = max(lines[place]["validation_loss"], 2.5)
     lines[place]["accuracy"] = 1.0
-    best_again(lines, lines[place]["trial"])
+    update_result(lines, lines[place]["trial"])
 
 
 @kind("an early result raised along the grid", "proposals")
 def early_result_raised(lines: list[Line], rng: Random) -> None:
-    """What the search is told of one of the first trials, consistently: it would have proposed otherwise."""
+    """The reported accuracy of an early trial is consistent, but the search would have made other proposals."""
     finished = [line["trial"] for line in lines if line["event"] == "TrialFinished"][:2]
     trial = rng.choice(finished)
     images = lines[0]["dataset"]["validation_images"]
@@ -163,20 +163,20 @@ def early_result_raised(lines: list[Line], rng: Random) -> None:
         raised(lines, place, rng.randint(images // 5, images // 4) / images)
 
 
-@kind("what the search is told raised alone", "results")
-def told_raised(lines: list[Line], rng: Random) -> None:
+@kind("the reported accuracy alone raised", "results")
+def reported_accuracy_raised(lines: list[Line], rng: Random) -> None:
     line = lines[drawn(lines, rng, "TrialFinished")]
     line["reported_accuracy"] = min(1.0, line["reported_accuracy"] + rng.choice([1e-6, 0.01, 0.1]))
 
 
-@kind("a trial's end says another accuracy", "results")
+@kind("another accuracy at a trial's end", "results")
 def other_best(lines: list[Line], rng: Random) -> None:
     lines[drawn(lines, rng, "TrialFinished")]["accuracy"] *= rng.uniform(0.5, 0.99)
 
 
 @kind("a trial ended early", "results", "reading")
 def ended_early(lines: list[Line], rng: Random) -> None:
-    """Its last epoch is taken out, so that more trials fit."""
+    """The last epoch is removed, so that more trials fit into the run."""
     trial = rng.choice([line["trial"] for line in lines if line["event"] == "TrialFinished"])
     last = lines[places(lines, "EpochFinished", trial=trial)[-1]]["epoch"]
     of_it = [
@@ -185,7 +185,7 @@ def ended_early(lines: list[Line], rng: Random) -> None:
     ]
     for place in sorted(of_it, reverse=True):
         del lines[place]
-    best_again(lines, trial)
+    update_result(lines, trial)
     reposition(lines)
 
 

@@ -1,8 +1,8 @@
-"""How journals are forged: by an insider, who knows the format, edits what goes with a change and chains the lines anew.
+"""Forging of journals by an insider, who knows the format, edits related values too and computes new hash chains.
 
-Each kind is a function of the lines (as JSON values, without chains) that changes them in place at a place drawn at random. It
-sees to what a reader looks at first (order of time, numbers, positions, sums within the data set), so that what finds it is the
-law that it breaks and no carelessness of the forger.
+Each kind is a function of the lines (JSON values without chains) that changes them in place at a random place. It keeps the
+properties that a reader checks first (order of times, numbers, positions, sums within the data set). It is then detected by the
+broken law and not by a mistake of the forger.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ Edit = Callable[[list[Line], Random], None]
 
 @dataclass(frozen=True, slots=True)
 class Forgery:
-    """One kind."""
+    """One kind of forgery."""
 
     edit: Edit
     found_by: frozenset[str]
-    """Checks of which at least one finds it, wherever it was done."""
+    """Checks. At least one of them detects the forgery, at every place."""
 
 
 Kinds = dict[str, Forgery]
 
 
 def naming(kinds: Kinds) -> Callable[..., Callable[[Edit], Edit]]:
-    """A decorator that puts a kind among these: its name, and the checks that find it."""
+    """Return a decorator that adds a kind with its name and the checks that detect it."""
 
     def kind(name: str, *found_by: str) -> Callable[[Edit], Edit]:
         def named(edit: Edit) -> Edit:
@@ -44,7 +44,7 @@ def naming(kinds: Kinds) -> Callable[..., Callable[[Edit], Edit]]:
 
 
 def places(lines: list[Line], event: str, **fields: Any) -> list[int]:
-    """Indexes of the lines of this event with these fields."""
+    """Return the indexes of the lines of this event with these fields."""
     return [
         place
         for place, line in enumerate(lines)
@@ -53,24 +53,24 @@ def places(lines: list[Line], event: str, **fields: Any) -> list[int]:
 
 
 def drawn(lines: list[Line], rng: Random, event: str, **fields: Any) -> int:
-    """One of them."""
+    """Return a random index of a line of this event with these fields."""
     return rng.choice(places(lines, event, **fields))
 
 
 def works(lines: list[Line]) -> list[int]:
-    """Indexes of the lines that end an interval of some images."""
+    """Return the indexes of the lines that end an interval with training images."""
     return [place for place, line in enumerate(lines) if (work := work_of(line)) and work["training_images"]]
 
 
 def work_of(line: Line) -> dict[str, Any] | None:
-    """The interval of a line."""
+    """Return the interval of a line."""
     if line["event"] == "Progress":
         return line
     return line.get("interval") if line["event"] == "EpochFinished" else None
 
 
 def of_trial(lines: list[Line], number: int) -> Iterator[Line]:
-    """All lines that name a trial, its request and proposal among them."""
+    """Yield all lines of a trial, including its request and proposal."""
     for line in lines:
         if line.get("trial") == number or (line["event"] in PROPOSING and line["number"] == number):
             yield line
@@ -80,7 +80,7 @@ PROPOSING = ("ProposalRequested", "TrialProposed", "TrialRejected")
 
 
 def reposition(lines: list[Line]) -> None:
-    """Positions of proposals are the lines before their request: whoever adds or takes lines sets them right."""
+    """Correct the positions of proposals after lines were added or removed: the number of lines before the request."""
     positions: dict[int, int] = {}
     for place, line in enumerate(lines):
         if line["event"] == "ProposalRequested":
@@ -90,13 +90,13 @@ def reposition(lines: list[Line]) -> None:
 
 
 def configure(lines: list[Line], change: Callable[[dict[str, Any]], object]) -> None:
-    """Another configuration, with its hash."""
+    """Change the configuration and its hash."""
     change(lines[0]["config"])
     lines[0]["config_hash"] = config_hash(lines[0]["config"])
 
 
 def shift(line: Line, seconds: float) -> None:
-    """A line and its interval, at another time."""
+    """Move a line and its interval in time."""
     line["at"] += seconds
     work = work_of(line)
     if work is not None:
@@ -105,16 +105,16 @@ def shift(line: Line, seconds: float) -> None:
 
 
 def result_of(lines: list[Line], trial: int) -> Line:
-    """The end of a trial."""
+    """Return the line of a trial's end."""
     return lines[places(lines, "TrialFinished", trial=trial)[0]]
 
 
-def best_again(lines: list[Line], trial: int) -> None:
-    """The end of a trial says the best of its epochs, and tells the search what its curve gives, as the rules have it."""
+def update_result(lines: list[Line], trial: int) -> None:
+    """Set a trial's best and reported accuracy from its epochs, by the rules."""
     for place in places(lines, "TrialFinished", trial=trial):
         curve = [
             line["accuracy"] for line in lines[:place] if line["event"] == "EpochFinished" and line["trial"] == trial
         ]
         first = lines[0]["config"]["schedule"]["epochs"][0]
-        assert first < 5, "with fewer than 5 epochs the best of them is told"
+        assert first < 5, "the reported accuracy of fewer than 5 epochs is the best of them"
         lines[place].update(accuracy=max(curve), reported_accuracy=max(curve[:first]))

@@ -1,7 +1,7 @@
-"""Record a real run as tests/golden keeps them: `python -m tests.verify.record FOLDER`.
+"""Record a real run for tests/golden: `python -m tests.verify.record FOLDER`.
 
-Real Ray, two ranks, the digits of scikit-learn. Its driver is killed (SIGKILL) and taken up again, later a rank is killed; it
-then goes on to the end of its declared time. What lies in FOLDER/runs afterwards is a run's folder as any.
+Real Ray, two ranks, the digits of scikit-learn. The driver is killed (SIGKILL) and the run resumed. Later a rank is killed. The
+run then continues to its declared end. FOLDER/runs contains a normal run folder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPTIONS = (
 
 
 def record(folder: Path) -> Path:
-    """The run's folder."""
+    """Record a run and return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
     run = RealRun(folder, *OPTIONS)
     try:
@@ -47,7 +47,7 @@ def record(folder: Path) -> Path:
 
 
 def lost(events: list[AnyEvent]) -> bool:
-    """An attempt was lost."""
+    """Return True if an attempt was lost."""
     return any(isinstance(event, TrialLost) for event in events)
 
 

@@ -1,6 +1,6 @@
 """Tests of the checks of plan, workers, window edges, rates and score.
 
-Journals are a recorded real run's, edited and chained anew. Other kinds of forgery: `test_forgeries.py`.
+Journals are those of a recorded real run, edited and with new hash chains. Other kinds of forgery: `test_forgeries.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def forged(folder: Path, change: Callable[[list[Line]], object]) -> Verification
     return verify(write(folder, lines), sample=0)
 
 
-def told(found: Verification, check: str) -> list[tuple[str, str]]:
+def findings_of(found: Verification, check: str) -> list[tuple[str, str]]:
     return [(finding.certainty, finding.found) for finding in found.findings if finding.check == check]
 
 
@@ -60,12 +60,12 @@ def configured(part: str, name: str, value: Any) -> Callable[[list[Line]], None]
         ("schedule", "warmup_rounds", 5, "tuning_from_round"),
     ],
 )
-def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
+def test_an_option_unlike_the_recorded_plan_contradicts_it(
     part: str, name: str, value: Any, found: str, tmp_path: Path
 ) -> None:
     verified = forged(tmp_path, configured(part, name, value))
 
-    assert [said for _, said in told(verified, "plan") if said.startswith(found)]
+    assert [text for _, text in findings_of(verified, "plan") if text.startswith(found)]
     assert not verified.is_sound
 
 
@@ -79,7 +79,7 @@ def test_an_option_that_the_recorded_plan_was_not_made_with_contradicts_it(
         ("hpo", "startup_trials", -1, "startup_trials is between 0 and 1000000"),
     ],
 )
-def test_a_searcher_or_a_tuning_that_nothing_can_be_built_of_is_found_by_its_reason(
+def test_invalid_searchers_and_tuners_are_reported_with_reason(
     part: str, name: str, value: Any, found: str, tmp_path: Path
 ) -> None:
     def by_ours(lines: list[Line]) -> None:
@@ -90,21 +90,23 @@ def test_a_searcher_or_a_tuning_that_nothing_can_be_built_of_is_found_by_its_rea
 
     (finding,) = [finding for finding in ours.findings if finding.check == "plan"]
     assert finding.certainty == "contradiction" and found in finding.found and not ours.is_sound
-    assert [certainty for certainty, _ in told(another, "plan")] == ["cannot be determined"]
+    assert [certainty for certainty, _ in findings_of(another, "plan")] == ["cannot be determined"]
 
 
-def test_a_starting_graph_that_is_not_the_one_of_its_name_contradicts_the_plan(tmp_path: Path) -> None:
+def test_a_starting_graph_unlike_its_name_contradicts_the_plan(tmp_path: Path) -> None:
     verified = forged(tmp_path, lambda lines: lines[0]["config"].update(start="resnet20"))
 
-    assert told(verified, "plan")[0][1].startswith("start_graph")
+    assert findings_of(verified, "plan")[0][1].startswith("start_graph")
 
 
-def test_a_host_with_more_ranks_than_accelerators_is_a_contradiction(tmp_path: Path) -> None:
+def test_more_ranks_than_accelerators_on_a_host_contradict(tmp_path: Path) -> None:
     one = [{"id": "GPU-0", "kind": "accelerator", "model": A100}]
 
     verified = forged(tmp_path, lambda lines: of_workers(lines, device=A100, machine={"accelerators": one}))
 
-    assert ("contradiction", "vm has 1 accelerators, but 2 ranks at once, of workers [0]") in told(verified, "workers")
+    assert ("contradiction", "vm has 1 accelerators, but 2 ranks at once, of workers [0]") in findings_of(
+        verified, "workers"
+    )
 
 
 def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path) -> None:
@@ -112,8 +114,8 @@ def test_a_device_that_its_host_does_not_have_is_a_contradiction(tmp_path: Path)
 
     verified = forged(tmp_path, lambda lines: of_workers(lines, machine={"accelerators": two}))
 
-    assert all("'AMD EPYC'" in said or "Processor" in said for _, said in told(verified, "workers"))
-    assert told(verified, "workers")
+    assert all("'AMD EPYC'" in text or "Processor" in text for _, text in findings_of(verified, "workers"))
+    assert findings_of(verified, "workers")
 
 
 def quick(lines: list[Line]) -> None:
@@ -125,26 +127,26 @@ def quick(lines: list[Line]) -> None:
                 work[name] *= 1e-5
 
 
-def test_work_above_an_accelerators_dense_peak_is_a_contradiction(tmp_path: Path) -> None:
+def test_work_above_an_accelerators_dense_peak_contradicts(tmp_path: Path) -> None:
     def change(lines: list[Line]) -> None:
         two = [{"id": f"GPU-{index}", "kind": "accelerator", "model": A100} for index in range(2)]
         of_workers(lines, device=A100, machine={"accelerators": two})
         quick(lines)
 
-    found = told(forged(tmp_path, change), "rates")
+    found = findings_of(forged(tmp_path, change), "rates")
 
     assert found and all(certainty == "contradiction" for certainty, _ in found)
     assert "dense peak 312 TFLOPS" in found[0][1]
 
 
-def test_work_above_what_a_processor_measured_of_itself_proves_nothing(tmp_path: Path) -> None:
+def test_work_above_a_processors_measured_peak_is_sound(tmp_path: Path) -> None:
     verified = forged(tmp_path, quick)
 
-    assert {certainty for certainty, _ in told(verified, "rates")} == {"cannot be determined"}
+    assert {certainty for certainty, _ in findings_of(verified, "rates")} == {"cannot be determined"}
     assert verified.is_sound and verified.untold
 
 
-def test_a_warm_up_that_was_moved_into_intervals_that_nobody_ended_for_it_is_a_contradiction(tmp_path: Path) -> None:
+def test_a_moved_end_of_the_warm_up_contradicts(tmp_path: Path) -> None:
     words = ["+cluster=simulated", "cluster.workers=8", "searcher=random", "hpo=off", f"runs={tmp_path}"]
     window = ["schedule.duration_seconds=1200", "schedule.warmup_seconds=300", "dataset=imagenet"]
     assert main([*words, *window]) == 0
@@ -156,7 +158,7 @@ def test_a_warm_up_that_was_moved_into_intervals_that_nobody_ended_for_it_is_a_c
     lines[0]["config_hash"] = config_hash(lines[0]["config"])
     verified = verify(write(tmp_path / "forged", lines), sample=0)
 
-    assert "contradiction" in {certainty for certainty, _ in told(verified, "window edges")}, verified.checks
+    assert "contradiction" in {certainty for certainty, _ in findings_of(verified, "window edges")}, verified.checks
 
 
 def report_of(lines: list[Line], folder: Path) -> dict[str, Any]:
@@ -252,5 +254,5 @@ def test_a_broken_chain_is_answered_with_its_line_and_the_reason(
 
     assert main(["verify", str(run)]) == 1
 
-    said = capsys.readouterr().out
-    assert "journal damaged at line" in said and "its hash does not follow" in said
+    output = capsys.readouterr().out
+    assert "journal damaged at line" in output and "its hash does not follow" in output

@@ -36,7 +36,7 @@ def changed(lines: list[Line], change: Callable[[list[Line]], object]) -> list[L
     return copied
 
 
-def test_an_end_at_which_the_score_had_come_to_rest_contradicts_nothing(converged: list[Line], tmp_path: Path) -> None:
+def test_an_end_after_convergence_of_the_score_is_sound(converged: list[Line], tmp_path: Path) -> None:
     assert converged[-1]["reason"] == "converged"
 
     assert found_in(tmp_path, converged) == []
@@ -70,7 +70,7 @@ def test_an_end_that_the_configuration_does_not_know_is_found(converged: list[Li
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_after_its_score_has_come_to_rest_is_found(tmp_path: Path) -> None:
+def test_a_run_continued_after_convergence_contradicts(tmp_path: Path) -> None:
     asked = conf()
     longer = replace(asked, schedule=replace(asked.schedule, stop="duration", duration_seconds=4 * 3600.0))
     simulated(tmp_path / "run", longer)

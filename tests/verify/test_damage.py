@@ -1,7 +1,7 @@
-"""A byte changed, taken out or put in, at every place of a real journal, is refused by its line or told as a torn line.
+"""A changed, removed or inserted byte of a real journal is reported with its line, or as a torn last line.
 
-Nothing is chained anew here: this is damage, by a disk, a transfer or a hand. The one thing that is harmless is what a killed
-driver leaves: a last line without its end, which is dropped and said.
+Hash chains are not recomputed: this is damage by a disk, a transfer or an editor. Only an incomplete last line, as a killed
+driver leaves it, is harmless. It is dropped with a warning.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def every(length: int, rng: Random) -> Iterator[Damage]:
 
 
 def drawn(length: int, rng: Random, step: int) -> Iterator[Damage]:
-    """One damage at every `step`th byte, of each kind in turn; and all of them at the last two bytes."""
+    """Yield a damage at every `step`th byte, the kinds in turn, and all kinds at the last two bytes."""
     kinds = (
         lambda at: flipped(at, rng.randrange(8)),
         lambda at: replaced(at, rng),
@@ -120,7 +120,7 @@ def drawn(length: int, rng: Random, step: int) -> Iterator[Damage]:
     yield inserted(length, rng)
 
 
-def test_a_damaged_byte_anywhere_in_a_real_journal_is_refused_or_told_as_torn(tmp_path: Path) -> None:
+def test_damaged_bytes_of_a_real_journal_are_refused_or_torn(tmp_path: Path) -> None:
     rng, damaged = Random("damage"), Damaged(tmp_path, len(REAL))
 
     for damage in drawn(len(REAL), rng, step=151):
@@ -133,32 +133,32 @@ def test_a_damaged_byte_anywhere_in_a_real_journal_is_refused_or_told_as_torn(tm
 
 
 @pytest.mark.slow
-def test_every_damage_of_every_byte_of_a_short_journal_is_refused_or_told_as_torn(tmp_path: Path) -> None:
+def test_every_damage_of_a_short_journal_is_refused_or_torn(tmp_path: Path) -> None:
     damaged = Damaged(tmp_path, SHORT)
 
     for damage in every(SHORT, Random("every damage")):
         damaged.look(damage)
 
     counts = damaged.counts
-    print(f"{SHORT} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} told as torn")
+    print(f"{SHORT} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} torn")
     assert counts.all == 11 * SHORT + 1
     assert (counts.harmless, counts.swallowed) == ([], [])
 
 
 @pytest.mark.slow
-def test_a_damage_of_every_byte_of_a_real_journal_is_refused_or_told_as_torn(tmp_path: Path) -> None:
+def test_every_damaged_byte_of_a_real_journal_is_refused_or_torn(tmp_path: Path) -> None:
     damaged = Damaged(tmp_path, len(REAL))
 
     for damage in drawn(len(REAL), Random("every byte"), step=1):
         damaged.look(damage)
 
     counts = damaged.counts
-    print(f"{len(REAL)} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} told as torn")
+    print(f"{len(REAL)} bytes, {counts.all} damages: {counts.refused} refused, {counts.torn} torn")
     assert counts.all >= len(REAL)
     assert (counts.harmless, counts.swallowed) == ([], [])
 
 
-def test_the_second_implementation_refuses_what_the_first_does(tmp_path: Path) -> None:
+def test_both_implementations_refuse_the_same_journals(tmp_path: Path) -> None:
     rng, path = Random("second"), tmp_path / NAME
     for at, put, of in drawn(SHORT, rng, step=61):
         path.write_bytes(REAL[:at] + put + REAL[at + of : SHORT])

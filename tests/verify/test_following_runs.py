@@ -27,7 +27,7 @@ def check(found: Verification, name: str) -> CheckResult:
     return one
 
 
-def test_an_honest_one_contradicts_nothing_and_every_proposal_and_decision_is_made_again(
+def test_all_of_an_honest_following_run_is_reproduced(
     runs: tuple[Path, Path, list[AnyEvent]],
 ) -> None:
     earlier, again, events = runs
@@ -39,7 +39,7 @@ def test_an_honest_one_contradicts_nothing_and_every_proposal_and_decision_is_ma
     assert check(found, "decisions").examined > 10
 
 
-def test_without_the_followed_journal_it_says_what_it_cannot_check(runs: tuple[Path, Path, list[AnyEvent]]) -> None:
+def test_without_the_followed_journal_unchecked_parts_are_listed(runs: tuple[Path, Path, list[AnyEvent]]) -> None:
     _, again, _ = runs
 
     found = verify(again)

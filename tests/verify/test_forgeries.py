@@ -29,7 +29,7 @@ def of_this_processor(lines: list[Line]) -> list[Line]:
 
 
 REAL = of_this_processor(lines_of(GOLDEN / "resumed-v5.jsonl"))
-"""Real Ray, two ranks, images of digits; a driver and a rank were killed; eight proposals were tuned by TPE."""
+"""Real Ray, two ranks, images of digits. A driver and a rank were killed. TPE tuned eight proposals."""
 KINDS = {**forgeries_of_work.KINDS, **forgeries_of_plans.KINDS, **forgeries_of_events.KINDS}
 FEW, MANY = 2, 25
 """Numbers of places at which each kind is tried."""
@@ -59,7 +59,7 @@ def is_found(folder: Path, name: str, seed: int) -> None:
     assert all(finding.law and finding.found for finding in found.findings)
 
 
-def test_the_journal_that_is_forged_is_sound_with_every_proposal_made_again(tmp_path: Path) -> None:
+def test_the_original_of_the_forgeries_is_sound(tmp_path: Path) -> None:
     found = found_in(tmp_path, REAL, proposals=True)
 
     assert found.findings == ()
@@ -76,7 +76,7 @@ def faulty() -> list[Line]:
 
 
 @pytest.mark.parametrize("name", forgeries_of_faults.KINDS)
-def test_what_went_wrong_cannot_be_told_otherwise(tmp_path: Path, faulty: list[Line], name: str) -> None:
+def test_forged_faults_are_detected(tmp_path: Path, faulty: list[Line], name: str) -> None:
     kind = forgeries_of_faults.KINDS[name]
     for seed in range(FEW):
         lines = copy.deepcopy(faulty)
@@ -89,8 +89,8 @@ def test_what_went_wrong_cannot_be_told_otherwise(tmp_path: Path, faulty: list[L
 
 def test_the_simulated_run_is_sound_before_it_is_forged(tmp_path: Path, faulty: list[Line]) -> None:
     assert found_in(tmp_path, faulty, proposals=False).findings == ()
-    told = {line["event"] for line in faulty}
-    assert told >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
+    kinds = {line["event"] for line in faulty}
+    assert kinds >= {"TrialRejected", "TrialFailed", "TrialLost", "WorkerLost"}
 
 
 def test_at_least_sixty_kinds_are_found() -> None:

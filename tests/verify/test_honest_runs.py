@@ -26,7 +26,7 @@ def test_a_recorded_run_contradicts_itself_nowhere(journal: Path) -> None:
     assert found.lines == len(journal.read_bytes().splitlines())
 
 
-def test_every_proposal_of_a_recorded_run_is_made_again_equal_from_its_journal_alone() -> None:
+def test_every_proposal_of_a_recorded_run_is_reproduced() -> None:
     checks = {check.name: check for check in verify(PRESENT, sample=None).checks}
 
     proposals = checks["proposals"]
@@ -41,21 +41,21 @@ def test_a_simulated_run_with_faults_contradicts_itself_nowhere(seed: int, tmp_p
     journal = tmp_path / "journal.jsonl"
     journal.write_bytes(play(case).journal)
 
-    # where the cheapest proposals stood in for the configured searcher's, these cannot be made again
+    # proposals of the cheapest searcher, used in place of the configured one, cannot be reproduced
     found = verify(journal, sample=20 if case.searches else 0)
 
     assert found.findings == ()
 
 
-def test_the_verb_says_what_was_checked_and_its_status_is_that_of_a_sound_run(
+def test_the_command_lists_its_checks_and_exits_with_0(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["verify", str(PRESENT), "--json"]) == 0
 
-    told = json.loads(capsys.readouterr().out)
-    assert told["is_sound"] and told["lines"] == 134
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["is_sound"] and printed["lines"] == 134
     assert {"reading", "intervals", "images", "decisions", "graphs", "proposals"} <= {
-        check["name"] for check in told["checks"]
+        check["name"] for check in printed["checks"]
     }
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_no_journal_cannot_be_verified(tmp_path: Path, capsys: py
     assert "a run is a folder with a journal.jsonl" in capsys.readouterr().err
 
 
-def test_a_run_that_follows_another_contradicts_itself_nowhere_and_says_what_is_not_looked_at(tmp_path: Path) -> None:
+def test_a_following_run_is_sound_and_lists_unchecked_parts(tmp_path: Path) -> None:
     words = ["+cluster=simulated", "cluster.workers=2", "searcher=random", "hpo=off", "dataset=digits"]
     window = ["schedule.duration_seconds=200", "schedule.warmup_seconds=20"]
     assert main([*words, *window, f"runs={tmp_path / 'one'}"]) == 0

@@ -26,7 +26,7 @@ chains = st.binary(min_size=1, max_size=8).map(lambda word: hashlib.sha256(word)
 
 
 @given(chains, st.integers(0, 300), st.integers(0, 300))
-def test_a_sample_is_so_many_different_numbers_and_a_larger_one_holds_it(chain: str, proposals: int, size: int) -> None:
+def test_samples_have_distinct_numbers_and_contain_smaller_ones(chain: str, proposals: int, size: int) -> None:
     sample = drawn(chain, range(proposals), size)
 
     assert len(sample) == len(set(sample)) == min(size, proposals)
@@ -89,9 +89,7 @@ def test_a_check_that_examined_none_of_some_is_a_contradiction() -> None:
     assert left_out.checked().contradictions == 0
 
 
-def test_an_architecture_that_is_not_drawn_is_held_to_its_parent_and_to_the_budget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsampled_architectures_are_checked_by_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verification, "BUILT", 0)  # No architecture is rebuilt.
     lines = lines_of(REAL)
     grown = next(line for line in lines if line["event"] == "TrialProposed" and line["parent"] is not None)
@@ -107,5 +105,5 @@ def test_an_architecture_that_is_not_drawn_is_held_to_its_parent_and_to_the_budg
 
 
 @given(st.integers(8, 5000), st.integers(1, 300), st.integers(1, 8))
-def test_the_images_of_an_epoch_are_those_of_the_steps_that_ranks_make(images: int, batch: int, ranks: int) -> None:
+def test_an_epochs_images_are_those_of_its_steps(images: int, batch: int, ranks: int) -> None:
     assert whole_epoch(images, batch, ranks) == training_steps(images, batch, ranks)[-1].stop

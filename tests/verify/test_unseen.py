@@ -33,7 +33,7 @@ def test_a_journal_alone_does_not_show_it(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
-def test_making_every_proposal_again_does_not_show_it_either(tmp_path: Path, name: str) -> None:
+def test_reproducing_every_proposal_does_not_detect_it(tmp_path: Path, name: str) -> None:
     found = verify(write(tmp_path, forged(name)), sample=None)
 
     assert found.is_sound

@@ -1,6 +1,6 @@
-"""Forgeries that a journal alone cannot show, because all of it still follows from the rest, each with evidence that does.
+"""Forgeries that the journal alone does not reveal, since its lines are still consistent, each with the evidence that does.
 
-They are kept so that nobody believes that verifying finds all; one that is found one day moves to `forgeries.py`.
+They document the limits of `verify`. A forgery that a later check detects moves to `forgeries_of_*.py`.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from random import Random
 from tests.journal.forged import Line
 from tests.verify.forging import (
     Edit,
-    best_again,
     configure,
     of_trial,
     places,
     reposition,
     shift,
+    update_result,
     work_of,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """One kind."""
+    """One kind of undetected forgery."""
 
     edit: Edit
     why: str
-    """That the journal cannot show it."""
+    """Reason why the journal does not reveal it."""
     shown_by: str
-    """'announcement' before the run, a 'witness' who knows the journal's last hash (or a signature of it), or 'nothing'."""
+    """Evidence: 'announcement' before the run, 'witness' of the journal's last hash or signature, or 'nothing'."""
 
 
 KINDS: dict[str, Unseen] = {}
 
 
 def kind(name: str, why: str, shown_by: str) -> Callable[[Edit], Edit]:
-    """Register a kind, with the reason why it is not found."""
+    """Return a decorator that registers a kind with the reason why it is not detected."""
 
     def named(edit: Edit) -> Edit:
         KINDS[name] = Unseen(edit, why, shown_by)
@@ -53,7 +53,7 @@ def last_result_raised(lines: list[Line], rng: Random) -> None:
     images = lines[0]["dataset"]["validation_images"]
     lines[place]["accuracy"] += rng.randint(1, 20) / images
     lines[place]["accuracy"] = round(lines[place]["accuracy"] * images) / images
-    best_again(lines, lines[place]["trial"])
+    update_result(lines, lines[place]["trial"])
 
 
 @kind("a validation loss changed within what its accuracy allows", "only the end of a trial looks at it", "witness")
@@ -69,13 +69,13 @@ def optimiser_changed(lines: list[Line], rng: Random) -> None:
     configure(lines, lambda config: config["trainer"].update({name: config["trainer"][name] * 0.9}))
 
 
-@kind("the warm-up shortened to where no worker trained", "no word was due at its end", "announcement")
+@kind("the warm-up shortened to where no worker trained", "no message was due at its end", "announcement")
 def warmup_shortened(lines: list[Line], rng: Random) -> None:
     lines[0]["warmup_seconds"] = seconds = rng.uniform(0.0, 9.0)
     configure(lines, lambda config: config["schedule"].update(warmup_seconds=seconds))
 
 
-@kind("busy time raised within its intervals", "it is the worker's own word", "witness")
+@kind("busy time raised within its intervals", "it is the worker's own report", "witness")
 def busier(lines: list[Line], rng: Random) -> None:
     for line in lines:
         work = work_of(line)
@@ -104,7 +104,7 @@ def downtime_shortened(lines: list[Line], rng: Random) -> None:
     configure(lines, lambda config: config["schedule"].update(duration_seconds=duration))
 
 
-@kind("a resume told as the loss of a worker", "a worker may be lost at any moment, and another come", "witness")
+@kind("a resume recorded as the loss of a worker", "a worker may be lost at any time, and another one joins", "witness")
 def resume_hidden(lines: list[Line], rng: Random) -> None:
     (resume,) = places(lines, "RunResumed")
     worker = next(line["worker"] for line in reversed(lines[:resume]) if "worker" in line)
@@ -112,23 +112,23 @@ def resume_hidden(lines: list[Line], rng: Random) -> None:
     lines[resume] = {"event": "WorkerLost", "at": at, "worker": worker, "cause": "reported", "reason": "gone"}
 
 
-@kind("a lost attempt told as a slow beginning", "how long a beginning takes follows from nothing", "witness")
+@kind("a lost attempt recorded as a slow start", "no rule determines the duration of a start", "witness")
 def loss_hidden(lines: list[Line], rng: Random) -> None:
     lost = places(lines, "TrialLost")[0]
     trial, attempt = lines[lost]["trial"], lines[lost]["attempt"]
-    again = places(lines, "TrialStarted", trial=trial, attempt=attempt + 1)[0]
+    restart = places(lines, "TrialStarted", trial=trial, attempt=attempt + 1)[0]
     first = places(lines, "TrialPrepared", trial=trial, attempt=attempt)[0]
-    for line in of_trial(lines[again + 1 :], trial):
+    for line in of_trial(lines[restart + 1 :], trial):
         if "attempt" in line:
             line["attempt"] -= 1
-    for place in sorted((first, lost, again), reverse=True):
+    for place in sorted((first, lost, restart), reverse=True):
         del lines[place]
     reposition(lines)
 
 
-@kind("all machines exchanged everywhere", "a journal is what its driver says of them", "witness")
+@kind("all machines exchanged everywhere", "the driver's record is the only source", "witness")
 def machines_exchanged(lines: list[Line], rng: Random) -> None:
-    """Another processor's name besides takes proposals that come out otherwise for ones that cannot be made again here."""
+    """With another processor name, different proposals also count as not reproducible on this machine."""
     for line in lines:
         for part in (line, line.get("machine") or {}):
             for name in ("cpu_model", "device"):
@@ -144,13 +144,13 @@ def peak_raised(lines: list[Line], rng: Random) -> None:
             measured[name] *= 3
 
 
-@kind("the precision of all attempts changed", "which was chosen is the worker's own word", "witness")
+@kind("the precision of all attempts changed", "the choice is the worker's own report", "witness")
 def precision_changed(lines: list[Line], rng: Random) -> None:
     for place in places(lines, "TrialPrepared"):
         lines[place]["precision"] = "fp32"
 
 
-@kind("the data set's fingerprint changed everywhere", "only who has the images can work it out", "witness")
+@kind("the data set's fingerprint changed everywhere", "it can be computed only from the images", "witness")
 def data_exchanged(lines: list[Line], rng: Random) -> None:
     other = f"{rng.getrandbits(256):064x}"
     lines[0]["dataset"]["fingerprint"] = other
@@ -166,19 +166,19 @@ def data_exchanged(lines: list[Line], rng: Random) -> None:
 def declared_shorter(lines: list[Line], rng: Random) -> None:
     ends = [place for place in places(lines, "TrialFinished") if place > len(lines) // 2]
     place = rng.choice(ends[:-1])
-    # what was decided in that very turn goes on; the end takes its place
+    # the end replaces the decisions of the same turn
     duration = lines[place]["at"]
     lines[place + 1 :] = [{"event": "RunEnded", "at": duration, "reason": "duration"}]
     lines[0]["duration_seconds"] = duration
     configure(lines, lambda config: config["schedule"].update(duration_seconds=duration))
 
 
-@kind("another's journal under a new name", "the name is what the first line says", "witness")
+@kind("another's journal under a new name", "the first line is the only source of the name", "witness")
 def renamed(lines: list[Line], rng: Random) -> None:
     lines[0]["run"] = "20990101-000000-mine"
 
 
-@kind("a node left out by preflight", "a fault is what the node's own probe says", "witness")
+@kind("a node left out by preflight", "the node's own probe is the only source of a fault", "witness")
 def node_excluded(lines: list[Line], rng: Random) -> None:
     place = places(lines, "NodeChecked")[0]
     slow = {**lines[place], "address": "10.9.9.9", "host": "slow", "faults": ["compute: slow"], "excluded": True}

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiperf import units
-from aiperf.preflight import clock
+from aiperf.measure import clock
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 T = TypeVar("T", bound=Hashable)
 FEWEST = 3
@@ -294,3 +294,18 @@ def _speed_of(name: str, reading: ProbeReading) -> float | None:
     if name != PAIRS:
         return reading.best()
     return max((max(values) for values in reading.series.values() if values), default=None)
+
+
+def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the nodes that are blamed for failed exchanges, each with the partners that it failed with.
+
+    A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
+    a successful exchange, or neither has, the faulty node is unknown and both are blamed.
+    """
+    well = {node for pair in done for node in pair}
+    found: dict[int, list[int]] = {}
+    for pair in broken:
+        for node, partner in (pair, pair[::-1]):
+            if node not in well or partner in well:
+                found.setdefault(node, []).append(partner)
+    return {node: sorted(found[node]) for node in range(nodes) if node in found}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiperf.preflight import clock
-from aiperf.preflight.clock import RoundTrip
-from aiperf.preflight.reading import NodeReadings, ProbeReading
+from aiperf.measure import clock
+from aiperf.measure.clock import RoundTrip
+from aiperf.measure.probe import NodeReadings, ProbeReading
 
 PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import ray
 
-from aiperf.preflight.probes.disk import Space
-from aiperf.preflight.reading import Probe, ProbeReading, Setting
+from aiperf.measure.disk import Space
+from aiperf.measure.probe import Probe, ProbeReading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
 SLOW = "127.0.0.15"

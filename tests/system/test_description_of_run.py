@@ -13,8 +13,8 @@ from aiperf.drive.preflight import judged
 from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 from aiperf.preflight.result_table import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page

@@ -39,13 +39,13 @@ from aiperf.journal.messages import (
     Word,
     WorkerUp,
 )
+from aiperf.measure.peak_after_run import measured_again
 from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
 from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.recorder import Recorder
 from aiperf.system.shipping import IncrementalCopy
-from aiperf.train.peak_after_run import measured_again
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -221,6 +221,8 @@ class WorkerHost:
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
+        if ready.memory_bytes_per_second is not None:
+            machine["measured_memory_bytes_per_second"] = ready.memory_bytes_per_second
         self._sender.put(
             [
                 WorkerUp(

@@ -7,7 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.preflight.partners import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, blamed, rounds
+from aiperf.measure.pairs import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, rounds
+from aiperf.preflight.node_faults import blamed
 
 
 @given(st.integers(0, 200), st.integers(0, 10))

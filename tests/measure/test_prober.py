@@ -14,14 +14,12 @@ from typing import ClassVar
 import pytest
 
 from aiperf.data.dataset_config import DigitsConf
-from aiperf.preflight.prober import Prober
-from aiperf.preflight.probes.accelerators import Accelerators
-from aiperf.preflight.probes.data import Data
-from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
-from aiperf.preflight.probes.versions import Versions
-from aiperf.preflight.reading import MARK, ProbeReading, Setting
+from aiperf.measure.accelerators import Accelerators
+from aiperf.measure.disk import DiskRead, DiskWrite, Space
+from aiperf.measure.node_properties import Data, Versions
+from aiperf.measure.probe import MARK, ProbeReading, Setting
+from aiperf.measure.prober import Prober
 from aiperf.system import processes
-from aiperf.train.trainer_config import TrainerConf
 
 PATIENCE = 60.0
 
@@ -52,7 +50,7 @@ class Telling:
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
     (tmp_path / MARK).write_text("seen")
-    return Setting("127.0.0.1", tmp_path, "seen", tmp_path, 0, 1, DigitsConf(), TrainerConf())
+    return Setting("127.0.0.1", tmp_path, "seen", tmp_path, 0, 1, DigitsConf(), "auto")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from types import TracebackType
 
-from aiperf.preflight.reading import Probe, ProbeReading, Setting, failed
+from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
 from aiperf.reader_processes import interrupts_held
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ class Prober:
         self._pipe, theirs = Pipe()
         with theirs, interrupts_held():
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "aiperf.measure.probe_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

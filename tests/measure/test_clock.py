@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.preflight.clock import RoundTrip, offset, reading
+from aiperf.measure.clock import RoundTrip, offset, reading
 
 WAYS = st.floats(0.0, 2.0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiperf.train.peak_after_run import measured_again
+from aiperf.measure.peak_after_run import measured_again
 
 
 def test_two_processes_measure_together_and_say_a_rate_that_a_processor_can_have() -> None:

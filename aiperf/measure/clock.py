@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aiperf.preflight.reading import ProbeReading
+from aiperf.measure.probe import ProbeReading
 
 NAME, UNIT = "clock", "seconds"
 ROUND_TRIPS = 8

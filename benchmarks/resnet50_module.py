@@ -14,10 +14,11 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from aiperf.statistics.interleaved import interleaved
 from aiperf.train.initialise import initialise
 from aiperf.train.module import build
 from aiperf.train.weights import carry_out
-from benchmarks.pairs import describe_machine, interleaved
+from benchmarks.pairs import describe_machine
 from morphism import Budget, Graph, WeightPlan, apply, legal, start
 
 MORPHS = 30

@@ -20,9 +20,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from aiperf.statistics.interleaved import interval_of_median
 from benchmarks.landscape_run import Course, Setting, run
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
-from benchmarks.pairs import describe_machine, interval_of_median
+from benchmarks.pairs import describe_machine
 from morphism import start
 from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, SearcherConf
 

@@ -21,4 +21,4 @@ def configuration_folder(package: Path | None = None) -> Path:
         if (place / MAIN).is_file():
             return place
     looked_in = " nor in ".join(f"'{place}'" for place in places)
-    raise AiperfError(f"the installation is incomplete: there is no {MAIN} in {looked_in}; install AIPerf again")
+    raise AiperfError(f"the installation is incomplete: there is no {MAIN} in {looked_in}. Install AIPerf again")

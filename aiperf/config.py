@@ -48,7 +48,7 @@ class BudgetConf:
     memory_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
     """Largest training memory at budget.batch images, as a share of the smallest accelerator's memory."""
     memory_bytes: int | None = field(default=None, metadata={"least": 1, "most": MOST_MEMORY})
-    """Memory of the smallest accelerator. Default: measured on the workers' nodes; without accelerators, their memory divided
+    """Memory of the smallest accelerator. Default: measured on the workers' nodes. Without accelerators: their memory divided
     by the ranks of a worker. With a value, no worker is refused for having less."""
     batch: int = field(default=32, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Images per accelerator at which training memory is estimated."""
@@ -88,7 +88,7 @@ class RunConf:
     storage: StorageConf = field(default_factory=StorageConf)
     system: SystemForm = field(default_factory=SystemForm)
     cluster: ClusterConf | None = None
-    """Place of the run. Default: this machine; +cluster=NAME for another."""
+    """Place of the run. Default: this machine. +cluster=NAME selects another place."""
     name: str | None = field(
         default=None,
         metadata={"form": (r"[\w.-]+", "part of a folder's name: letters, digits, '.', '_' and '-'")},
@@ -101,7 +101,7 @@ class RunConf:
     start: str | None = None
     """Starting network: a name (`python -m aiperf flops` lists them) or a JSON file. Default: that of the data set."""
     executor: str = field(default="ray", metadata={"among": ("ray", "inline")})
-    """ray: workers as actors of a Ray cluster; inline: one worker in the driver's process, for debugging."""
+    """ray: workers as actors of a Ray cluster. inline: one worker in the driver's process, for debugging."""
     accelerators_per_worker: int | str | None = field(default=None, metadata={"least": 1, "among": (ALL,)})
     """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
     nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
@@ -118,7 +118,7 @@ class RunConf:
     """Id of the run's announcement, as `announce` printed it (docs/ranking.md). The run starts only as announced, and an
     announcement is valid for one run. Default: the run is not announced."""
     announcement_log: str | None = None
-    """File of the site's announcements; required with `announcement`."""
+    """File of the site's announcements. Required with `announcement`."""
     resume: str | None = None
     """Run to resume. A run that reached its declared time cannot be resumed."""
     resume_until: int | None = field(default=None, metadata={"least": 1, "unit": "lines"})
@@ -167,7 +167,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """Return the possible dataclasses of the records of a field; an empty tuple if the field is no list of records."""
+    """Return the possible dataclasses of the records of a field. Empty if the field is no list of records."""
     if name not in schema.__dataclass_fields__:
         return ()
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
@@ -234,7 +234,7 @@ def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Raise BadConfiguration for the first word that names no option; `configure` checks its value."""
+    """Raise BadConfiguration for the first word that names no option. `configure` checks its value."""
     read(words, _options())
 
 
@@ -286,7 +286,7 @@ def _set(plain: dict[str, Any], option: str, value: Any, typed: str) -> None:
     if name not in held:
         owners = [each for each in schemas_of_parts()[part] if name in each.__dataclass_fields__]
         listed = ", ".join(f"{part}={name_of_choice(each)}" for each in owners)
-        raise BadConfiguration(f"{option} goes with {listed}; another {part} is chosen here")
+        raise BadConfiguration(f"{option} goes with {listed}, but another {part} is chosen here")
     kinds = _options().records.get(f"{part}.{name}")
     if kinds is None:
         limits_of(schema)[name].check_type(option, value, typed)
@@ -295,14 +295,14 @@ def _set(plain: dict[str, Any], option: str, value: Any, typed: str) -> None:
     if of_record is None:
         if not isinstance(value, list):
             raise BadConfiguration(
-                f"{option} is a list of records {form_of(kinds)}; found {typed}: give such a list, or leave it out"
+                f"{option} is a list of records {form_of(kinds)}, found {typed}: give such a list, or leave it out"
             )
         held[name] = value
     else:
         index, records = int(of_record["index"]), held[name]
         if index >= len(records):
             present = f"has records 0 to {len(records) - 1}" if records else f"is empty, so there is no record {index}"
-            raise BadConfiguration(f"{part}.{name} {present}; found {typed}")
+            raise BadConfiguration(f"{part}.{name} {present}, found {typed}")
         kind = kinds.get(records[index].get("kind", "") if isinstance(records[index], dict) else "")
         if kind is not None and of_record["name"] in limits_of(kind):
             limits_of(kind)[of_record["name"]].check_type(option, value, typed)
@@ -345,5 +345,5 @@ def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) ->
     named = {name_of_choice(schema): schema for schema in schemas}
     name = None if None in named else plain[fields(schemas[0])[0].name]
     if name not in named:
-        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}; the journal holds {name!r}")
+        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}, but the journal holds {name!r}")
     return named[name]

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 from aiperf.data.survey import data_fingerprint
 from aiperf.measure.probe import ProbeReading, Setting
-from aiperf.system.describe import folders_of, versions
-from aiperf.system.description.node import describe_node, hash_of
-from aiperf.system.samplers.attach import accelerator_samplers, attach
+from aiperf.system.describe import describe_node, folders_of, hash_of, versions
+from aiperf.system.samplers.attach import sampled_accelerators
 from aiperf.system.source import digest, installed
 
 
@@ -23,9 +22,7 @@ class Versions:
 
     def measure(self, setting: Setting) -> ProbeReading:
         """See `probe.Probe`."""
-        attached = attach(accelerator_samplers())
-        devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
-        attached.close()
+        devices, _ = sampled_accelerators()
         return ProbeReading(
             probe=self.name,
             unit=self.unit,

@@ -53,11 +53,11 @@ def following(folder: Path, until: int | None = None) -> Following:
     if not work.trials:
         left_out = ", ".join(f"{count} {reason}" for reason, count in work.left_out.items()) or "none"
         raise CannotFollow(
-            f"a run follows the trained trials of another run; '{folder}' has none (proposals: {left_out}): follow a longer run"
+            f"a run follows the trained trials of another run. '{folder}' has none (proposals: {left_out}): follow a longer run"
         )
     if len(work.ranks) > 1:
         raise CannotFollow(
-            f"equal work needs equal batches over all ranks; workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
+            f"equal work needs equal batches over all ranks. Workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
             "a run whose workers have equal numbers of ranks"
         )
     return Following(work, work.recorded(str(folder), reader.reading.lines, reader.reading.chain.decode()))
@@ -73,7 +73,7 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
     if (found.recorded.run, found.recorded.last_hash) != (recorded.run, recorded.last_hash):
         raise CannotFollow(
             f"a resumed run must follow the same run, '{recorded.run}' with {recorded.lines} lines and the hash "
-            f"{recorded.last_hash[:12]}…; '{found.recorded.path}' is '{found.recorded.run}' with {found.recorded.lines} and "
+            f"{recorded.last_hash[:12]}…. '{found.recorded.path}' is '{found.recorded.run}' with {found.recorded.lines} and "
             f"{found.recorded.last_hash[:12]}…: give its current place, follow=RUN"
         )
     return found
@@ -88,7 +88,7 @@ def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ra
     theirs = work.first
     if theirs.simulated and not simulated:
         raise BadConfiguration(
-            f"a run on machines cannot follow a simulated run; '{theirs.run}' is simulated, with simulated learning "
+            f"a run on machines cannot follow a simulated run. '{theirs.run}' is simulated, with simulated learning "
             "curves: follow it with +cluster=simulated"
         )
     found = [*_of_options(as_plain(conf), theirs.config), *_of_images(mine.dataset, theirs.dataset)]
@@ -98,7 +98,7 @@ def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ra
         found.append(f"workers of {_listed(work.ranks)} ranks, not {ranks}: trainer.ranks or accelerators_per_worker")
     if found:
         raise BadConfiguration(
-            f"a following run must do the same work as the run it follows; '{theirs.run}' has {'; '.join(found)}: set these "
+            f"a following run must do the same work as the run it follows. '{theirs.run}' has {'; '.join(found)}: set these "
             "values as in that run, or follow another run"
         )
 

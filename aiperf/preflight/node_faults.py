@@ -31,8 +31,6 @@ _SPEEDS = ("matrix product", "memory")
 class NodeVerdict:
     """Result for one node."""
 
-    """Of one node."""
-
     faults: tuple[str, ...]
     """Each begins with the probe's name. Empty if no measurement shows a fault."""
     slow: tuple[str, ...]
@@ -210,7 +208,7 @@ def _accelerators(
 
 
 def _traces(reading: ProbeReading) -> Iterator[str]:
-    """Yield signs of other use: processes of others, and errors since boot that a reset may have repaired."""
+    """Yield signs of other use: foreign processes, and errors since boot that a reset may have repaired."""
     for device in reading.facts["devices"]:
         name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
         if device.get("xids"):

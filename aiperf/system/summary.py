@@ -86,7 +86,7 @@ class DeviceTelemetry:
     """Configured time between samples."""
 
     foreign: dict[str, float] | None = None
-    """Programs of others that computed on it in the window, with the time of the first sample. None if not sampled."""
+    """Foreign programs that computed on it in the window, with the time of the first sample. None if not sampled."""
     spent: dict[str, ActivityEnergy] = field(default_factory=dict)
     """Energy by activity of its worker, '' if the activity is unknown. The sum is `energy_joules`."""
 
@@ -406,7 +406,7 @@ def summarise(
         ValueError: if the window is empty.
     """
     if not window[0] < window[1]:
-        raise ValueError(f"the end of a window must be after its start; found {window!r}")
+        raise ValueError(f"the end of a window must be after its start, found {window!r}")
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}

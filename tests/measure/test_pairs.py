@@ -36,10 +36,10 @@ def test_only_the_broken_node_is_blamed(nodes: int, data: st.DataObject) -> None
     bad = data.draw(st.integers(0, nodes - 1))
     pairs = list(combinations(range(nodes), 2))
 
-    said = blamed(nodes, [pair for pair in pairs if bad not in pair], [pair for pair in pairs if bad in pair])
+    causes = blamed(nodes, [pair for pair in pairs if bad not in pair], [pair for pair in pairs if bad in pair])
 
-    assert set(said) == {bad}
-    assert said[bad] == [node for node in range(nodes) if node != bad]
+    assert set(causes) == {bad}
+    assert causes[bad] == [node for node in range(nodes) if node != bad]
 
 
 def test_where_nobody_can_tell_both_are_named() -> None:

@@ -1,4 +1,4 @@
-"""Probes and clocks that are wrong on purpose on some nodes. They are in a module, since they are pickled by name."""
+"""Probes and clocks that are wrong on purpose on some nodes. They are in a module, since pickle stores their names only."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Fingerprint:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        told = "0" if setting.address == OTHER else "f"
-        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
+        digit = "0" if setting.address == OTHER else "f"
+        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": digit * 64})
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.text import closing_lines
+from aiperf.system.describe import hash_of
 from aiperf.system.description.form import FIELDS
-from aiperf.system.description.node import hash_of
 from aiperf.system.description.of_run import SystemDescription, system_description
 from tests.report.journals import Shape, invented
 

@@ -2,7 +2,6 @@
 
 Each part is built of them. Trainers are built in tests/train/test_accepted_trainers.py, since they need torch.
 """
-"""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ def test_a_worker_with_too_little_memory_is_refused() -> None:
 
     why = breach(terms, up(1, 40 * GIB), accelerators=1)
 
-    assert why is not None and f"a rank here has {40 * GIB}" in why and "budget.memory_bytes" in why
+    assert why is not None and f"A rank here has {40 * GIB}" in why and "budget.memory_bytes" in why
     assert breach(terms, up(1, 79 * GIB), accelerators=1) is None, "a library keeps a little for itself"
 
 

@@ -39,10 +39,10 @@ def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
 
 def _all_pairs(nodes: int) -> tuple[Round, ...]:
     circle: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
-    found: list[Round] = []
+    pairings: list[Round] = []
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
         sides = zip(circle[:half], reversed(circle[half:]), strict=True)
-        found.append(tuple((min(a, b), max(a, b)) for a, b in sides if a is not None and b is not None))
+        pairings.append(tuple((min(a, b), max(a, b)) for a, b in sides if a is not None and b is not None))
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    return tuple(found)
+    return tuple(pairings)

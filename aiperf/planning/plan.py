@@ -75,10 +75,10 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 
 def _following(plan: Plan, word: str) -> Plan:
     """Return the plan with the run that it follows, after checking that it is the same work."""
-    found = following(run_folder(word, plan.conf.runs))
+    followed = following(run_folder(word, plan.conf.runs))
     simulated = isinstance(place_of(plan.conf.cluster, os.environ), Simulated)
-    require_same_work(plan.conf, first_event(plan, "", 0.0), found.work, plan.shape.ranks, simulated=simulated)
-    return replace(plan, follows=found)
+    require_same_work(plan.conf, first_event(plan, "", 0.0), followed.work, plan.shape.ranks, simulated=simulated)
+    return replace(plan, follows=followed)
 
 
 def check_options(conf: RunConf) -> None:

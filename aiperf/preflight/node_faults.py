@@ -92,8 +92,8 @@ def _versions(
     norm, whose = _norm(head, nodes, "versions", _flat)
     for name in sorted(here.keys() | norm.keys()):
         if here.get(name) != norm.get(name):
-            found, right = (_shortened(versions.get(name)) for versions in (here, norm))
-            yield f"{name} is {found}, {whose} {right}"
+            actual, expected = (_shortened(versions.get(name)) for versions in (here, norm))
+            yield f"{name} is {actual}, {whose} {expected}"
     # the head of a cluster often has no accelerators and no driver
     drivers = [tuple(each.facts["drivers"]) for one in nodes if (each := _good(one, "versions")) is not None]
     own = tuple(reading.facts["drivers"])
@@ -281,10 +281,10 @@ def _speed(node: NodeReadings, name: str, nodes: Sequence[NodeReadings], share: 
     median = statistics.median(speeds)
     if own >= share * median:
         return "", False
-    found = (
+    comparison = (
         f"{units.si(own, reading.unit)} is {units.share(own / median)} of the median of {len(speeds)} nodes of its kind"
     )
-    return f"{name}: {found}; at least {units.share(share, 0)}", True
+    return f"{name}: {comparison}; at least {units.share(share, 0)}", True
 
 
 def _speed_of(name: str, reading: ProbeReading) -> float | None:
@@ -300,10 +300,10 @@ def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[i
     A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
     a successful exchange, or neither has, the faulty node is unknown and both are blamed.
     """
-    well = {node for pair in done for node in pair}
-    found: dict[int, list[int]] = {}
+    working = {node for pair in done for node in pair}
+    partners: dict[int, list[int]] = {}
     for pair in broken:
         for node, partner in (pair, pair[::-1]):
-            if node not in well or partner in well:
-                found.setdefault(node, []).append(partner)
-    return {node: sorted(found[node]) for node in range(nodes) if node in found}
+            if node not in working or partner in working:
+                partners.setdefault(node, []).append(partner)
+    return {node: sorted(partners[node]) for node in range(nodes) if node in partners}

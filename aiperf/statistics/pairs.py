@@ -57,7 +57,7 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
 
 def _by_cell(trials: Sequence[TrialWork]) -> dict[tuple[str, int], list[TrialWork]]:
     """Return the trials by (network, batch size), in order of their start."""
-    found: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
+    by_cell: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
     for trial in trials:
-        found[trial.network, trial.batch].append(trial)
-    return found
+        by_cell[trial.network, trial.batch].append(trial)
+    return by_cell

@@ -127,21 +127,21 @@ def read(folder: Path) -> Iterator[Record]:
     `folder`: telemetry/ of a run. An unreadable file or line is yielded as Damage in its place.
     """
     try:
-        found = files(folder)
+        logs = files(folder)
     except OSError as error:
         yield Damage(folder.name, 0, f"it cannot be read ({error.strerror})")
         return
-    for file in found:
+    for file in logs:
         yield from read_file(file)
 
 
 def files(folder: Path) -> list[Path]:
     """Return the telemetry files of a folder, sorted by worker and host number."""
     try:
-        found = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
+        logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
+    return sorted(logs, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
 
 
 def read_file(file: Path) -> Iterator[Record]:

@@ -54,7 +54,7 @@ class WarningThresholds:
 def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
     """Return all warnings, most critical first. Similar devices share one line, which names the worst of them."""
     accelerators = telemetry.accelerators
-    found = [
+    warnings = [
         *_missing(telemetry),
         *_gone(accelerators),
         *_ecc(accelerators),
@@ -68,7 +68,7 @@ def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple
         *_unmeasured(telemetry, limits),
     ]
     order: tuple[Severity, ...] = ("critical", "warning", "note")
-    return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))
+    return tuple(sorted(warnings, key=lambda warning: order.index(warning.severity)))
 
 
 def _name(one: DeviceTelemetry) -> str:

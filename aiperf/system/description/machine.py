@@ -127,13 +127,13 @@ def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part
 
 def variables(environment: Mapping[str, str]) -> Part:
     """Return the variables that match VARIABLES. For names that suggest a secret, record only that the variable is set."""
-    found: Part = {}
+    chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):
-            found[name] = (
+            chosen_variables[name] = (
                 "set; a secret by its name, never recorded" if SECRET.search(name) else _without_password(value)
             )
-    return found
+    return chosen_variables
 
 
 def _without_password(value: str) -> str:

@@ -108,8 +108,8 @@ class LoadBuilder:
 
     def loads(self) -> tuple[HostLoad, ...]:
         """Return the loads, sorted by machine name."""
-        found = [self._load(machine, list(views.values())) for machine, views in self._sums.items()]
-        return tuple(sorted((one for one in found if one is not None), key=lambda one: one.host))
+        loads = [self._load(machine, list(views.values())) for machine, views in self._sums.items()]
+        return tuple(sorted((one for one in loads if one is not None), key=lambda one: one.host))
 
     def _load(self, machine: str, views: list[_Sums]) -> HostLoad | None:
         """Return the mean load of a machine. Each part is weighted by its measured seconds."""

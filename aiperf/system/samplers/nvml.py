@@ -257,13 +257,13 @@ def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
     >>> hardware_xids(["NVRM: Xid (PCI:0000:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0000:3B:00): 31, …"])
     {'3b:00': [79]}
     """
-    found: dict[str, list[int]] = {}
+    xids: dict[str, list[int]] = {}
     for line in lines:
         if (match := _XID_LINE.search(line)) is not None and (number := int(match[2])) in HARDWARE_XIDS:
-            of_device = found.setdefault(match[1].lower(), [])
+            of_device = xids.setdefault(match[1].lower(), [])
             if number not in of_device:
                 of_device.append(number)
-    return found
+    return xids
 
 
 def kernel_log(path: Path = Path("/dev/kmsg")) -> list[str] | None:

@@ -100,7 +100,7 @@ def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ra
         )
     if different:
         raise BadConfiguration(
-            f"a following run must do the same work as the run it follows. '{theirs.run}' has {', '.join(different)}: set "
+            f"a following run must do the same work as the run it follows. '{theirs.run}' has {'; '.join(different)}: set "
             "these values as in that run, or follow another run"
         )
 

@@ -6,17 +6,16 @@ together. The caller imports no torch.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
+from aiperf.reader_processes import package_environment
+
 READY = b"ready\n"
-_ROOT = Path(__file__).parents[2]
 
 
 def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> float | None:
@@ -25,11 +24,7 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
     None if they take longer than `seconds`.
     """
     end = time.monotonic() + seconds
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
+    environment = package_environment() | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     command = [sys.executable, "-P", "-m", "aiperf.measure.peak_after_run", precision, str(threads)]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) for _ in range(ranks)

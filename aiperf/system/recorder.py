@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from aiperf.reader_processes import package_environment
 from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
 from aiperf.system.load.load_watch import LoadWatch
@@ -70,14 +71,11 @@ class Recorder:
     def start(self) -> None:
         """Start the process and return at once. The recorder writes errors to this process's stderr."""
         assert self._process is None, "a recorder is started once"
-        # The package may be on a path that only this process has, as with Ray's working_dir.
-        package_root = str(Path(__file__).resolve().parents[2])
-        python_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aiperf.system.recorder", *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": python_path},
+            env=package_environment(),
             start_new_session=True,  # the worker handles Ctrl-C of a terminal
         )
         with suppress(ProcessLookupError):  # already ended: its owner detects it

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -185,3 +185,24 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
             yield Damage(name, number, f"no session before it tells of device {record.device!r}")
         else:
             yield Sample(session, devices[record.device], record)
+
+
+def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
+    """Yield the records of `read` in the time of the driver's clock.
+
+    Args:
+        offsets: seconds by which a host's clock is ahead (default: 0).
+    """
+    shifted: dict[int, Session] = {}
+    for record in records:
+        session = record if isinstance(record, Session) else record.session if isinstance(record, Sample) else None
+        ahead = 0.0 if session is None else offsets.get(session.host, 0.0)
+        if session is None or not ahead:
+            yield record
+        elif isinstance(record, Session):
+            shifted[id(record)] = msgspec.structs.replace(record, at=record.at - ahead)
+            yield shifted[id(record)]
+        else:
+            assert isinstance(record, Sample)
+            look = msgspec.structs.replace(record.look, at=record.look.at - ahead)
+            yield Sample(shifted.get(id(record.session), record.session), record.device, look)

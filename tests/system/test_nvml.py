@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import parse
+from aiperf.system.log import Sample, Session, parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.samplers import nvml
 from aiperf.system.samplers.nvml import hardware_xids
-from aiperf.system.telemetry import Sample, Session, WarningThresholds, summarise, telemetry_warnings
+from aiperf.system.summary import summarise
+from aiperf.system.warnings import WarningThresholds, telemetry_warnings
 
 LOOK = """
 import sys, msgspec

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import comb
 
 FEWEST_PAIRS = 6
-"""With five pairs even [smallest, largest] contains the median with a probability of only 1 − 2·0.5⁵ = 93.75 %."""
+"""With five pairs even [smallest, largest] contains the median with a probability of only 1 − 2·0.5^5 = 93.75 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ def interleaved(
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
-    """Return the narrowest order statistics [x₍ₖ₎, x₍ₙ₊₁₋ₖ₎] that contain the median with at least 95 % probability.
+    """Return the narrowest order statistics x(k) to x(n + 1 − k) that contain the median with at least 95 % probability.
 
     Exact for any continuous distribution: the number of values below the median is binomial(n, ½), so the interval misses
-    with probability 2·P(X < k). For n = 10 it is [x₍₂₎, x₍₉₎], with 97.9 %.
+    with probability 2·P(X < k). For n = 10 it is x(2) to x(9), with 97.9 %.
 
     Raises:
         ValueError: for fewer than 6 values.

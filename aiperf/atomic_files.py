@@ -1,4 +1,4 @@
-"""Atomic file writes: a reader sees the earlier file or the new one, at whatever moment the writer stops."""
+"""Atomic file writes: a reader sees the earlier file or the new one, also if the writer stops at any moment."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def load(text: str) -> Any:
         BadYaml: the text is not YAML or exceeds a limit.
     """
     if len(text) > LARGEST_FILE:
-        raise BadYaml(f"it has at most {LARGEST_FILE} bytes; found more")
+        raise BadYaml(f"it has at most {LARGEST_FILE} bytes, found more")
     try:
         _check(yaml.parse(text, Loader=_LOADER))
         return yaml.load(text, _Loader)
@@ -60,12 +60,12 @@ def _check(events: Iterator[Any]) -> None:
     for event in events:
         where = f"line {event.start_mark.line + 1}"
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise BadYaml(f"it has neither anchors nor aliases; {where} has one: write the value out")
+            raise BadYaml(f"it has neither anchors nor aliases, but {where} has one: write the value out")
         if getattr(event, "tag", None) is not None:
-            raise BadYaml(f"it has no tags; {where} has {event.tag!r}: leave it out")
+            raise BadYaml(f"it has no tags, but {where} has {event.tag!r}: leave it out")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
-            raise BadYaml(f"it is at most {DEEPEST} deep; {where} is deeper")
+            raise BadYaml(f"it is at most {DEEPEST} deep, but {where} is deeper")
 
 
 class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
@@ -76,13 +76,13 @@ class _Loader(_LOADER):  # type: ignore[misc]  # libyaml has no types
         if len(made) != len(node.value):
             keys = [self.construct_object(key, deep=True) for key, _ in node.value]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise BadYaml(f"each key occurs once; {twice!r} occurs twice (line {node.start_mark.line + 1})")
+            raise BadYaml(f"each key occurs once, but {twice!r} occurs twice (line {node.start_mark.line + 1})")
         return made
 
     def construct_number(self, node: yaml.ScalarNode) -> int:
         value: int = self.construct_yaml_int(node)
         if abs(value) > LARGEST_NUMBER:
-            raise BadYaml(f"a number is at most 2^63; line {node.start_mark.line + 1} has {node.value[:20]}…")
+            raise BadYaml(f"a number is at most 2^63, but line {node.start_mark.line + 1} has {node.value[:20]}…")
         return value
 
 

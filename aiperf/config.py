@@ -51,7 +51,7 @@ class BudgetConf:
     memory_share: float = field(default=0.9, metadata={"above": 0, "most": 1})
     """Largest training memory at budget.batch images, as a share of the smallest accelerator's memory."""
     memory_bytes: int | None = field(default=None, metadata={"least": 1, "most": MOST_MEMORY})
-    """Memory of the smallest accelerator. Default: measured on the workers' nodes; without accelerators, their memory divided
+    """Memory of the smallest accelerator. Default: measured on the workers' nodes. Without accelerators: their memory divided
     by the ranks of a worker. With a value, no worker is refused for having less."""
     batch: int = field(default=32, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Images per accelerator at which training memory is estimated."""
@@ -91,7 +91,7 @@ class RunConf:
     storage: StorageConf = field(default_factory=StorageConf)
     system: SystemForm = field(default_factory=SystemForm)
     cluster: ClusterConf | None = None
-    """Place of the run. Default: this machine; +cluster=NAME for another."""
+    """Place of the run. Default: this machine. +cluster=NAME selects another place."""
     name: str | None = field(
         default=None,
         metadata={"form": (r"[\w.-]+", "part of a folder's name: letters, digits, '.', '_' and '-'")},
@@ -104,7 +104,7 @@ class RunConf:
     start: str | None = None
     """Starting network: a name (`python -m aiperf flops` lists them) or a JSON file. Default: that of the data set."""
     executor: str = field(default="ray", metadata={"among": ("ray", "inline")})
-    """ray: workers as actors of a Ray cluster; inline: one worker in the driver's process, for debugging."""
+    """ray: workers as actors of a Ray cluster. inline: one worker in the driver's process, for debugging."""
     accelerators_per_worker: int | str | None = field(default=None, metadata={"least": 1, "among": (ALL,)})
     """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
     nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
@@ -121,7 +121,7 @@ class RunConf:
     """Id of the run's announcement, as `announce` printed it (docs/ranking.md). The run starts only as announced, and an
     announcement is valid for one run. Default: the run is not announced."""
     announcement_log: str | None = None
-    """File of the site's announcements; required with `announcement`."""
+    """File of the site's announcements. Required with `announcement`."""
     resume: str | None = None
     """Run to resume. A run that reached its declared time cannot be resumed."""
     resume_until: int | None = field(default=None, metadata={"least": 1, "unit": "lines"})
@@ -170,7 +170,7 @@ def _without_none(hint: Any) -> Any:
 
 
 def records_of(schema: type[Any], name: str) -> tuple[type[Any], ...]:
-    """Return the possible dataclasses of the records of a field; an empty tuple if the field is no list of records."""
+    """Return the possible dataclasses of the records of a field. Empty if the field is no list of records."""
     if name not in schema.__dataclass_fields__:
         return ()
     declared: tuple[type[Any], ...] | None = schema.__dataclass_fields__[name].metadata.get("records")
@@ -244,7 +244,7 @@ def _parts_with_schemas() -> Iterator[tuple[str, type[Any]]]:
 
 
 def require_options(words: Sequence[str]) -> None:
-    """Raise BadConfiguration for the first word that names no option; `configure` checks its value."""
+    """Raise BadConfiguration for the first word that names no option. `configure` checks its value."""
     read(words, _options())
 
 
@@ -335,5 +335,5 @@ def _chosen(part: str, schemas: tuple[type[Any], ...], plain: dict[str, Any]) ->
     named = {name_of_choice(schema): schema for schema in schemas}
     name = None if None in named else plain[fields(schemas[0])[0].name]
     if name not in named:
-        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}; the journal holds {name!r}")
+        raise BadConfiguration(f"{part} is one of {', '.join(map(str, named))}, but the journal holds {name!r}")
     return named[name]

@@ -45,7 +45,7 @@ class NotAJournal(NoSuchRun):
 
 
 class CannotResume(AiperfError):
-    """A run that is over, or whose configuration differs."""
+    """A run that has ended, or that has another configuration."""
 
 
 class CannotFollow(AiperfError):
@@ -53,7 +53,7 @@ class CannotFollow(AiperfError):
 
 
 class CannotCompare(AiperfError):
-    """Runs whose figures cannot be compared."""
+    """Runs with figures that cannot be compared."""
 
 
 class OtherRules(AiperfError):

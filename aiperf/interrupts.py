@@ -2,7 +2,7 @@
 
 The program is at one of three stages. `AT_ONCE`: the process exits immediately. `UNWINDING`: KeyboardInterrupt is raised, so
 that resources are released. `NOTED`: a run is in progress, and the driver ends it cleanly at its next turn. A second signal
-ends the process immediately at every stage; `scratch.py` then removes its child processes. This module is imported first and
+ends the process immediately at every stage. `scratch.py` then removes its child processes. This module is imported first and
 imports little: see `aiperf/__main__.py`.
 """
 

@@ -1,6 +1,6 @@
 """Python interface to a run on disk, for notebooks and scripts: `aiperf.load("runs/…")`.
 
-All figures come from the journal, as in the report. Tables are pandas DataFrames; pandas is an optional dependency.
+All figures come from the journal, as in the report. Tables are pandas DataFrames. pandas is an optional dependency.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LoadedRun:
         return table
 
     def report(self, out: str | Path | None = None) -> Path:
-        """Write the report and return the path of its page. `out`: folder; default: the folder of the run."""
+        """Write the report and return the path of its page. `out`: folder. Default: the folder of the run."""
         return write(self.facts, self.folder if out is None else given_path(str(out)), self.folder).page
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ def _pandas() -> Any:
         import pandas
     except ImportError as error:
         raise AiperfError(
-            f"tables of a run are pandas DataFrames; pandas cannot be imported ({error}). "
+            f"tables of a run are pandas DataFrames, but pandas cannot be imported ({error}). "
             "Install it: python -m pip install pandas"
         ) from error
     return pandas

@@ -1,12 +1,14 @@
-"""Pool of processes that read for this process. They exit silently at Ctrl-C."""
+"""Start of further Python processes: a pool that reads for this process, and the environment of a new process."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
+from pathlib import Path
 
 
 @contextmanager
@@ -34,6 +36,15 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def package_environment() -> dict[str, str]:
+    """Return this process's environment, extended so that a new Python process imports the same packages.
+
+    The packages may be on a path that only this process has, as with Ray's working_dir.
+    """
+    root = str(Path(__file__).resolve().parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}
 
 
 def _end_at_once() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 _HIDDEN = re.compile(
-    # C0 and C1; bidirectional controls; line separators; invisible characters; surrogates; tags.
+    # C0 and C1, bidirectional controls, line separators, invisible characters, surrogates, tags.
     "[\x00-\x1f\x7f-\x9f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     "\U000e0000-\U000e007f]"
 )

@@ -116,7 +116,7 @@ def _locked(path: Path) -> int:
 
 
 def _remove_orphans(parent: Path) -> None:
-    """Remove this user's folders whose owner on this host has ended."""
+    """Remove this user's folders if their owner on this host has ended."""
     for owner in parent.glob(f"{PREFIX}*/{OWNER}"):
         with contextlib.suppress(OSError):  # another user's, or removed concurrently
             if owner.stat().st_uid != os.getuid():

@@ -19,7 +19,7 @@ def command(*words: str) -> str:
 
 
 def option(name: str, path: Path | str) -> str:
-    """Return an option of a run whose value is a path, not yet quoted.
+    """Return an option with a path as value, without quotes.
 
     >>> option("resume", Path("runs/a b")), option("resume", "~a"), option("follow", "null")
     ('resume=runs/a b', 'resume=./~a', 'follow=./null')

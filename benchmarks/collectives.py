@@ -18,9 +18,10 @@ import torch
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.messages import Crashed, EpochDone, Train, TrialDone, Word
+from aiperf.statistics.interleaved import interval_of_median
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import describe_machine, interval_of_median
+from benchmarks.pairs import describe_machine
 from morphism import Graph, Map, encode, start
 
 KINDS = {"none": 1, "horovod": 2, "torch": 2}

@@ -22,7 +22,8 @@ from aiperf.data.dataset_config import ImagenetConf
 from aiperf.data.description import IMAGENET_MEAN, IMAGENET_STD
 from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data
-from benchmarks.pairs import describe_machine, interleaved
+from aiperf.statistics.interleaved import interleaved
+from benchmarks.pairs import describe_machine
 
 GOAL = 1.5
 

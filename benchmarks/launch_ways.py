@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from aiperf.errors import BadConfiguration
+from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.ceiling import blank
 from aiperf.train.execution import Execution
@@ -31,7 +32,7 @@ from aiperf.train.initialise import initialise
 from aiperf.train.module import Network, build
 from aiperf.train.precision import Precision, choose
 from benchmarks.memory_traffic import bytes_per_image
-from benchmarks.pairs import Ratio, describe_machine, interleaved
+from benchmarks.pairs import describe_machine
 from morphism import Graph, cost, start
 
 

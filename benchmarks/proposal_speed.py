@@ -24,7 +24,8 @@ from hashlib import blake2b
 from math import exp
 from random import Random
 
-from benchmarks.pairs import describe_machine, interval_of_median
+from aiperf.statistics.interleaved import interval_of_median
+from benchmarks.pairs import describe_machine
 from morphism import Budget, start
 from searchers import (
     PARENTS,

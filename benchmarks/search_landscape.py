@@ -25,8 +25,9 @@ from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
+from aiperf.statistics.interleaved import interval_of_median
 from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
-from benchmarks.pairs import describe_machine, interval_of_median
+from benchmarks.pairs import describe_machine
 from cluster.simulated import SimulatedConf
 from morphism import Map, cost, start
 from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, SearcherConf

@@ -37,6 +37,7 @@ from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Advanced, EpochDone, Train, Word
 from aiperf.rng import derive
+from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.allocator import keep_freed_memory
 from aiperf.train.collectives.collective import SingleRank
@@ -46,7 +47,7 @@ from aiperf.train.module import build
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import Ratio, SideProcess, describe_machine, interleaved
+from benchmarks.pairs import SideProcess, describe_machine
 from morphism import Graph, cost, start
 
 CLASSES = 10

@@ -28,7 +28,7 @@ from aiperf.planning.declared_nodes import preview, require_declared, require_in
 from aiperf.planning.disk import require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.resume_options import require_same
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
 from cluster.place import ClusterConf, HeadPlace, Simulated, place_of

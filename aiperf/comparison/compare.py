@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference, differing, unequal
@@ -15,7 +16,6 @@ from aiperf.report.facts import Report
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.statistics.difference import Verdict, verdict
-from aiperf.statistics.estimate import mean
 from aiperf.statistics.pairs import Pairs, pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference, shares_of_spread
 from aiperf.statistics.spread import more_runs
@@ -188,8 +188,8 @@ def _of_few_runs(*sides: Side) -> Iterator[RunWarning]:
 
 def _of_unlike_tops(first: Sequence[Report], second: Sequence[Report]) -> Iterator[RunWarning]:
     tops = [[run.losses.flops_per_accelerator for run in runs if run.losses is not None] for runs in (first, second)]
-    if all(tops) and abs(mean(tops[1]) / mean(tops[0]) - 1) >= UNLIKE_TOPS:
-        low, high = (units.flops_per_second(mean(each)) for each in tops)
+    if all(tops) and abs(fmean(tops[1]) / fmean(tops[0]) - 1) >= UNLIKE_TOPS:
+        low, high = (units.flops_per_second(fmean(each)) for each in tops)
         yield RunWarning(
             f"losses are shares of an accelerator's peak, and the peaks differ: {low} in A, {high} in B",
             "warning",
@@ -206,7 +206,7 @@ def _of_torn(runs: Sequence[Report]) -> Iterator[RunWarning]:
 def _losses(first: Sequence[Report], second: Sequence[Report]) -> tuple[LossChange, ...]:
     def shares(runs: Sequence[Report]) -> dict[str, float]:
         parts = [{} if run.losses is None else {loss.name: loss.share for loss in run.losses.losses} for run in runs]
-        return {name: mean([of_run.get(name, 0.0) for of_run in parts]) for of_run in parts for name in of_run}
+        return {name: fmean([of_run.get(name, 0.0) for of_run in parts]) for of_run in parts for name in of_run}
 
     if any(run.losses is None for run in (*first, *second)):
         return ()

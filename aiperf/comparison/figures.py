@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from aiperf import units
 from aiperf.report.facts import Report
 from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.difference import RelativeChange, change
-from aiperf.statistics.estimate import Estimate, mean, of_repeats
+from aiperf.statistics.estimate import Estimate, of_repeats
 from aiperf.statistics.spread import Spread, spread
 
 
@@ -105,8 +106,8 @@ def of_side(figure: Figure, runs: Sequence[Report]) -> SideFigure:
     if len(values) < len(found):
         return SideFigure(None, None, None)
     if figure is OF_SCORE:
-        return SideFigure(mean(values), over_runs(list(map(_scored, runs))), spread(values))
-    return SideFigure(mean(values), of_repeats(values), spread(values))
+        return SideFigure(fmean(values), over_runs(list(map(_scored, runs))), spread(values))
+    return SideFigure(fmean(values), of_repeats(values), spread(values))
 
 
 def _scored(run: Report) -> ScoredRun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from aiperf.atomic_files import draft_of
@@ -12,7 +13,6 @@ from aiperf.comparison.compared_runs import folders, require_one_benchmark, side
 from aiperf.errors import CannotCompare
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
-from aiperf.statistics.estimate import mean
 from aiperf.units import count, flops_per_second, share
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def scaling(words: Sequence[str]) -> tuple[Size, ...]:
             f"--scaling compares sizes; all {len(sides)} runs have {only} accelerators. Add a run of another size"
         )
     sizes = sorted(by_size)
-    scores = {size: mean([run.score.flops_per_second or 0.0 for run in by_size[size]]) for size in sizes}
+    scores = {size: fmean([run.score.flops_per_second or 0.0 for run in by_size[size]]) for size in sizes}
     alone = scores[sizes[0]] / sizes[0]
     return tuple(
         Size(
             size,
             tuple(by_size[size]),
             scores[size],
-            mean([run.score.regulated_flops_per_second or 0.0 for run in by_size[size]]),
+            fmean([run.score.regulated_flops_per_second or 0.0 for run in by_size[size]]),
             scores[size] / size / alone,
         )
         for size in sizes

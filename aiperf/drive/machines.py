@@ -15,8 +15,7 @@ from aiperf.drive.executor import Executor
 from aiperf.drive.preflight import PreflightResult, check_here, depth, nobody_left, node_checks
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import WorkerShape
-from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import terms_of
+from aiperf.planning.worker_shape import terms_of, this_machine
 from aiperf.rules.proposals import proposer_of
 from aiperf.system.load.own_processes import identity
 from cluster.place import Existing, HeadPlace, InvitedPlace, LocalPlace, Simulated, place_of

@@ -21,13 +21,12 @@ from aiperf.config import RunConf
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
 from aiperf.journal.messages import Inspected
-from aiperf.preflight import clock
+from aiperf.measure import clock
+from aiperf.measure.all_probes import full, quick
+from aiperf.measure.probe import NodeReadings, Setting, meeting
+from aiperf.measure.prober import Prober
 from aiperf.preflight.node_faults import NodeVerdict, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.prober import Prober
-from aiperf.preflight.probes.all_probes import full, quick
-from aiperf.preflight.reading import NodeReadings, Setting
-from aiperf.preflight.shared_folder import meeting
 from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.system.description.differences import in_words
 from aiperf.system.description.of_run import HASH, PROBE, stored_once, system_description
@@ -80,7 +79,7 @@ def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
         temporary = Path(tempfile.gettempdir())
         processors = system.usable_processors
         setting = Setting(
-            "127.0.0.1", place.folder, place.mark, temporary, count, processors, conf.dataset, conf.trainer
+            "127.0.0.1", place.folder, place.mark, temporary, count, processors, conf.dataset, conf.trainer.precision
         )
         with Prober(setting) as prober:
             probes = full() if is_full else quick()

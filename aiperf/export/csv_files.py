@@ -18,7 +18,7 @@ from aiperf.report.changes import morphs
 from aiperf.report.facts import WorkerFacts
 from aiperf.report.nodes import clock_offsets
 from aiperf.sanitize import cell, sanitize
-from aiperf.system import telemetry
+from aiperf.system import log
 
 Row = TypeVar("Row")
 Cell = str | int | float | bool | None
@@ -119,7 +119,7 @@ def files(record: RunRecord) -> Iterator[File]:
         _epochs(record),
         _intervals(record),
         _workers(record),
-        *((_telemetry(record),) if telemetry.files(record.folder / "telemetry") else ()),
+        *((_telemetry(record),) if log.files(record.folder / "telemetry") else ()),
     )
     yield "README.md", [_readme(record, tables).encode()]
     for table in tables:
@@ -144,7 +144,7 @@ def _readme(record: RunRecord, tables: tuple[ExportTable[Any], ...]) -> str:
             f"{each.lines} damaged lines of {sanitize(each.file)} are left out, the first at line {each.line}: "
             f"{sanitize(each.why)}."
         )
-    if not telemetry.files(record.folder / "telemetry"):
+    if not log.files(record.folder / "telemetry"):
         notes.append("There is no telemetry.csv: no telemetry was recorded.")
     return "\n\n".join(["\n".join(notes[:3]), *notes[3:], *(table.described() for table in tables)])
 
@@ -290,8 +290,8 @@ def _workers(record: RunRecord) -> ExportTable[WorkerFacts]:
     return ExportTable("workers", "a worker", columns, lambda: record.report.workers)
 
 
-def _telemetry(record: RunRecord) -> ExportTable[telemetry.Sample]:
-    columns: list[ExportColumn[telemetry.Sample]] = [
+def _telemetry(record: RunRecord) -> ExportTable[log.Sample]:
+    columns: list[ExportColumn[log.Sample]] = [
         ExportColumn("at", "s", "on the driver's clock, if preflight measured the host's", lambda each: each.look.at),
         ExportColumn("worker", "", "its number", lambda each: each.session.worker),
         ExportColumn("host", "", "its name", lambda each: each.session.host),
@@ -317,12 +317,12 @@ def _telemetry(record: RunRecord) -> ExportTable[telemetry.Sample]:
     )
 
 
-def _held(sample: telemetry.Sample) -> str | None:
+def _held(sample: log.Sample) -> str | None:
     return None if sample.look.throttle is None else " ".join(sample.look.throttle)
 
 
-def _samples(record: RunRecord) -> Iterator[telemetry.Sample]:
-    records = telemetry.read(record.folder / "telemetry")
-    for each in telemetry.on_one_axis(records, clock_offsets(record.report.nodes)):
-        if isinstance(each, telemetry.Sample):
+def _samples(record: RunRecord) -> Iterator[log.Sample]:
+    records = log.read(record.folder / "telemetry")
+    for each in log.on_one_axis(records, clock_offsets(record.report.nodes)):
+        if isinstance(each, log.Sample):
             yield each

@@ -77,7 +77,7 @@ def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
         and data.opening_bytes > memory
     ):
         raise BadConfiguration(
-            f"each rank generates the synthetic set in its memory; dataset.image={data.image}, dataset.channels="
+            f"each rank generates the synthetic set in its memory. dataset.image={data.image}, dataset.channels="
             f"{data.channels}, dataset.classes={data.classes} and dataset.training_images={data.training_images} need "
             f"about {size(data.opening_bytes)}, and a rank has {size(memory)}: reduce these, or use fewer ranks"
         )

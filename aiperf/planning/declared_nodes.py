@@ -126,15 +126,15 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
     Raises:
         BadConfiguration: if the nodes have other accelerators.
     """
-    found = f"found {shape.accelerators} of {shape.device} ({shape.source})"
+    actual = f"Found {shape.accelerators} of {shape.device} ({shape.source})"
     if nodes.accelerators is not None and accelerators_per_worker is None and shape.accelerators != nodes.accelerators:
         raise BadConfiguration(
-            f"nodes must have the requested number of accelerators, {nodes.accelerators} each; {found}: check that their "
+            f"nodes must have the requested number of accelerators, {nodes.accelerators} each. {actual}: check that their "
             "drivers are loaded and that Ray detects them"
         )
     if nodes.accelerator is not None and nodes.accelerator.lower() not in shape.device.lower():
         raise BadConfiguration(
-            f"nodes must have the declared accelerators, cluster.accelerator={nodes.accelerator}; {found}: request others "
+            f"nodes must have the declared accelerators, cluster.accelerator={nodes.accelerator}. {actual}: request others "
             "(cluster.constraint, cluster.partition), or remove the option"
         )
     if nodes.accelerator_bytes is not None and shape.accelerators:
@@ -142,7 +142,7 @@ def require_declared(nodes: NodesAsked, accelerators_per_worker: object, shape: 
         if abs(share - 1) > MEMORY_TOLERANCE:
             raise BadConfiguration(
                 "accelerators must have the declared memory, cluster.accelerator_memory, within "
-                f"{share_of(MEMORY_TOLERANCE, 0)}; {found} with {shape.memory_bytes} bytes: request others, or remove the "
+                f"{share_of(MEMORY_TOLERANCE, 0)}. {actual} with {shape.memory_bytes} bytes: request others, or remove the "
                 "option"
             )
 
@@ -160,7 +160,7 @@ def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
         [option("dataset.root", conf.dataset.root)] if isinstance(conf.dataset, FilesConf) and conf.dataset.root else []
     )
     raise BadConfiguration(
-        f"on several nodes a set of more than {LISTED_AT_MOST} files needs an index, or each rank would list all files; "
+        f"on several nodes a set of more than {LISTED_AT_MOST} files needs an index, or each rank would list all files. "
         f"{conf.dataset.name!r} has {images} files and no index. Create it: "
         + command("prepare", f"dataset={conf.dataset.name}", *root, "--index-only")
     )

@@ -124,7 +124,7 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
         free = os.statvfs(at)
     except OSError as error:
         raise BadConfiguration(
-            f"{option} must be a writable folder, which is created if needed; {shown(at)} cannot be written "
+            f"{option} must be a writable folder, which is created if needed. {shown(at)} cannot be written "
             f"({error.strerror}): free space, grant this user write access, or choose another folder ({typed})"
         ) from error
     finally:
@@ -140,7 +140,7 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
             return place
         if wrong != "not there":
             raise BadConfiguration(
-                f"{option} must be a folder, which is created if needed; in {shown(runs)}, {shown(place)} is "
+                f"{option} must be a folder, which is created if needed. In {shown(runs)}, {shown(place)} is "
                 f"{wrong or 'a file'}: choose another ({typed})"
             )
     raise AssertionError("the root of all folders is there")
@@ -150,12 +150,12 @@ def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
     """Raise BadConfiguration if a run does not fit, even if its networks never grow."""
     if needs.least > room.bytes:
         raise BadConfiguration(
-            f"the run needs about {size(needs.least)} or more in its folder ({in_words(needs)}); {shown(room.at)} has "
+            f"the run needs about {size(needs.least)} or more in its folder ({in_words(needs)}). {shown(room.at)} has "
             f"{size(room.bytes)} free: free space, or choose another folder (runs=FOLDER)"
         )
     if room.files is not None and needs.files > room.files:
         raise BadConfiguration(
-            f"the run needs about {count(needs.files)} files in its folder; {shown(room.at)} can take {count(room.files)} more "
+            f"the run needs about {count(needs.files)} files in its folder. {shown(room.at)} can take {count(room.files)} more "
             "(inodes): remove some, or choose another folder (runs=FOLDER)"
         )
 

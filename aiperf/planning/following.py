@@ -53,11 +53,11 @@ def following(folder: Path, until: int | None = None) -> Following:
     if not work.trials:
         left_out = ", ".join(f"{count} {reason}" for reason, count in work.left_out.items()) or "none"
         raise CannotFollow(
-            f"a run follows the trained trials of another run; '{folder}' has none (proposals: {left_out}): follow a longer run"
+            f"a run follows the trained trials of another run. '{folder}' has none (proposals: {left_out}): follow a longer run"
         )
     if len(work.ranks) > 1:
         raise CannotFollow(
-            f"equal work needs equal batches over all ranks; workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
+            f"equal work needs equal batches over all ranks. Workers of '{folder}' had {_listed(work.ranks)} ranks: follow "
             "a run whose workers have equal numbers of ranks"
         )
     return Following(work, work.recorded(str(folder), reader.reading.lines, reader.reading.chain.decode()))
@@ -69,14 +69,14 @@ def followed_again(recorded: FollowedRun, folder: Path) -> Following:
     Raises:
         CannotFollow: the folder contains another run, or its lines were changed.
     """
-    found = following(folder, recorded.lines)
-    if (found.recorded.run, found.recorded.last_hash) != (recorded.run, recorded.last_hash):
+    current = following(folder, recorded.lines)
+    if (current.recorded.run, current.recorded.last_hash) != (recorded.run, recorded.last_hash):
         raise CannotFollow(
             f"a resumed run must follow the same run, '{recorded.run}' with {recorded.lines} lines and the hash "
-            f"{recorded.last_hash[:12]}…; '{found.recorded.path}' is '{found.recorded.run}' with {found.recorded.lines} and "
-            f"{found.recorded.last_hash[:12]}…: give its current place, follow=RUN"
+            f"{recorded.last_hash[:12]}…. '{current.recorded.path}' is '{current.recorded.run}' with "
+            f"{current.recorded.lines} and {current.recorded.last_hash[:12]}…: give its current place, follow=RUN"
         )
-    return found
+    return current
 
 
 def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ranks: int, *, simulated: bool) -> None:
@@ -88,27 +88,29 @@ def require_same_work(conf: RunConf, mine: RunStarted, work: FollowedHistory, ra
     theirs = work.first
     if theirs.simulated and not simulated:
         raise BadConfiguration(
-            f"a run on machines cannot follow a simulated run; '{theirs.run}' is simulated, with simulated learning "
+            f"a run on machines cannot follow a simulated run. '{theirs.run}' is simulated, with simulated learning "
             "curves: follow it with +cluster=simulated"
         )
-    found = [*_of_options(as_plain(conf), theirs.config), *_of_images(mine.dataset, theirs.dataset)]
+    different = [*_of_options(as_plain(conf), theirs.config), *_of_images(mine.dataset, theirs.dataset)]
     if mine.start_graph != theirs.start_graph:
-        found.append("another starting graph: set start=… as in that run")
+        different.append("another starting graph: set start=… as in that run")
     if {ranks} != work.ranks:
-        found.append(f"workers of {_listed(work.ranks)} ranks, not {ranks}: trainer.ranks or accelerators_per_worker")
-    if found:
+        different.append(
+            f"workers of {_listed(work.ranks)} ranks, not {ranks}: trainer.ranks or accelerators_per_worker"
+        )
+    if different:
         raise BadConfiguration(
-            f"a following run must do the same work as the run it follows; '{theirs.run}' has {'; '.join(found)}: set these "
-            "values as in that run, or follow another run"
+            f"a following run must do the same work as the run it follows. '{theirs.run}' has {'; '.join(different)}: set "
+            "these values as in that run, or follow another run"
         )
 
 
 def _of_options(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
     for option in WORK:
         part, _, name = option.partition(".")
-        ours, there = mine[part], theirs.get(part) or {}
-        if name in ours and name in there and ours[name] != there[name]:
-            yield f"{option}={written(there[name])}, not {written(ours[name])}"
+        ours, other = mine[part], theirs.get(part) or {}
+        if name in ours and name in other and ours[name] != other[name]:
+            yield f"{option}={written(other[name])}, not {written(ours[name])}"
 
 
 def _of_images(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:

@@ -75,10 +75,10 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
 
 def _following(plan: Plan, word: str) -> Plan:
     """Return the plan with the run that it follows, after checking that it is the same work."""
-    found = following(run_folder(word, plan.conf.runs))
+    followed = following(run_folder(word, plan.conf.runs))
     simulated = isinstance(place_of(plan.conf.cluster, os.environ), Simulated)
-    require_same_work(plan.conf, first_event(plan, "", 0.0), found.work, plan.shape.ranks, simulated=simulated)
-    return replace(plan, follows=found)
+    require_same_work(plan.conf, first_event(plan, "", 0.0), followed.work, plan.shape.ranks, simulated=simulated)
+    return replace(plan, follows=followed)
 
 
 def check_options(conf: RunConf) -> None:
@@ -94,7 +94,7 @@ def check_options(conf: RunConf) -> None:
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
-                f"+cluster={conf.cluster.kind} needs executor=ray; found executor={conf.executor}: leave one out"
+                f"+cluster={conf.cluster.kind} needs executor=ray, found executor={conf.executor}: leave one out"
             )
         check_cluster(conf.cluster)
 
@@ -105,7 +105,7 @@ def _check_metrics_port(conf: RunConf) -> None:
     if why is not None:
         where = f"+cluster={conf.cluster.kind}" if conf.cluster else f"executor={conf.executor}"
         raise BadConfiguration(
-            f"metrics_port opens an endpoint of the run's own Ray; found it with {where}: {why}; leave it out"
+            f"metrics_port opens an endpoint of the run's own Ray, found it with {where}: {why}. Leave it out"
         )
 
 
@@ -193,9 +193,9 @@ def candidates(folder: Path) -> Iterator[Path]:
 def _folder_name(conf: RunConf) -> str:
     name = conf.dataset.name if conf.name is None else conf.name
     if not re.fullmatch(r"[\w.-]+", name):
-        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-'; found {name!r}")
+        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-', found {name!r}")
     if len(name.encode()) > LONGEST_NAME:
-        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most; found {len(name.encode())}, {shown(name)}")
+        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most, found {len(name.encode())}, {shown(name)}")
     return name
 
 
@@ -207,7 +207,7 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(
-            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file; found {name!r}"
+            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file, found {name!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + nearest(name, STARTS)
         )
@@ -215,14 +215,14 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
         graph = load(path)
     except DamagedGraphFile as error:
         raise BadConfiguration(
-            f"start must be a network's name or a graph's JSON file; {error}: choose another"
+            f"start must be a network's name or a graph's JSON file. {error}: choose another"
         ) from error
     reads = graph.nodes[0].op
     assert isinstance(reads, Input)
     wanted = Map(dataset.channels, dataset.image, dataset.image)
     if Map(reads.channels, reads.height, reads.width) != wanted or graph.shapes[-1] != Vector(dataset.classes):
         raise BadConfiguration(
-            f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}; "
+            f"a starting graph must fit the data set's images and number of classes: {wanted} and {dataset.classes}. "
             f"'{path}' reads {reads} and ends in {graph.shapes[-1]}"
         )
     return graph
@@ -232,7 +232,7 @@ def _check_start(graph: Graph, budget: Budget) -> None:
     needed = cost(graph).training_memory(budget.batch, budget.bytes_per_element)
     if budget.memory_bytes is not None and needed > budget.memory_bytes:
         raise BadConfiguration(
-            f"the starting graph must be within the budget, or nothing can be proposed; it needs {needed} bytes of training "
+            f"the starting graph must be within the budget, or nothing can be proposed. It needs {needed} bytes of training "
             f"memory at batch {budget.batch}, and {budget.memory_bytes} are allowed: "
             "lower budget.batch, or take a smaller start=…"
         )
@@ -254,7 +254,7 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
         if value is not None and value > images // ranks and option in typed:
             raise BadConfiguration(
                 f"a batch holds images of one rank, and of {images} training images each of {ranks} ranks has "
-                f"{images // ranks}; found {option}={value}: take at most {images // ranks}, or fewer ranks"
+                f"{images // ranks}, found {option}={value}: take at most {images // ranks}, or fewer ranks"
             )
 
 
@@ -262,13 +262,13 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(
-            f"each rank of a worker needs its own images; {dataset.name!r} has {dataset.training_images} training images for "
+            f"each rank of a worker needs its own images. {dataset.name!r} has {dataset.training_images} training images for "
             f"{ranks} ranks: use fewer ranks, or more images"
         )
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
-            f"batch.smallest is at least 1 and at most batch.largest; found {smallest} and {largest}"
+            f"batch.smallest is at least 1 and at most batch.largest, found {smallest} and {largest}"
         )
     return Space(
         start=graph,

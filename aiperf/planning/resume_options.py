@@ -27,7 +27,7 @@ def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) 
     differing = list(differences(words, as_plain(given), as_plain(held)))
     if differing:
         raise BadConfiguration(
-            f"a run keeps the configuration it began with; '{run}' has {'; '.join(differing)}: leave these options out, or "
+            f"a run keeps the configuration it began with. '{run}' has {'; '.join(differing)}: leave these options out, or "
             "begin another run in a new folder"
         )
 

@@ -8,14 +8,16 @@ breaks a rule of docs/benchmark.md is rejected with the reason. A worker that on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.messages import WorkerUp
+from aiperf.planning.buildable import require_packages
 from aiperf.rules.search_space import STEPS
-from aiperf.system.describe import HostDescription
+from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 
@@ -42,7 +44,7 @@ def shape_of(
     ranks = ranks_of_worker(trainer, accelerators, cores)
     if accelerators and ranks > accelerators:
         raise BadConfiguration(
-            f"each rank needs its own accelerator; found trainer.ranks={ranks} for {accelerators}: use at most that many"
+            f"each rank needs its own accelerator, found trainer.ranks={ranks} for {accelerators}: use at most that many"
         )
     limit = trainer.memory_limit_bytes
     known = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
@@ -69,6 +71,32 @@ def shape_of(
         cores=cores,
         memory_bytes=memory,
     )
+
+
+def this_machine(conf: RunConf) -> WorkerShape:
+    """Return the shape of a worker on this machine, for a dry run and for a run in the driver's process.
+
+    Raises:
+        BadConfiguration: this machine cannot hold such a worker.
+    """
+    system = describe_usable()
+    declared = accelerators_declared(conf.accelerators_per_worker)
+    if declared is not None and declared > len(system.accelerators):
+        raise BadConfiguration(
+            f"a worker on one machine can have at most the accelerators that this process may use, found "
+            f"accelerators_per_worker={declared}, and {len(system.accelerators)} are usable: leave it out to use all"
+        )
+    trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
+    accelerators = declared or len(system.accelerators)
+    for option, count in (("ranks", trainer.ranks), ("threads", trainer.threads)):
+        if count is not None and count > system.usable_processors and not accelerators:
+            raise BadConfiguration(
+                f"without accelerators each rank and thread needs a processor, found trainer.{option}={count}, and this "
+                f"machine has {system.usable_processors} usable: use at most that number, or leave it out"
+            )
+    require_packages(conf)
+    source = f"this machine, {system.host}"
+    return shape_of(system, accelerators, system.usable_processors, trainer, conf.budget.memory_bytes, source)
 
 
 def together(hosts: Sequence[WorkerShape], source: str) -> WorkerShape:
@@ -123,7 +151,7 @@ def breach(terms: WorkerRequirements, up: WorkerUp, accelerators: int) -> str | 
     """Return the reason why a ready worker may not train in this run. None if it may."""
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (
-            f"the plan allows {terms.most_ranks} ranks per worker, or an epoch would have fewer than {STEPS} steps; it has "
+            f"the plan allows {terms.most_ranks} ranks per worker, or an epoch would have fewer than {STEPS} steps. It has "
             f"{up.ranks}: begin a run with such workers from its start, or set batch.largest"
         )
     if terms.memory_bytes is None:
@@ -133,7 +161,7 @@ def breach(terms: WorkerRequirements, up: WorkerUp, accelerators: int) -> str | 
     memory = up.device_memory_bytes if accelerators else int(up.machine["usable_memory_bytes"]) // on_host
     if memory < terms.memory_bytes:
         return (
-            f"networks are proposed up to {terms.memory_bytes} bytes of training memory; a rank here has {memory}: begin a run "
+            f"networks are proposed up to {terms.memory_bytes} bytes of training memory. A rank here has {memory}: begin a run "
             "with such workers from its start, or set budget.memory_bytes"
         )
     return None

@@ -1,1 +1,1 @@
-"""Preflight: measurements and checks of each node before it may hold a worker."""
+"""Preflight: checks of each node before it may hold a worker."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiperf import units
-from aiperf.preflight import clock
+from aiperf.measure import clock
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 T = TypeVar("T", bound=Hashable)
 FEWEST = 3
@@ -31,14 +31,22 @@ _SPEEDS = ("matrix product", "memory")
 class NodeVerdict:
     """Result for one node."""
 
-    """Of one node."""
-
     faults: tuple[str, ...]
     """Each begins with the probe's name. Empty if no measurement shows a fault."""
     slow: tuple[str, ...]
     """Probes with low speed. Another measurement may clear these faults."""
     notes: tuple[str, ...]
     """Measurements that were not judged, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Reading of one node, and the values that it is compared with."""
+
+    reading: ProbeReading
+    head: NodeReadings | None
+    nodes: Sequence[NodeReadings]
+    conf: PreflightConf
 
 
 def judge(nodes: Sequence[NodeReadings], conf: PreflightConf) -> dict[str, NodeVerdict]:
@@ -63,7 +71,7 @@ def _verdict(
         )
     for name, judged in _JUDGED.items():
         if (reading := _good(node, name)) is not None:
-            faults += [f"{name}: {fault}" for fault in judged(node, reading, head, nodes, conf)]
+            faults += [f"{name}: {fault}" for fault in judged(_Case(reading, head, nodes, conf))]
     if (reading := _good(node, "accelerators")) is not None:
         # on the user's own machine other programs on the accelerators are not a fault
         (faults if node.node else notes).extend(_traces(reading))
@@ -83,22 +91,16 @@ def _good(node: NodeReadings, name: str) -> ProbeReading | None:
     return None if reading is None or reading.failed is not None else reading
 
 
-def _versions(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    here = _flat(reading.facts)
-    norm, whose = _norm(head, nodes, "versions", _flat)
+def _versions(case: _Case) -> Iterator[str]:
+    here = _flat(case.reading.facts)
+    norm, whose = _norm(case.head, case.nodes, "versions", _flat)
     for name in sorted(here.keys() | norm.keys()):
         if here.get(name) != norm.get(name):
-            found, right = (_shortened(versions.get(name)) for versions in (here, norm))
-            yield f"{name} is {found}, {whose} {right}"
+            actual, expected = (_shortened(versions.get(name)) for versions in (here, norm))
+            yield f"{name} is {actual}, {whose} {expected}"
     # the head of a cluster often has no accelerators and no driver
-    drivers = [tuple(each.facts["drivers"]) for one in nodes if (each := _good(one, "versions")) is not None]
-    own = tuple(reading.facts["drivers"])
+    drivers = [tuple(each.facts["drivers"]) for one in case.nodes if (each := _good(one, "versions")) is not None]
+    own = tuple(case.reading.facts["drivers"])
     if own and own != (usual := _most_common([each for each in drivers if each])):
         yield f"the accelerators' driver is {', '.join(own)}, most nodes have {', '.join(usual)}"
 
@@ -112,16 +114,10 @@ def _shortened(version: str | None) -> str:
     return "not there" if version is None else version[:12] if len(version) == 64 else version
 
 
-def _data(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    norm, whose = _norm(head, nodes, "data", lambda facts: facts["fingerprint"])
-    if reading.facts["fingerprint"] != norm:
-        yield f"the data set's fingerprint is {_shortened(reading.facts['fingerprint'])}, {whose} {_shortened(norm)}"
+def _data(case: _Case) -> Iterator[str]:
+    norm, whose = _norm(case.head, case.nodes, "data", lambda facts: facts["fingerprint"])
+    if case.reading.facts["fingerprint"] != norm:
+        yield f"the data set's fingerprint is {_shortened(case.reading.facts['fingerprint'])}, {whose} {_shortened(norm)}"
 
 
 def _norm(
@@ -140,61 +136,37 @@ def _most_common(values: Sequence[T]) -> T:
     return Counter(values).most_common(1)[0][0]
 
 
-def _space(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    for name, free in reading.series.items():
-        if free[-1] < conf.free_bytes:
-            needed = f"{units.size(conf.free_bytes)} are needed (preflight.free_bytes)"
-            yield f"{units.size(int(free[-1]))} are free in {reading.facts[name]}; {needed}"
-    if not reading.facts["is_shared"]:
-        yield f"{reading.facts['run']} is not the driver's folder: the folder of runs must be shared by all nodes (runs=…)"
+def _space(case: _Case) -> Iterator[str]:
+    for name, free in case.reading.series.items():
+        if free[-1] < case.conf.free_bytes:
+            needed = f"{units.size(case.conf.free_bytes)} are needed (preflight.free_bytes)"
+            yield f"{units.size(int(free[-1]))} are free in {case.reading.facts[name]}; {needed}"
+    if not case.reading.facts["is_shared"]:
+        yield f"{case.reading.facts['run']} is not the driver's folder: the folder of runs must be shared by all nodes (runs=…)"
 
 
-def _disk(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    best = max(reading.series["run"])
-    if best < conf.disk_bytes_per_second:
-        least = units.si(conf.disk_bytes_per_second, "B/s")
+def _disk(case: _Case) -> Iterator[str]:
+    best = max(case.reading.series["run"])
+    if best < case.conf.disk_bytes_per_second:
+        least = units.si(case.conf.disk_bytes_per_second, "B/s")
         yield f"{units.si(best, 'B/s')} to the run's folder; at least {least} (preflight.disk_bytes_per_second)"
 
 
-def _clock(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    off = clock.offset(reading)
-    if abs(off.seconds) - off.error > conf.clock_seconds:
+def _clock(case: _Case) -> Iterator[str]:
+    off = clock.offset(case.reading)
+    if abs(off.seconds) - off.error > case.conf.clock_seconds:
         way = "ahead of" if off.seconds > 0 else "behind"
         yield (
-            f"{abs(off.seconds):.3f} s {way} the head's, give or take {off.error:.3f} s; at most {conf.clock_seconds:g} s "
+            f"{abs(off.seconds):.3f} s {way} the head's, give or take {off.error:.3f} s; at most {case.conf.clock_seconds:g} s "
             "(preflight.clock_seconds): synchronize all nodes with one time server"
         )
 
 
-def _accelerators(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    expected, devices = reading.facts["expected"], reading.facts["devices"]
-    if expected and not devices and not reading.series["usable"][-1] and _is_blind(reading):
+def _accelerators(case: _Case) -> Iterator[str]:
+    expected, devices = case.reading.facts["expected"], case.reading.facts["devices"]
+    if expected and not devices and not case.reading.series["usable"][-1] and _is_blind(case.reading):
         return  # no library can read accelerators here: a note in the report, not a fault of the node
-    count = len(devices) + len(reading.facts.get("slices", ()))
+    count = len(devices) + len(case.reading.facts.get("slices", ()))
     if count < expected:
         yield f"{count} of the {expected} that Ray counts can be used"
     for device in devices:
@@ -210,7 +182,7 @@ def _accelerators(
 
 
 def _traces(reading: ProbeReading) -> Iterator[str]:
-    """Yield signs of other use: processes of others, and errors since boot that a reset may have repaired."""
+    """Yield signs of other use: foreign processes, and errors since boot that a reset may have repaired."""
     for device in reading.facts["devices"]:
         name = f"{device.get('model') or 'accelerator'} {device.get('index', 0)}"
         if device.get("xids"):
@@ -232,21 +204,12 @@ def _is_blind(reading: ProbeReading) -> bool:
     return {"nvml", "amdsmi"} <= set(reading.facts["not_seen_by"])
 
 
-def _pairs(
-    node: NodeReadings,
-    reading: ProbeReading,
-    head: NodeReadings | None,
-    nodes: Sequence[NodeReadings],
-    conf: PreflightConf,
-) -> Iterator[str]:
-    for partner, why in reading.facts.get(FAILED_WITH, {}).items():
+def _pairs(case: _Case) -> Iterator[str]:
+    for partner, why in case.reading.facts.get(FAILED_WITH, {}).items():
         yield f"the all-reduce with {partner} failed: {why}"
 
 
-_JUDGED: dict[
-    str,
-    Callable[[NodeReadings, ProbeReading, NodeReadings | None, Sequence[NodeReadings], PreflightConf], Iterator[str]],
-] = {
+_JUDGED: dict[str, Callable[[_Case], Iterator[str]]] = {
     "versions": _versions,
     "data": _data,
     "space": _space,
@@ -283,10 +246,10 @@ def _speed(node: NodeReadings, name: str, nodes: Sequence[NodeReadings], share: 
     median = statistics.median(speeds)
     if own >= share * median:
         return "", False
-    found = (
+    comparison = (
         f"{units.si(own, reading.unit)} is {units.share(own / median)} of the median of {len(speeds)} nodes of its kind"
     )
-    return f"{name}: {found}; at least {units.share(share, 0)}", True
+    return f"{name}: {comparison}; at least {units.share(share, 0)}", True
 
 
 def _speed_of(name: str, reading: ProbeReading) -> float | None:
@@ -294,3 +257,18 @@ def _speed_of(name: str, reading: ProbeReading) -> float | None:
     if name != PAIRS:
         return reading.best()
     return max((max(values) for values in reading.series.values() if values), default=None)
+
+
+def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the nodes that are blamed for failed exchanges, each with the partners that it failed with.
+
+    A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
+    a successful exchange, or neither has, the faulty node is unknown and both are blamed.
+    """
+    working = {node for pair in done for node in pair}
+    partners: dict[int, list[int]] = {}
+    for pair in broken:
+        for node, partner in (pair, pair[::-1]):
+            if node not in working or partner in working:
+                partners.setdefault(node, []).append(partner)
+    return {node: sorted(partners[node]) for node in range(nodes) if node in partners}

@@ -16,7 +16,7 @@ class PreflightConf:
 
     probes: str = field(default="auto", metadata={"among": DEPTHS})
     """full: all probes of docs/preflight.md. quick: without torch and network (versions, data, disk, clock, accelerators),
-    under a second per node. none: no probes. auto: full with a cluster, quick on this machine alone."""
+    under a second per node. `none` measures nothing. auto: full with a cluster, quick on this machine alone."""
     broken: str = field(default="exclude", metadata={"among": BROKEN})
     """Treatment of a node with a fault. exclude: no worker of the run is placed on it. keep: it is used, and the fault is
     recorded. stop: the run does not begin (a later node is excluded)."""

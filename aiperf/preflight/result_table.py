@@ -7,8 +7,8 @@ from typing import Any
 
 from aiperf import units
 from aiperf.journal.events import NodeChecked
+from aiperf.measure.probe import ProbeReading
 from aiperf.preflight.node_faults import ALL, PAIRS
-from aiperf.preflight.reading import ProbeReading
 from aiperf.system.description.differences import in_words
 from aiperf.system.description.of_run import system_description
 

@@ -21,7 +21,7 @@ from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts
-from aiperf.system.telemetry import Telemetry
+from aiperf.system.summary import Telemetry
 from aiperf.train.kept_checkpoints import KeptCheckpoints
 
 SCHEMA = "aiperf-report"

@@ -48,8 +48,8 @@ from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.power.meters import Meter
-from aiperf.system.telemetry import Telemetry, WarningThresholds, died, telemetry_warnings
-from aiperf.system.warnings import damage_warnings
+from aiperf.system.summary import Telemetry
+from aiperf.system.warnings import WarningThresholds, damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500

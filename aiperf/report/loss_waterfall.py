@@ -14,7 +14,7 @@ from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.accounting.windows import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Utilisation
-from aiperf.system.telemetry import Telemetry
+from aiperf.system.summary import Telemetry
 
 LEAST_MEASURED = 0.95
 """Smallest sampled share of a worker's presence for which its clocks count as measured."""

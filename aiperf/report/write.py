@@ -23,8 +23,9 @@ from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.report.section import Section
 from aiperf.shell_command import command
-from aiperf.system import telemetry
+from aiperf.system import log as telemetry_log
 from aiperf.system.power.meters import Meter, read_meters
+from aiperf.system.summary import Telemetry, summarise
 from aiperf.train.kept_checkpoints import kept
 
 
@@ -57,13 +58,11 @@ def recomputed(run_folder: Path) -> Report:
     def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
         return read_meters(run_folder, started_unix, window, end)
 
-    def measured(
-        window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans
-    ) -> telemetry.Telemetry | None:
+    def measured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> Telemetry | None:
         if not (run_folder / "telemetry").exists():
             return None
-        records = telemetry.on_one_axis(telemetry.read(run_folder / "telemetry"), clock_offsets)
-        summed = telemetry.summarise(records, window, at_work())
+        records = telemetry_log.on_one_axis(telemetry_log.read(run_folder / "telemetry"), clock_offsets)
+        summed = summarise(records, window, at_work())
         return summed if summed.workers or summed.damaged else None
 
     with _without_cycle_collection():

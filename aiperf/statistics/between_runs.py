@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 
-from aiperf.statistics.estimate import Estimate, deviation, mean, of_one_run
+from aiperf.statistics.estimate import Estimate, deviation, of_one_run
 
 ENOUGH = 3
 """Number of runs from which their own spread is used without a prior."""
@@ -67,7 +67,7 @@ def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate
     if not runs or min(run.score for run in runs) <= 0:
         return None
     scores = [run.score for run in runs]
-    value = median(scores) if of_median else mean(scores)
+    value = median(scores) if of_median else fmean(scores)
     if len(runs) >= ENOUGH:
         error = deviation(scores) / math.sqrt(len(runs))
         return Estimate(value, error * (MEDIAN if of_median else 1.0), len(runs) - 1, "repeats")
@@ -78,7 +78,7 @@ def over_runs(runs: Sequence[ScoredRun], *, of_median: bool = False) -> Estimate
     prior = prior_of(min(run.window_seconds for run in runs))
     parts = [(prior.variation**2, prior.freedom)]
     if known:
-        evenness = mean([(each.standard_error / each.value) ** 2 for each in known])
+        evenness = fmean([(each.standard_error / each.value) ** 2 for each in known])
         parts.append((evenness, sum(each.freedom for each in known)))
     variance = math.fsum(part for part, _ in parts)
     freedom = variance**2 / math.fsum(part**2 / of for part, of in parts)  # Satterthwaite

@@ -33,12 +33,12 @@ def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float]
     if not points or not points[-1][1]:
         return ()
     last_at, last = points[-1]
-    found = []
+    bands = []
     for share in shares:
         since = last_at
         for at, value in reversed(points):
             if abs(value / last - 1) > share:
                 break
             since = at
-        found.append(Settled(share, since, (since - inside.start) / inside.seconds))
-    return tuple(found)
+        bands.append(Settled(share, since, (since - inside.start) / inside.seconds))
+    return tuple(bands)

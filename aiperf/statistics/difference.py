@@ -64,8 +64,8 @@ def welch_freedom(variances: list[float], freedoms: tuple[int, int]) -> float:
 
     The variances are divided by their sum first, so that no square underflows.
     """
-    whole = math.fsum(variances)
-    return 1 / math.fsum((each / whole) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
+    total = math.fsum(variances)
+    return 1 / math.fsum((each / total) ** 2 / freedom for each, freedom in zip(variances, freedoms, strict=True))
 
 
 def two_sided(t: float, freedom: float) -> float:
@@ -75,15 +75,15 @@ def two_sided(t: float, freedom: float) -> float:
     return 2 * float(stdtr(freedom, -abs(t)))
 
 
-def verdict(found: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
+def verdict(measured: RelativeChange, largest_regression: float, *, more_is_better: bool = True) -> Verdict:
     """Return the verdict on a change against a margin, given as a share.
 
     "regression" if the whole interval is beyond the margin, "no regression" if the whole interval is within it. An interval
     across the margin "cannot be determined", because a wide interval does not prove equality.
     """
-    if found.interval is None:
+    if measured.interval is None:
         return "cannot be determined"
-    low, high = found.interval
+    low, high = measured.interval
     if not more_is_better:  # invert the ratio: an error × 1.25 corresponds to a figure × 0.8
         low, high = 1 / (1 + high) - 1, 1 / (1 + low) - 1
     if low >= -largest_regression:

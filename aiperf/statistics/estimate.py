@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 LEVEL = 0.95
@@ -40,7 +41,7 @@ def of_repeats(values: Sequence[float]) -> Estimate | None:
     runs = len(values)
     if runs < 2:
         return None
-    return Estimate(mean(values), deviation(values) / math.sqrt(runs), runs - 1, "repeats")
+    return Estimate(fmean(values), deviation(values) / math.sqrt(runs), runs - 1, "repeats")
 
 
 def of_one_run(value: float | None, interval: tuple[float, float] | None, freedom: int | None) -> Estimate | None:
@@ -51,14 +52,9 @@ def of_one_run(value: float | None, interval: tuple[float, float] | None, freedo
     return Estimate(value, (interval[1] - value) / quantile(freedom), freedom, "evenness")
 
 
-def mean(values: Sequence[float]) -> float:
-    """Return the mean, from an exact sum."""
-    return math.fsum(values) / len(values)
-
-
 def deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of a sample, with n − 1."""
-    middle = mean(values)
+    middle = fmean(values)
     return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / (len(values) - 1))
 
 

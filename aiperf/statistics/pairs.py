@@ -10,9 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from aiperf.statistics.difference import two_sided
-from aiperf.statistics.estimate import deviation, mean, quantile
+from aiperf.statistics.estimate import deviation, quantile
 from aiperf.statistics.work_mix import RunWork, TrialWork
 
 EQUAL_WORK = 0.01
@@ -44,7 +45,7 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
     ]
     if not alike:
         return None
-    middle, freedom = mean(alike), len(alike) - 1
+    middle, freedom = fmean(alike), len(alike) - 1
     if not freedom:
         return Pairs(1, len(both) - 1, math.expm1(middle), None, None)
     error = deviation(alike) / math.sqrt(len(alike))
@@ -56,7 +57,7 @@ def pairs(first: RunWork, second: RunWork) -> Pairs | None:
 
 def _by_cell(trials: Sequence[TrialWork]) -> dict[tuple[str, int], list[TrialWork]]:
     """Return the trials by (network, batch size), in order of their start."""
-    found: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
+    by_cell: defaultdict[tuple[str, int], list[TrialWork]] = defaultdict(list)
     for trial in trials:
-        found[trial.network, trial.batch].append(trial)
-    return found
+        by_cell[trial.network, trial.batch].append(trial)
+    return by_cell

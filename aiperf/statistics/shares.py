@@ -116,16 +116,17 @@ def difference(first: Sequence[RunWork], second: Sequence[RunWork]) -> ScoreDiff
         return {name: math.fsum(pair[name] for pair in pairs) / len(pairs) for name in pairs[0]}
 
     parts = between(model)
-    again = [between(other) for other in _refitted(trials, model)]
+    refitted = [between(other) for other in _refitted(trials, model)]
     before = _log_mean(first)
-    whole = _log_mean(second) - before
-    apart = math.exp(before) * math.expm1(whole)
-    middle = apart / whole if whole else math.exp(before)
+    log_ratio = _log_mean(second) - before
+    apart = math.exp(before) * math.expm1(log_ratio)
+    middle = apart / log_ratio if log_ratio else math.exp(before)
     return ScoreDifference(
-        log_ratio=whole,
+        log_ratio=log_ratio,
         flops_per_second=apart,
         parts=tuple(
-            Part(name, value, _error([other[name] for other in again]), value * middle) for name, value in parts.items()
+            Part(name, value, _error([other[name] for other in refitted]), value * middle)
+            for name, value in parts.items()
         ),
         shared_cells=model.shared_cells,
         shared_part=model.shared_part,
@@ -149,7 +150,7 @@ def shares_of_spread(runs: Sequence[RunWork]) -> SharesOfSpread | None:
     trials, mixed = trials_of(runs), mixtures(runs)
     model = fit(trials)
     own = _parts_of_each(model, mixed, runs)
-    again = [_parts_of_each(other, mixed, runs) for other in _refitted(trials, model)]
+    refitted = [_parts_of_each(other, mixed, runs) for other in _refitted(trials, model)]
 
     def share(values: Sequence[float]) -> float:
         return math.fsum(value * each for value, each in zip(values, apart, strict=True)) / variance
@@ -160,7 +161,7 @@ def shares_of_spread(runs: Sequence[RunWork]) -> SharesOfSpread | None:
             SpreadPart(
                 name,
                 share(values),
-                _error([share(other[name]) for other in again]),
+                _error([share(other[name]) for other in refitted]),
                 math.sqrt(math.fsum(value * value for value in values) / (len(runs) - 1)),
             )
             for name, values in own.items()
@@ -202,7 +203,7 @@ def _parts_between(
     parts["batches"] = (rates[0][1] - rates[0][0] + rates[1][1] - rates[1][0]) / 2
     parts["machine"] = float(model.slowness[first] - model.slowness[second])
     parts["unexplained"] = rate - parts["networks"] - parts["batches"] - parts["machine"]
-    if not model.tells_batches:
+    if not model.separates_batches:
         parts["batches or machine"] = parts.pop("batches") + parts.pop("machine")
     return {name: parts[name] for name in MEANINGS if name in parts}
 
@@ -225,15 +226,15 @@ def _refitted(trials: Trials, model: SpeedModel) -> list[SpeedModel]:
     models = [
         fit(trials, kept) for kept in keeping if len(set(trials.of_run[kept[trials.cell]].tolist())) == trials.runs
     ]
-    way = (model.is_direct, model.tells_batches)
-    return [other for other in models if (other.is_direct, other.tells_batches) == way]
+    way = (model.is_direct, model.separates_batches)
+    return [other for other in models if (other.is_direct, other.separates_batches) == way]
 
 
-def _error(again: Sequence[float]) -> float | None:
+def _error(estimates: Sequence[float]) -> float | None:
     """Return half the 95 % interval by the jackknife over groups. None for fewer than 3 models."""
-    if len(again) < 3:
+    if len(estimates) < 3:
         return None
-    values = np.array(again)
-    return quantile(len(again) - 1) * math.sqrt(
-        (len(again) - 1) / len(again) * float(((values - values.mean()) ** 2).sum())
+    values = np.array(estimates)
+    return quantile(len(estimates) - 1) * math.sqrt(
+        (len(estimates) - 1) / len(estimates) * float(((values - values.mean()) ** 2).sum())
     )

@@ -49,7 +49,7 @@ class SpeedModel:
     """Share of all busy time spent in shared cells."""
     is_direct: bool
     """True if `slowness` was estimated from shared cells only."""
-    tells_batches: bool
+    separates_batches: bool
     """True if machines can be separated from batch sizes. This needs batch sizes that all runs have in common."""
 
     def seconds(self, content: Real, cells: Sequence[Cell]) -> Real:
@@ -116,8 +116,8 @@ def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel
     slowness = np.zeros(trials.runs)
     alike = weight * _at_common_batches(trials, of_run, cell, weight)
     part = np.bincount(of_run, alike, trials.runs) / np.bincount(of_run, weight, trials.runs)
-    tells_batches = is_direct or bool(part.min() >= SMALLEST_SHARED_PART)
-    compared = alike if tells_batches else weight
+    separates_batches = is_direct or bool(part.min() >= SMALLEST_SHARED_PART)
+    compared = alike if separates_batches else weight
     for _ in range(ROUNDS):
         costs = _costs(content, seconds / np.exp(slowness[of_run]), weight)
         residuals = np.log(seconds / (content @ costs))
@@ -139,7 +139,7 @@ def fit(trials: Trials, kept: npt.NDArray[np.bool_] | None = None) -> SpeedModel
         shared_cells=len(shared),
         shared_part=shared_part,
         is_direct=is_direct,
-        tells_batches=tells_batches,
+        separates_batches=separates_batches,
     )
 
 
@@ -176,9 +176,9 @@ def _direct(held: Real, means: Real) -> Real:
 
     For two runs: mean of ln(second ÷ first) over cells, weighted by a · b ÷ (a + b) with the busy times a and b.
     """
-    whole = held.sum(axis=1, keepdims=True)
-    normal = np.diag(held.sum(axis=0)) - held.T @ (held / whole)
-    right = (held * (means - (held * means).sum(axis=1, keepdims=True) / whole)).sum(axis=0)
+    busy_seconds = held.sum(axis=1, keepdims=True)
+    normal = np.diag(held.sum(axis=0)) - held.T @ (held / busy_seconds)
+    right = (held * (means - (held * means).sum(axis=1, keepdims=True) / busy_seconds)).sum(axis=0)
     return np.asarray(np.linalg.lstsq(normal, right, rcond=1e-10)[0], dtype=np.float64)
 
 
@@ -191,9 +191,9 @@ def _costs(content: Real, seconds: Real, weight: Real) -> Real:
     size[size == 0] = 1.0
     scaled = np.column_stack([rows / size, np.sqrt(weight)])
     reduced = np.asarray(np.linalg.qr(scaled, mode="r"))  # reduces any number of trials to six rows
-    found, _ = nnls(reduced[:, :-1], reduced[:, -1])
+    solution, _ = nnls(reduced[:, :-1], reduced[:, -1])
     # Each cost is positive: at least a millionth of the cost that would explain the whole time alone.
     alone = np.divide(
         float(weight @ seconds), weight @ content, out=np.zeros(content.shape[1]), where=weight @ content > 0
     )
-    return np.asarray(np.maximum(found / size, SMALLEST_COST * alone), dtype=np.float64)
+    return np.asarray(np.maximum(solution / size, SMALLEST_COST * alone), dtype=np.float64)

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-from aiperf.statistics.estimate import LEVEL, deviation, mean, quantile
+from aiperf.statistics.estimate import LEVEL, deviation, quantile
 
 LARGEST_FOR_INTERVAL = 0.33
 """Largest coefficient of variation for which Vangel's approximation is stated."""
@@ -31,9 +32,9 @@ class Spread:
 
 def spread(values: Sequence[float]) -> Spread | None:
     """Return the spread of values. None for fewer than two values, or if the mean is not positive."""
-    if len(values) < 2 or mean(values) <= 0:
+    if len(values) < 2 or fmean(values) <= 0:
         return None
-    middle, apart = mean(values), deviation(values)
+    middle, apart = fmean(values), deviation(values)
     return Spread(tuple(values), middle, apart, apart / middle, variation_interval(apart / middle, len(values)))
 
 

@@ -1,10 +1,16 @@
-"""Description of one host: processor, memory, accelerators, versions, and limits of a container or scheduler.
+"""Description of one machine, in two forms that share their readings.
 
-Fast, and without torch or ray. Versions come from installed metadata, never from an import of the package.
+`describe` returns the facts that a run depends on, in under 50 ms: processor, memory, accelerators, versions, and limits of a
+container or scheduler. `describe_node` returns everything that may explain a difference between nodes, as nested names and
+values, for preflight. Its parts are in `description/`. It contains nothing that differs between equal nodes: no name, address,
+serial number, boot, clock or free space. So equal nodes have one hash.
+
+Neither imports torch or ray. Versions come from installed metadata, never from an import of the package.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -16,11 +22,18 @@ import msgspec
 import psutil
 
 from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable_processors
-from aiperf.system.host import meminfo
+from aiperf.system.description import machine
+from aiperf.system.description.accelerators import accelerators as accelerators_part
+from aiperf.system.description.machine import container, operating_system
+from aiperf.system.description.memory import memory as memory_part
+from aiperf.system.description.network import network as network_part
+from aiperf.system.description.network import pci
+from aiperf.system.description.processors import processors as processors_part
+from aiperf.system.description.values import Part, unread
 from aiperf.system.network import Link, links
 from aiperf.system.processor import cpu_model
 from aiperf.system.sampler import Device
-from aiperf.system.samplers.attach import accelerator_samplers, attach, usable
+from aiperf.system.samplers.attach import sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes
 from aiperf.system.storage import RUN, Storage, storage
 
@@ -77,10 +90,8 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
     proc, sys = Path("/proc"), Path("/sys")
     limits = limits_here(proc)
     usable = usable_processors(limits)
-    memory = meminfo((proc / "meminfo").read_text())["MemTotal"]
-    attached = attach(accelerator_samplers())
-    accelerators = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
-    attached.close()
+    memory = psutil.virtual_memory().total
+    accelerators, not_sampled = sampled_accelerators()
     return HostDescription(
         host=socket.gethostname(),
         cpu_model=cpu_model(proc),
@@ -90,12 +101,12 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
         memory_bytes=memory,
         usable_memory_bytes=memory if limits.memory_bytes is None else min(memory, limits.memory_bytes),
         limits=limits,
-        os=_os_name(),
+        os=operating_system() or platform.system(),
         kernel=platform.release(),
         architecture=platform.machine(),
         python=platform.python_version(),
         accelerators=accelerators,
-        not_sampled=attached.absent,
+        not_sampled=not_sampled,
         versions=versions(),
         container=container(os.environ, Path("/")),
         scheduler={name: os.environ[name] for name in SCHEDULER_VARIABLES if name in os.environ},
@@ -133,21 +144,35 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def container(environment: Mapping[str, str], root: Path) -> str | None:
-    """Return the container runtime, detected by its marker files and variables. None if there is no marker."""
-    if "KUBERNETES_SERVICE_HOST" in environment:
-        return "kubernetes"
-    if (root / "run/.containerenv").exists():
-        return "podman"
-    if (root / ".dockerenv").exists():
-        return "docker"
-    if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:
-        return "apptainer"
-    return environment.get("container")  # set by systemd-nspawn, LXC, enroot and others
+def describe_node(
+    folders: Mapping[str, Path], environment: Mapping[str, str] = os.environ, root: Path = Path("/")
+) -> Part:
+    """Describe this node. `folders`: folders of the run by purpose. `root`: folder that contains /proc and /sys."""
+    proc, sys = root / "proc", root / "sys"
+    return {
+        "maker": machine.maker(sys),
+        "firmware": machine.firmware(sys),
+        "processors": processors_part(proc, sys),
+        "memory": memory_part(proc, sys),
+        "accelerators": accelerators_part(),
+        "pci": pci(sys),
+        "network": network_part(sys),
+        "storage": [_storage_part(each) for each in storage(folders, proc / "self/mountinfo")],
+        "kernel": machine.kernel(proc, sys),
+        "libraries": {"python": platform.python_version(), **versions()},
+        "container": machine.container_of(environment, root, proc),
+        "limits": machine.limits(),
+        "environment": machine.variables(environment),
+    }
 
 
-def _os_name() -> str:
-    try:
-        return platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError:
-        return platform.system()
+def _storage_part(storage: object) -> Part:
+    part: Part = msgspec.to_builtins(storage)
+    size = part.pop("size_bytes", None)
+    part["gibibytes"] = unread(part.get("why_not", "not reported")) if size is None else round(size / 2**30)
+    return {name: unread("the kernel does not say") if value is None else value for name, value in part.items()}
+
+
+def hash_of(description: Part) -> str:
+    """Return the SHA-256 of the description as JSON with sorted keys."""
+    return hashlib.sha256(msgspec.json.encode(description, order="deterministic")).hexdigest()

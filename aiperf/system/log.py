@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,21 +127,21 @@ def read(folder: Path) -> Iterator[Record]:
     `folder`: telemetry/ of a run. An unreadable file or line is yielded as Damage in its place.
     """
     try:
-        found = files(folder)
+        logs = files(folder)
     except OSError as error:
         yield Damage(folder.name, 0, f"it cannot be read ({error.strerror})")
         return
-    for file in found:
+    for file in logs:
         yield from read_file(file)
 
 
 def files(folder: Path) -> list[Path]:
     """Return the telemetry files of a folder, sorted by worker and host number."""
     try:
-        found = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
+        logs = [Path(each) for each in os.scandir(folder) if each.name.endswith(".jsonl")]
     except FileNotFoundError:
         return []
-    return sorted(found, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
+    return sorted(logs, key=lambda file: [int(part) for part in re.findall(r"\d+", file.stem)])
 
 
 def read_file(file: Path) -> Iterator[Record]:
@@ -185,3 +185,24 @@ def parse(lines: Iterable[bytes], name: str) -> Iterator[Record]:
             yield Damage(name, number, f"no session before it tells of device {record.device!r}")
         else:
             yield Sample(session, devices[record.device], record)
+
+
+def on_one_axis(records: Iterable[Record], offsets: Mapping[str, float]) -> Iterator[Record]:
+    """Yield the records of `read` in the time of the driver's clock.
+
+    Args:
+        offsets: seconds by which a host's clock is ahead (default: 0).
+    """
+    shifted: dict[int, Session] = {}
+    for record in records:
+        session = record if isinstance(record, Session) else record.session if isinstance(record, Sample) else None
+        ahead = 0.0 if session is None else offsets.get(session.host, 0.0)
+        if session is None or not ahead:
+            yield record
+        elif isinstance(record, Session):
+            shifted[id(record)] = msgspec.structs.replace(record, at=record.at - ahead)
+            yield shifted[id(record)]
+        else:
+            assert isinstance(record, Sample)
+            look = msgspec.structs.replace(record.look, at=record.look.at - ahead)
+            yield Sample(shifted.get(id(record.session), record.session), record.device, look)

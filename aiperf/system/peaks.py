@@ -1,7 +1,7 @@
 """Dense peaks of accelerators for model FLOPS utilization (MFU), from peaks.json, found by the vendor's model name.
 
 An accelerator, board or data type that is not in the table has no peak, and a run on it has no MFU. Nothing is estimated from
-clocks or similar devices. For processors see `aiperf.train.matmul_peak`.
+clocks or similar devices. For processors see `aiperf.measure.matrix_product`.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ class Process:
 
 def everybody(proc: Path = _PROC) -> dict[int, Process]:
     """Return all visible processes by number."""
-    found: dict[int, Process] = {}
+    processes: dict[int, Process] = {}
     for name in os.listdir(proc):  # noqa: PTH208  # only names are needed
         if not name.isdecimal() or (fields := _stat(proc / name / "stat")) is None:
             continue
         of = [int(word) for word in fields[_PARENT : _STARTED + 1]]
-        found[int(name)] = Process(
+        processes[int(name)] = Process(
             pid=int(name),
             parent=of[0],
             started=of[_STARTED - _PARENT],
@@ -55,7 +55,7 @@ def everybody(proc: Path = _PROC) -> dict[int, Process]:
             children_ticks=of[_CHILDREN_USER_TICKS - _PARENT] + of[_CHILDREN_SYSTEM_TICKS - _PARENT],
             is_kernel_thread=bool(of[_FLAGS - _PARENT] & _KERNEL_THREAD),
         )
-    return found
+    return processes
 
 
 def command(pid: int, proc: Path = _PROC) -> list[str]:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
+from aiperf.reader_processes import package_environment
 from aiperf.system.describe import boot_id
 from aiperf.system.host import HostSampler
 from aiperf.system.load.load_watch import LoadWatch
@@ -56,7 +57,7 @@ class Recorder:
         processor time counts as the run's if it is visible.
         """
         if not interval_seconds > 0:
-            raise ValueError(f"the interval of a recorder must be more than 0 s; found {interval_seconds!r}")
+            raise ValueError(f"the interval of a recorder must be more than 0 s, found {interval_seconds!r}")
         self._arguments = ["--out", str(out), "--host", host, "--worker", str(worker), "--epoch", repr(epoch_unix)]
         self._arguments += ["--interval", repr(interval_seconds), "--parent", str(os.getpid())]
         self._arguments += [] if accelerators is None else ["--accelerators", str(accelerators)]
@@ -70,14 +71,11 @@ class Recorder:
     def start(self) -> None:
         """Start the process and return at once. The recorder writes errors to this process's stderr."""
         assert self._process is None, "a recorder is started once"
-        # The package may be on a path that only this process has, as with Ray's working_dir.
-        package_root = str(Path(__file__).resolve().parents[2])
-        python_path = os.pathsep.join(filter(None, [package_root, os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "aiperf.system.recorder", *self._arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": python_path},
+            env=package_environment(),
             start_new_session=True,  # the worker handles Ctrl-C of a terminal
         )
         with suppress(ProcessLookupError):  # already ended: its owner detects it

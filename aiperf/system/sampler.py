@@ -109,7 +109,7 @@ class Sampler(Protocol):
 
 
 @runtime_checkable
-class TellsProcesses(Protocol):
+class ReportsProcesses(Protocol):
     """Optional interface of a sampler: processes of a device."""
 
     def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:

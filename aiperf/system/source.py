@@ -42,27 +42,27 @@ def _files(root: Path) -> dict[str, Path]:
     """Return the files of the packages and of the configuration by their names in a checkout."""
     inner = Path("aiperf") / CONFIGURATION
     is_installed = (root / inner).is_dir()
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for package in PACKAGES if is_installed else (*PACKAGES, CONFIGURATION):
         if not (root / package).is_dir():
             raise FileNotFoundError(2, "the packages' sources are not there", str(root / package))
         for path in (root / package).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 name = path.relative_to(root)
-                found[(name.relative_to("aiperf") if name.is_relative_to(inner) else name).as_posix()] = path
-    return found
+                files[(name.relative_to("aiperf") if name.is_relative_to(inner) else name).as_posix()] = path
+    return files
 
 
 def revision(root: Path | None = None) -> dict[str, str]:
     """Return the digest, and in a git checkout the commit, with '+' if files of the packages differ from the commit."""
     root = root or installed()
-    found = {SOURCE: digest(root)}
+    versions = {SOURCE: digest(root)}
     if (root / ".git").exists():
         commit = _git(root, "rev-parse", "HEAD")
         changed = _git(root, "status", "--porcelain", "--", *PACKAGES, CONFIGURATION)
         if commit is not None and changed is not None:
-            found[COMMIT] = commit.strip() + ("+" if changed.strip() else "")
-    return found
+            versions[COMMIT] = commit.strip() + ("+" if changed.strip() else "")
+    return versions
 
 
 def _git(root: Path, *words: str) -> str | None:

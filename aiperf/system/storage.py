@@ -50,12 +50,12 @@ def _of(name: str, folder: Path, mounts: Mapping[Path, tuple[str, str]]) -> Stor
 
 def mounted(mountinfo: str) -> dict[Path, tuple[str, str]]:
     """Return type and source by mount point, from the text of /proc/self/mountinfo (proc(5)). The upper of two mounts wins."""
-    found: dict[Path, tuple[str, str]] = {}
+    mounts: dict[Path, tuple[str, str]] = {}
     for line in mountinfo.splitlines():
         before, _, after = line.partition(" - ")
         kind, source = after.split(" ")[:2]
-        found[Path(_unescaped(before.split(" ")[4]))] = (kind, _unescaped(source))
-    return found
+        mounts[Path(_unescaped(before.split(" ")[4]))] = (kind, _unescaped(source))
+    return mounts
 
 
 def _unescaped(text: str) -> str:

@@ -5,6 +5,7 @@ Nothing is interpolated: a period without samples is missing time and adds neith
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -86,7 +87,7 @@ class DeviceTelemetry:
     """Configured time between samples."""
 
     foreign: dict[str, float] | None = None
-    """Programs of others that computed on it in the window, with the time of the first sample. None if not sampled."""
+    """Foreign programs that computed on it in the window, with the time of the first sample. None if not sampled."""
     spent: dict[str, ActivityEnergy] = field(default_factory=dict)
     """Energy by activity of its worker, '' if the activity is unknown. The sum is `energy_joules`."""
 
@@ -169,14 +170,16 @@ class _Mean:
 
 @dataclass(slots=True)
 class _Spent:
-    """Joules by counter, by samples in the same time, and by samples alone, each with its seconds."""
+    """Mean watts during one activity."""
 
-    counted: float = 0.0
-    beside: float = 0.0
-    alone: float = 0.0
-    counted_seconds: float = 0.0
-    beside_seconds: float = 0.0
-    alone_seconds: float = 0.0
+    counted: _Mean = field(default_factory=_Mean)
+    """By differences of the energy counter."""
+    sampled: _Mean = field(default_factory=_Mean)
+    """By power samples, in time without counter values."""
+    sampled_beside: _Mean = field(default_factory=_Mean)
+    """By power samples, in time with counter values."""
+    counted_beside: _Mean = field(default_factory=_Mean)
+    """By the counter, in time with power samples."""
 
 
 @dataclass(slots=True)
@@ -193,14 +196,6 @@ class _Sum:
     utilisation: _Mean = field(default_factory=_Mean)
     clock: _Mean = field(default_factory=_Mean)
     """Mean clock in MHz over the busy seconds."""
-    counted: _Mean = field(default_factory=_Mean)
-    """Watts by differences of the energy counter."""
-    sampled: _Mean = field(default_factory=_Mean)
-    """Watts by power samples, in time without counter values."""
-    sampled_beside: _Mean = field(default_factory=_Mean)
-    """Watts by power samples, in time with counter values."""
-    counted_beside: _Mean = field(default_factory=_Mean)
-    """Watts by the counter, in time with power samples."""
     restarts: int = 0
     """Counter resets."""
     spans: Sequence[WorkerSpan] = ()
@@ -265,22 +260,22 @@ class _Sum:
         self, before: RecordedSample, look: RecordedSample, start: float, end: float, *, is_continuous: bool
     ) -> None:
         """Add the energy between two samples. A counter's difference is spread evenly. Power is interpolated linearly."""
-        for activity, since, until in self._parts(start, end):
-            self._add_part(
-                self.spent.setdefault(activity, _Spent()), before, look, since, until, is_continuous=is_continuous
-            )
-        sampled = _sampled(before, look, start, end)
         was, now = before.energy_joules, look.energy_joules
         # a counter that decreased was reset in between and does not cover this time
+        counted = None
         if is_continuous and was is not None and now is not None and now >= was:
-            self.counted.add((now - was) / (look.at - before.at), end - start)
-            if sampled is not None:
-                self.sampled_beside.add(sampled, end - start)
-                self.counted_beside.add((now - was) / (look.at - before.at), end - start)
-            return
-        self.restarts += was is not None and now is not None and (now < was or not is_continuous)
-        if sampled is not None:
-            self.sampled.add(sampled, end - start)
+            counted = (now - was) / (look.at - before.at)
+        self.restarts += was is not None and now is not None and counted is None
+        for activity, since, until in self._parts(start, end):
+            spent, seconds = self.spent.setdefault(activity, _Spent()), until - since
+            sampled = _sampled(before, look, since, until)
+            if counted is not None:
+                spent.counted.add(counted, seconds)
+                if sampled is not None:
+                    spent.sampled_beside.add(sampled, seconds)
+                    spent.counted_beside.add(counted, seconds)
+            elif sampled is not None:
+                spent.sampled.add(sampled, seconds)
 
     def _parts(self, start: float, end: float) -> Iterator[tuple[str, float, float]]:
         """Split the time between two samples by the worker's activity, '' if it is unknown."""
@@ -297,46 +292,31 @@ class _Sum:
             yield span.activity, start, until
             start, index = until, index + 1
 
-    def _add_part(
-        self,
-        spent: _Spent,
-        before: RecordedSample,
-        look: RecordedSample,
-        start: float,
-        end: float,
-        *,
-        is_continuous: bool,
-    ) -> None:
-        """Add the energy of one activity, as in `_add_energy`."""
-        sampled = _sampled(before, look, start, end)
-        was, now, seconds = before.energy_joules, look.energy_joules, end - start
-        if is_continuous and was is not None and now is not None and now >= was:
-            spent.counted += (now - was) / (look.at - before.at) * seconds
-            spent.counted_seconds += seconds
-            if sampled is not None:
-                spent.beside += sampled * seconds
-                spent.beside_seconds += seconds
-        elif sampled is not None:
-            spent.alone += sampled * seconds
-            spent.alone_seconds += seconds
+    def _total(self, name: str) -> _Mean:
+        """Return one mean of `_Spent` over all activities."""
+        means: list[_Mean] = [getattr(one, name) for one in self.spent.values()]
+        return _Mean(math.fsum(one.total for one in means), math.fsum(one.seconds for one in means))
+
+    def _is_counter_stuck(self) -> bool:
+        """Return true for a counter that does not move while power flows. It is ignored."""
+        return self._total("counted").total == 0.0 and self._total("sampled_beside").total > 0.0
 
     def _spent(self) -> dict[str, ActivityEnergy]:
-        """Return energy by activity, with the same choice of counter or samples as in `_energy`."""
-        is_stuck = self.counted.total == 0.0 and self.sampled_beside.total > 0.0
+        """Return energy by activity."""
+        by = "sampled_beside" if self._is_counter_stuck() else "counted"
         return {
-            activity: ActivityEnergy(one.beside + one.alone, one.beside_seconds + one.alone_seconds)
-            if is_stuck
-            else ActivityEnergy(one.counted + one.alone, one.counted_seconds + one.alone_seconds)
+            activity: ActivityEnergy(
+                getattr(one, by).total + one.sampled.total, getattr(one, by).seconds + one.sampled.seconds
+            )
             for activity, one in sorted(self.spent.items())
         }
 
     def _energy(self) -> tuple[float, float, float]:
         """Return joules, the seconds in which they were measured, and the share of these seconds that the counter covers."""
-        counted, beside, sampled = self.counted, self.sampled_beside, self.sampled
-        if counted.total == 0.0 and beside.total > 0.0:  # ignore a counter that does not move while power flows
-            return beside.total + sampled.total, beside.seconds + sampled.seconds, 0.0
-        seconds = counted.seconds + sampled.seconds
-        return counted.total + sampled.total, seconds, counted.seconds / seconds if seconds else 0.0
+        is_stuck = self._is_counter_stuck()
+        first, rest = self._total("sampled_beside" if is_stuck else "counted"), self._total("sampled")
+        seconds = first.seconds + rest.seconds
+        return first.total + rest.total, seconds, first.seconds / seconds if seconds and not is_stuck else 0.0
 
     def _count_errors(self, before: RecordedSample, look: RecordedSample) -> None:
         for name in ("ecc_corrected", "ecc_uncorrected"):
@@ -350,6 +330,7 @@ class _Sum:
         is_gone = self.gone is not None or recorded_until - last_seen > gap_seconds
         memory = self.highest.get("memory_used_bytes")
         joules, joule_seconds, counted_share = self._energy()
+        counted_beside, sampled_beside = self._total("counted_beside"), self._total("sampled_beside")
         return DeviceTelemetry(
             worker=self.session.worker,
             host=self.session.host,
@@ -373,8 +354,8 @@ class _Sum:
             gone=(self.gone or "gives no more samples") if is_gone else None,
             clock_mean_mhz=self.clock.value(),
             energy_seconds=joule_seconds,
-            both_counted_joules=self.counted_beside.total if self.counted_beside.seconds else None,
-            both_sampled_joules=self.sampled_beside.total if self.sampled_beside.seconds else None,
+            both_counted_joules=counted_beside.total if counted_beside.seconds else None,
+            both_sampled_joules=sampled_beside.total if sampled_beside.seconds else None,
             counter_restarts=self.restarts,
             interval_seconds=self.session.interval_seconds,
             foreign=self.foreign,
@@ -406,7 +387,7 @@ def summarise(
         ValueError: if the window is empty.
     """
     if not window[0] < window[1]:
-        raise ValueError(f"the end of a window must be after its start; found {window!r}")
+        raise ValueError(f"the end of a window must be after its start, found {window!r}")
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}

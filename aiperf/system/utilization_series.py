@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aiperf.system.log import RecordedSample
@@ -23,6 +24,18 @@ class UtilizationSeries:
     memory: tuple[float | None, ...]
     """Used memory as a share of the total."""
     memory_seconds: tuple[float, ...]
+
+
+def overlaps(since: float, until: float, window: tuple[float, float], parts: int) -> Iterator[tuple[int, float]]:
+    """Yield the equal parts of the window that overlap a period, each with the seconds of overlap."""
+    start, end, width = max(since, window[0]), min(until, window[1]), (window[1] - window[0]) / parts
+    while start < end:
+        index = min(parts - 1, int((start - window[0]) / width))
+        edge = end if index == parts - 1 else min(end, window[0] + (index + 1) * width)
+        if edge <= start:  # rounding put the part's edge at the start: the rest belongs to the next part
+            index, edge = index + 1, min(end, window[0] + (index + 2) * width)
+        yield index, edge - start
+        start = edge
 
 
 @dataclass(slots=True)
@@ -54,17 +67,11 @@ class SeriesBuilder:
         memory = None
         if look.memory_used_bytes is not None and device.memory_bytes:
             memory = look.memory_used_bytes / device.memory_bytes
-        at, until, width = max(0.0, since), min(look.at, self.end), self.end / PARTS
-        while at < until:
-            index = min(PARTS - 1, int(at / width))
-            edge = until if index == PARTS - 1 else min(until, (index + 1) * width)
-            if edge <= at:  # rounding put the part's edge at `at`: the rest belongs to the next part
-                index, edge = index + 1, min(until, (index + 2) * width)
+        for index, seconds in overlaps(since, look.at, (0.0, self.end), PARTS):
             if look.utilisation is not None:
-                self.utilisation.add(look.utilisation, index, edge - at)
+                self.utilisation.add(look.utilisation, index, seconds)
             if memory is not None:
-                self.memory.add(memory, index, edge - at)
-            at = edge
+                self.memory.add(memory, index, seconds)
 
     def course(self) -> UtilizationSeries:
         """Return the time series so far."""

@@ -46,7 +46,7 @@ class WarningThresholds:
     power_cap_share: float = 0.01
     """Difference of power limits between accelerators of one model."""
     others_share: float = 0.05
-    """Share of a machine's processor time used by programs of others."""
+    """Share of a machine's processor time used by foreign programs."""
     stolen_share: float = 0.05
     """Share of a machine's processor time that its hypervisor gave to other machines."""
 
@@ -54,7 +54,7 @@ class WarningThresholds:
 def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple[RunWarning, ...]:
     """Return all warnings, most critical first. Similar devices share one line, which names the worst of them."""
     accelerators = telemetry.accelerators
-    found = [
+    warnings = [
         *_missing(telemetry),
         *_gone(accelerators),
         *_ecc(accelerators),
@@ -68,7 +68,7 @@ def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple
         *_unmeasured(telemetry, limits),
     ]
     order: tuple[Severity, ...] = ("critical", "warning", "note")
-    return tuple(sorted(found, key=lambda warning: order.index(warning.severity)))
+    return tuple(sorted(warnings, key=lambda warning: order.index(warning.severity)))
 
 
 def _name(one: DeviceTelemetry) -> str:
@@ -235,7 +235,7 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
     No value includes what their devices did afterwards, and nothing else would show it.
     """
     until: dict[int, float | None] = {}
-    for one in telemetry.workers:  # for several hosts, the one whose record ends first
+    for one in telemetry.workers:  # for several hosts: the one with the earliest end of its record
         recorded = (
             one.recorded_until if one.worker not in until else min(until[one.worker] or 0.0, one.recorded_until or 0.0)
         )

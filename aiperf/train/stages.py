@@ -35,7 +35,7 @@ DOING = {
     Stage.JOIN: "joins the other ranks",
     Stage.WARM_UP: "loads kernels",
     Stage.CEILING: "finds the largest batch",
-    Stage.PEAK: "measures its fastest matrix product",
+    Stage.PEAK: "measures its fastest matrix product and its memory bandwidth",
     Stage.BUILD: "builds the network",
     Stage.LAUNCH: "rehearses or compiles the network",
     Stage.WEIGHTS: "takes up weights",

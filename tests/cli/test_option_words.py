@@ -78,5 +78,5 @@ def test_a_journal_with_an_unknown_choice_is_refused() -> None:
     plain = as_plain(configure(["dataset=synthetic"]))
     plain["dataset"]["name"] = "flowers"
 
-    with pytest.raises(BadConfiguration, match=r"dataset is one of digits, .*; the journal holds 'flowers'"):
+    with pytest.raises(BadConfiguration, match=r"dataset is one of digits, .*, but the journal holds 'flowers'"):
         from_plain(plain)

@@ -15,7 +15,7 @@ from aiperf.cli.output import program
 from aiperf.config import GROUPS, choices, configure, name_of_choice, option_names, schemas_of_parts
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe, versions

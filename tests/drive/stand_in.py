@@ -68,6 +68,7 @@ class StandIn:
             largest_batch=64,
             precision="fp32",
             matmul_flops=None,
+            memory_bytes_per_second=None,
         )
 
     def order(self, order: Train | Drop | Sum) -> None:

@@ -21,7 +21,7 @@ from aiperf.drive.session import run_session
 from aiperf.journal.events import AnyEvent, CheckpointDropped, CheckpointWritten, EpochFinished
 from aiperf.journal.journal import NAME, Journal
 from aiperf.planning.plan import make_plan
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
 from aiperf.rules.replay import state_after

@@ -16,7 +16,7 @@ from aiperf.journal.events import RunResumed
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.local_journal import local_path
 from aiperf.planning.plan import make_plan
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from morphism import encode
 from tests.drive.executors import TINY
 from tests.train.orders import plain_graph

@@ -15,7 +15,7 @@ from aiperf.config import configure
 from aiperf.data.survey import write_index
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.planning import declared_nodes, this_machine
+from aiperf.planning import declared_nodes, worker_shape
 from aiperf.planning.declared_nodes import expected, preview, require_declared, require_index
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import shape_of
@@ -39,7 +39,7 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the machine where the command was typed was looked at")
 
     monkeypatch.setattr(run, "describe_usable", looked)
-    monkeypatch.setattr(this_machine, "describe_usable", looked)
+    monkeypatch.setattr(worker_shape, "describe_usable", looked)
 
 
 @pytest.mark.parametrize("kind", PLACES)
@@ -96,10 +96,10 @@ def test_the_plan_of_declared_nodes_equals_the_real_one(
         conf, trainer=replace(conf.trainer, ranks=ranks), budget=replace(conf.budget, memory_bytes=declared_bytes)
     )
     nodes = NodesAsked(2, None, accelerators, "A", gib * GIB, cores, gib * GIB)
-    there = host(*[gib] * accelerators, memory_gib=gib)
+    system = host(*[gib] * accelerators, memory_gib=gib)
 
     plan = preview(conf, nodes).plan
-    learnt = shape_of(there, accelerators, cores, conf.trainer, declared_bytes, "learnt")
+    learnt = shape_of(system, accelerators, cores, conf.trainer, declared_bytes, "learnt")
 
     assert plan is not None
     assert plan.space == make_plan(conf, learnt, plan.dataset).space
@@ -118,22 +118,22 @@ def found(**other: Any) -> WorkerShape:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (
             {"accelerators": 0, "device": "EPYC"},
-            r"the requested number of accelerators, 8 each; found 0 of EPYC \(node7\)",
+            r"the requested number of accelerators, 8 each. Found 0 of EPYC \(node7\)",
         ),
-        ({"device": "NVIDIA A100-SXM4-80GB"}, r"cluster\.accelerator=H100; found 8 of NVIDIA A100"),
-        ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10 %; found 8 of NVIDIA H100"),
+        ({"device": "NVIDIA A100-SXM4-80GB"}, r"cluster\.accelerator=H100. Found 8 of NVIDIA A100"),
+        ({"memory_bytes": 39 * GIB}, r"cluster\.accelerator_memory, within 10 %. Found 8 of NVIDIA H100"),
     ],
 )
-def test_nodes_unlike_the_declaration_end_the_run(other: dict[str, Any], told: str) -> None:
+def test_nodes_unlike_the_declaration_end_the_run(other: dict[str, Any], message: str) -> None:
     nodes = NodesAsked(8, None, 8, "h100", 80 * GIB)
 
     require_declared(nodes, None, found())
     require_declared(NodesAsked(), None, found(**other))
-    with pytest.raises(BadConfiguration, match=told.replace("=H100", "=h100")):
+    with pytest.raises(BadConfiguration, match=message.replace("=H100", "=h100")):
         require_declared(nodes, None, found(**other))
 
 

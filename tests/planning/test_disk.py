@@ -55,7 +55,7 @@ def test_too_little_room_is_refused_with_the_estimate(disk: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "told"),
+    ("runs", "message"),
     [
         ("file", "is a file"),
         ("file/below", "is a file"),
@@ -64,12 +64,12 @@ def test_too_little_room_is_refused_with_the_estimate(disk: Path) -> None:
         ("x" * 300, "too long"),
     ],
 )
-def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, told: str) -> None:
+def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, message: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "gone").symlink_to("nowhere")
 
-    with pytest.raises(BadConfiguration, match=told):
+    with pytest.raises(BadConfiguration, match=message):
         require_place(str(tmp_path / runs))
 
 

@@ -18,20 +18,20 @@ import os, sys
 from pathlib import Path
 from aiperf.planning.plan import make_folder
 
-there, come = os.pipe()
+ready, signal_ready = os.pipe()
 waits, begins = os.pipe()
 children = []
 for _ in range(8):
     child = os.fork()
     if child == 0:
         os.close(begins)
-        os.write(come, b".")
+        os.write(signal_ready, b".")
         os.read(waits, 1)  # until nobody can write to it any more
         os.write(1, f"{make_folder(Path(sys.argv[1]))}\\n".encode())
         os._exit(0)
     children.append(child)
 for _ in children:
-    os.read(there, 1)
+    os.read(ready, 1)
 os.close(begins)  # all are waiting for that
 sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children))
 """

@@ -1,4 +1,4 @@
-"""A driver with options for an existing run accepts equal options and rejects others by name."""
+"""A driver with options for an existing run accepts equal options and names other ones in its error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aiperf.cli import run
 from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.resume_options import differences
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from tests.cli.user import User, write_run
 
 WORDS = {
@@ -73,7 +73,7 @@ def test_what_differs_is_said_with_both_values() -> None:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """Return a run's folder whose journal has its first line."""
+    """Return the folder of a run with the first line of its journal."""
     conf = configure(["executor=inline", "seed=5", "schedule.duration_seconds=600"])
     return write_run(tmp_path / "runs" / "begun", [first_event(make_plan(conf, this_machine(conf)), "begun", 1e6)])
 

@@ -19,8 +19,7 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import Journal, read
 from aiperf.journal.messages import WorkerUp
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import WorkerRequirements, breach, common, shape_of, terms_of
+from aiperf.planning.worker_shape import WorkerRequirements, breach, common, shape_of, terms_of, this_machine
 from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import HostDescription, describe
 from aiperf.system.sampler import Device
@@ -101,12 +100,12 @@ def test_a_plan_for_unequal_nodes_fits_all_of_them(nodes: list[tuple[int, int]])
 
 
 def test_a_plan_has_the_limits_of_the_workers() -> None:
-    there = shape(host(*[40] * 8), 8)
+    planned_shape = shape(host(*[40] * 8), 8)
 
-    first = planned(there, "dataset.training_images=100000")
+    first = planned(planned_shape, "dataset.training_images=100000")
 
     space = first.config["space"]
-    assert first.shape == there
+    assert first.shape == planned_shape
     assert (first.machine, first.versions) == ({}, {}), "no machine was looked at"
     assert space["budget"]["memory_bytes"] == int(0.9 * 40 * GIB)
     assert space["largest_batch_size"] == 100000 // (STEPS * 8)
@@ -117,7 +116,7 @@ def test_a_worker_with_too_little_memory_is_refused() -> None:
 
     why = breach(terms, up(1, 40 * GIB), accelerators=1)
 
-    assert why is not None and f"a rank here has {40 * GIB}" in why and "budget.memory_bytes" in why
+    assert why is not None and f"A rank here has {40 * GIB}" in why and "budget.memory_bytes" in why
     assert breach(terms, up(1, 79 * GIB), accelerators=1) is None, "a library keeps a little for itself"
 
 
@@ -133,14 +132,14 @@ def test_a_worker_with_too_many_ranks_is_refused() -> None:
 
     why = breach(terms, up(8, 40 * GIB), accelerators=8)
 
-    assert why is not None and "it has 8" in why and "batch.largest" in why
+    assert why is not None and "It has 8" in why and "batch.largest" in why
     assert breach(terms, up(1, 40 * GIB), accelerators=1) is None
 
 
 def test_what_the_user_has_declared_is_no_term_for_a_worker() -> None:
-    said = terms_of(planned(shape(host(40), 1), "batch.largest=64", f"budget.memory_bytes={80 * GIB}"))
+    requirements = terms_of(planned(shape(host(40), 1), "batch.largest=64", f"budget.memory_bytes={80 * GIB}"))
 
-    assert said == WorkerRequirements(None, None)
+    assert requirements == WorkerRequirements(None, None)
 
 
 def test_a_journal_without_shapes_requires_memory_only() -> None:
@@ -185,10 +184,10 @@ def test_workers_with_other_ranks_than_planned_are_a_warning() -> None:
 
 def test_a_plan_cannot_exceed_this_machines_accelerators() -> None:
     conf = configure([])
-    there = len(describe().accelerators)
+    accelerators = len(describe().accelerators)
 
     for declared, law in (
-        (there + 1, f"and {there} are usable"),
+        (accelerators + 1, f"and {accelerators} are usable"),
         (0, "at least 1"),
         (-1, "at least 1"),
         ("al", "at least 1, or all"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aiperf.preflight import clock
-from aiperf.preflight.clock import RoundTrip
-from aiperf.preflight.reading import NodeReadings, ProbeReading
+from aiperf.measure import clock
+from aiperf.measure.clock import RoundTrip
+from aiperf.measure.probe import NodeReadings, ProbeReading
 
 PACKAGES = {"torch": "2.13.0", "ray": "2.60.0"}
 
@@ -64,7 +64,7 @@ def off_by(seconds: float, error: float = 0.001) -> ProbeReading:
     return clock.reading([RoundTrip(10.0, 10.0 + error + seconds, 10.0 + error + seconds, 10.0 + 2 * error)])
 
 
-def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **told: Any) -> ProbeReading:
-    devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | told for index in range(count)]
+def accelerators(count: int = 1, expected: int = 1, slices: Sequence[str] = (), **properties: Any) -> ProbeReading:
+    devices = [{"id": f"GPU-{index}", "index": index, "model": "H100"} | properties for index in range(count)]
     facts = {"expected": expected, "devices": devices, "slices": list(slices), "not_seen_by": {}}
     return ProbeReading(probe="accelerators", unit="count", series={"usable": [float(count)]}, facts=facts)

@@ -1,4 +1,4 @@
-"""Probes and clocks that are wrong on purpose on some nodes. They are in a module, since they are pickled by name."""
+"""Probes and clocks that are wrong on purpose on some nodes. They are in a module, since pickle stores their names only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import ray
 
-from aiperf.preflight.probes.disk import Space
-from aiperf.preflight.reading import Probe, ProbeReading, Setting
+from aiperf.measure.disk import Space
+from aiperf.measure.probe import Probe, ProbeReading, Setting
 
 DIES, HANGS, IS_FAST, OTHER = "127.0.0.11", "127.0.0.12", "127.0.0.13", "127.0.0.14"
 SLOW = "127.0.0.15"
@@ -42,8 +42,8 @@ class Fingerprint:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        told = "0" if setting.address == OTHER else "f"
-        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": told * 64})
+        digit = "0" if setting.address == OTHER else "f"
+        return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": digit * 64})
 
 
 @dataclass(frozen=True)

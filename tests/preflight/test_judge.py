@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 from tests.preflight.measured import accelerators, data, node, off_by, reading, space, versions
 
 LIMITS = PreflightConf()
@@ -83,14 +83,14 @@ def test_a_fault_of_a_node_is_named_and_no_other_node(name: str) -> None:
     planted, words = WRONG[name]
     well: dict[str, Any] = {"pairs": reading(PAIRS, {"a": [2e10]})}
 
-    said = judge([*three_well(), node("n3", **(well | planted))], LIMITS)
+    verdicts = judge([*three_well(), node("n3", **(well | planted))], LIMITS)
 
-    assert [words in fault for fault in said["n3"].faults] == [True], said["n3"]
-    assert all(not said[name].faults for name in ("n0", "n1", "n2"))
+    assert [words in fault for fault in verdicts["n3"].faults] == [True], verdicts["n3"]
+    assert all(not verdicts[name].faults for name in ("n0", "n1", "n2"))
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("properties", "words"),
     [
         ({"xids": [74]}, "H100 0: Xid 74"),
         (
@@ -99,8 +99,8 @@ def test_a_fault_of_a_node_is_named_and_no_other_node(name: str) -> None:
         ),
     ],
 )
-def test_other_use_of_ones_own_machine_is_a_note(told: dict[str, Any], words: str) -> None:
-    verdict = judge([node("", accelerators=accelerators(**told))], LIMITS)[""]
+def test_other_use_of_ones_own_machine_is_a_note(properties: dict[str, Any], words: str) -> None:
+    verdict = judge([node("", accelerators=accelerators(**properties))], LIMITS)[""]
 
     assert not verdict.faults
     assert [words in note for note in verdict.notes].count(True) == 1
@@ -113,20 +113,22 @@ def test_nothing_is_wrong_with_nodes_that_are_alike() -> None:
 def test_two_nodes_make_no_median_and_it_is_said_so() -> None:
     slow = node("n1", matrix_product=reading("matrix product", {"cpu": [1.0]}), memory=None)
 
-    said = judge([node("n0", is_head=True), slow], LIMITS)["n1"]
+    verdict = judge([node("n0", is_head=True), slow], LIMITS)["n1"]
 
-    assert not said.faults
-    assert said.notes == ("matrix product: not judged, since a median needs at least 3 nodes of one kind; there are 2",)
+    assert not verdict.faults
+    assert verdict.notes == (
+        "matrix product: not judged, since a median needs at least 3 nodes of one kind; there are 2",
+    )
 
 
 def test_nodes_on_one_host_are_not_called_slow() -> None:
     speeds = (1e12, 1e13, 1e13, 1e13)
-    there = [
+    nodes = [
         node(f"n{index}", boot_id="one", matrix_product=reading("matrix product", {"cpu": [speed]}), memory=None)
         for index, speed in enumerate(speeds)
     ]
 
-    for verdict in judge(there, LIMITS).values():
+    for verdict in judge(nodes, LIMITS).values():
         assert not verdict.slow
         assert verdict.notes == ("matrix product: not judged, since 4 nodes are on one host",)
 
@@ -145,10 +147,10 @@ def test_without_the_heads_data_most_nodes_are_right() -> None:
         node("n3", data=data("0" * 64)),
     ]
 
-    said = judge(nodes, LIMITS)
+    verdicts = judge(nodes, LIMITS)
 
-    assert "that of most nodes" in said["n3"].faults[0]
-    assert not said["n1"].faults
+    assert "that of most nodes" in verdicts["n3"].faults[0]
+    assert not verdicts["n1"].faults
 
 
 def test_a_head_without_accelerators_needs_no_driver() -> None:
@@ -172,9 +174,9 @@ def test_never_is_the_fastest_slow_nor_more_than_half_of_them(speeds: list[float
         for index, speed in enumerate(speeds)
     ]
 
-    said = judge(nodes, PreflightConf(slow_share=share))
+    verdicts = judge(nodes, PreflightConf(slow_share=share))
 
-    slow = [name for name, verdict in said.items() if verdict.slow]
+    slow = [name for name, verdict in verdicts.items() if verdict.slow]
     assert f"n{speeds.index(max(speeds))}" not in slow
     assert len(slow) <= len(speeds) / 2
     assert bool(slow) <= (len(speeds) >= 3)

@@ -12,7 +12,7 @@ from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.system.log import Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device
-from aiperf.system.telemetry import Telemetry, summarise
+from aiperf.system.summary import Telemetry, summarise
 from tests.report.journals import Shape, invented
 
 WATTS = 300.0

@@ -11,9 +11,10 @@ from aiperf.journal.events import AnyEvent, NodeChecked, RunStarted
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import nodes, system
-from aiperf.system import telemetry
+from aiperf.system import log as telemetry_log
 from aiperf.system.log import Log, Session
 from aiperf.system.sampler import Device, DeviceSample
+from aiperf.system.summary import summarise
 from tests.report.journals import Shape, invented
 
 SMALL = invented(Shape(workers=2))
@@ -101,8 +102,8 @@ def test_what_a_clock_is_off_is_taken_out_of_its_hosts_telemetry(tmp_path: Path,
         log.close()
 
     def busy(offsets: dict[str, float]) -> list[float | None]:
-        records = telemetry.on_one_axis(telemetry.read(tmp_path), offsets)
-        return [one.utilisation_mean for one in telemetry.summarise(records, (105.0, 110.0)).devices]
+        records = telemetry_log.on_one_axis(telemetry_log.read(tmp_path), offsets)
+        return [one.utilisation_mean for one in summarise(records, (105.0, 110.0)).devices]
 
     assert busy({"n2": ahead}) == [1.0, 1.0]
     assert busy({})[1] != 1.0, "or this test would show nothing"

@@ -15,7 +15,7 @@ from aiperf.config import as_plain, configure, from_plain
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.journal.journal import Journal
 from aiperf.planning.plan import first_event, make_plan
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from aiperf.report.text import closing_lines
 from aiperf.report.write import report_of, write
 from aiperf.train.learning_rate import learning_rate

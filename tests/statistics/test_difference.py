@@ -42,7 +42,7 @@ def test_a_true_regression_on_the_margin_is_passed_in_few_cases() -> None:
         assert found is not None
         passed += verdict(found, 0.02) == "no regression"
 
-    assert passed / 1000 <= 0.04  # 2.5 % and what 1000 draws may lie beside it
+    assert passed / 1000 <= 0.04  # 2.5 % and the tolerance of 1000 draws
 
 
 @given(estimates, estimates)
@@ -66,7 +66,7 @@ def test_a_growing_error_is_judged_by_its_reciprocal(one: Estimate, other: Estim
 
 
 @pytest.mark.parametrize(
-    ("second", "error", "said"),
+    ("second", "error", "expected"),
     [
         (99.5, 0.2, "no regression"),
         (95.0, 0.2, "regression"),
@@ -75,12 +75,12 @@ def test_a_growing_error_is_judged_by_its_reciprocal(one: Estimate, other: Estim
         (120.0, 0.2, "no regression"),
     ],
 )
-def test_a_margin_is_kept_only_where_the_whole_interval_keeps_it(second: float, error: float, said: str) -> None:
+def test_a_margin_is_kept_only_where_the_whole_interval_keeps_it(second: float, error: float, expected: str) -> None:
     sides = Estimate(100.0, error, 8, "repeats"), Estimate(second, error, 8, "repeats")
 
     found = change(100.0, second, *sides)
 
-    assert found is not None and verdict(found, 0.02) == said
+    assert found is not None and verdict(found, 0.02) == expected
 
 
 def test_without_an_uncertainty_of_both_nothing_is_told() -> None:

@@ -17,7 +17,7 @@ from tests.statistics.planted import run_of
 positive = st.floats(1e-3, 1e6)
 SHORT: dict[str, object] = {"schedule.duration_seconds": 400, "schedule.warmup_seconds": 50}
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)
-"""A case of so many numbers takes minutes to make small."""
+"""Hypothesis takes minutes to reduce a case with many numbers."""
 trials = st.builds(
     lambda network, batch, images, operations, tensor, parameters, generation, seconds: TrialWork(
         network=f"n{network}",

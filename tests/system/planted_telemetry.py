@@ -18,9 +18,8 @@ from aiperf.config import configure
 from aiperf.report.write import report_of, write
 from aiperf.run_warning import RunWarning
 from aiperf.simulate.session import open_run, simulate
-from aiperf.system.log import Log, Session
+from aiperf.system.log import Log, Session, path
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.telemetry import path
 
 WORKERS, ACCELERATORS = 6, 8
 SECONDS, WARMUP = 2400, 600

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import Log, RecordedSample, Session
+from aiperf.system.log import Log, RecordedSample, Session, read
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.telemetry import read, summarise
+from aiperf.system.summary import summarise
 from aiperf.system.utilization_series import PARTS, SeriesBuilder, mean
 
 DEVICE = Device(id="GPU-0", kind="accelerator", memory_bytes=100)

@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from aiperf.system.describe import HostDescription, container, describe
+from aiperf.system.describe import HostDescription, describe
+from aiperf.system.description.machine import container
 from aiperf.system.processor import cpu_model, near_processors
 from aiperf.system.sampler import Device, Sampler, Unavailable
 from aiperf.system.samplers.attach import OpenSamplers, attach, visible

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.description import machine
 from aiperf.system.description.differences import differences, flattened, in_words
 from aiperf.system.description.memory import memory, modules
 from aiperf.system.description.network import network, pci
-from aiperf.system.description.node import describe_node, hash_of
 from aiperf.system.description.processors import processors
 from aiperf.system.description.values import UNREAD, chosen, number, text
 

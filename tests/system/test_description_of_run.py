@@ -13,15 +13,15 @@ from aiperf.drive.preflight import lines as lines_of_a_run
 from aiperf.drive.preflight import node_checks
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import NodeChecked, RunStarted
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 from aiperf.preflight.result_table import lines as lines_of_preflight
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections.system import described_nodes, system
 from aiperf.report.text import closing_lines
+from aiperf.system.describe import hash_of
 from aiperf.system.description.form import FIELDS
-from aiperf.system.description.node import hash_of
 from aiperf.system.description.of_run import SystemDescription, system_description
 from tests.report.journals import Shape, invented
 

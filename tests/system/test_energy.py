@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.spans import WorkerSpan
 from aiperf.errors import BadPower
-from aiperf.system.log import Log, Record, RecordedSample, Sample, Session
+from aiperf.system.log import Log, Record, RecordedSample, Sample, Session, read
 from aiperf.system.power.eehpc import Level, Measurement, level
 from aiperf.system.power.energy import Energy, EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.power.meters import read_meters
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.summary import Telemetry, summarise
-from aiperf.system.telemetry import read
 
 WALL = 1_800_000_000.0
 Curve = Callable[[float], float]

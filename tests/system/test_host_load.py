@@ -11,20 +11,14 @@ from pathlib import Path
 import pytest
 
 from aiperf.system.host import HOST
+from aiperf.system.load.host_load import HostLoad
 from aiperf.system.load.load_watch import LoadWatch
 from aiperf.system.load.own_processes import OwnProcesses
-from aiperf.system.log import RecordedSample, parse
+from aiperf.system.log import RecordedSample, Sample, Session, parse
 from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime
-from aiperf.system.telemetry import (
-    HostLoad,
-    Sample,
-    Session,
-    Telemetry,
-    WarningThresholds,
-    summarise,
-    telemetry_warnings,
-)
+from aiperf.system.summary import Telemetry, summarise
+from aiperf.system.warnings import WarningThresholds, telemetry_warnings
 from tests.system.test_nvml import invented_driver
 from tests.system.test_own_processes import a_process
 from tests.waiting import comes_true

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import parse
+from aiperf.system.log import Sample, Session, parse
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.samplers import nvml
-from aiperf.system.samplers.xid import hardware_xids
-from aiperf.system.telemetry import Sample, Session, WarningThresholds, summarise, telemetry_warnings
+from aiperf.system.samplers.nvml import hardware_xids
+from aiperf.system.summary import summarise
+from aiperf.system.warnings import WarningThresholds, telemetry_warnings
 
 LOOK = """
 import sys, msgspec
@@ -82,7 +83,7 @@ import sys, msgspec
 from pathlib import Path
 from aiperf.config import configure
 from aiperf.drive.preflight import check_here, judged
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 conf = configure(["dataset=digits"])
 shape = this_machine(conf)
 here = check_here(conf, Path(sys.argv[1]), is_full=False)

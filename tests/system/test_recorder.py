@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.system.log import path
+from aiperf.system.log import Sample, Session, path, read
 from aiperf.system.processes import state
 from aiperf.system.recorder import Recorder
-from aiperf.system.telemetry import Sample, Session, read, summarise
+from aiperf.system.summary import summarise
 from tests.waiting import comes_true
 
 

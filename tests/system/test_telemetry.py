@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system.log import Log, Record, parse
+from aiperf.system.log import Log, Record, Sample, Session, parse, read
 from aiperf.system.sampler import Device, DeviceSample
-from aiperf.system.telemetry import (
-    DeviceTelemetry,
-    Sample,
-    Session,
-    Telemetry,
-    WarningThresholds,
-    read,
-    summarise,
-    telemetry_warnings,
-)
+from aiperf.system.summary import DeviceTelemetry, Telemetry, summarise
+from aiperf.system.warnings import WarningThresholds, telemetry_warnings
 
 WALL = 1_800_000_000.0
 HEALTHY = {"utilisation": 0.97, "power_watts": 300.0, "temperature_celsius": 60.0, "throttle": (), "ecc_uncorrected": 0}

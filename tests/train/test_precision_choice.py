@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
+from aiperf.measure.precision_names import candidates
 from aiperf.train import precision_choice
 from aiperf.train.collectives.collective import SingleRank
-from aiperf.train.precision import candidates, choose
+from aiperf.train.precision import choose
 from aiperf.train.precision_choice import FASTER_BY, fastest, measured, settled, shared
 from aiperf.train.trainer_config import TrainerConf
 from tests.train.orders import graph

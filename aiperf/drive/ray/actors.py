@@ -39,13 +39,13 @@ from aiperf.journal.messages import (
     Word,
     WorkerUp,
 )
+from aiperf.measure.peak_after_run import measured_again
 from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
-from aiperf.system import telemetry
 from aiperf.system.describe import describe, folders_of
+from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder
 from aiperf.system.shipping import IncrementalCopy
-from aiperf.train.peak_after_run import measured_again
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -183,7 +183,7 @@ class WorkerHost:
             return
         of_ray = os.environ.get(MARK)
         with tempfile.TemporaryDirectory(prefix="telemetry-", dir=of_ray) as folder:
-            shared = telemetry.path(self._plan.folder, self._plan.worker)
+            shared = telemetry_path(self._plan.folder, self._plan.worker)
             self._shipment = IncrementalCopy(Path(folder) / shared.name, shared)
             yield
 
@@ -196,7 +196,7 @@ class WorkerHost:
                 print(f"telemetry of worker {self._plan.worker} was not shipped: {error}", file=sys.stderr, flush=True)
 
     def _new_recorder(self) -> Recorder:
-        shared = telemetry.path(self._plan.folder, self._plan.worker)
+        shared = telemetry_path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
             shared if self._shipment is None else self._shipment.local,
             host=socket.gethostname(),
@@ -221,6 +221,8 @@ class WorkerHost:
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
+        if ready.memory_bytes_per_second is not None:
+            machine["measured_memory_bytes_per_second"] = ready.memory_bytes_per_second
         self._sender.put(
             [
                 WorkerUp(

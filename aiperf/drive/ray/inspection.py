@@ -19,13 +19,12 @@ import msgspec
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
-from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
-from aiperf.preflight.partners import blamed, rounds
+from aiperf.measure.all_probes import full, quick
+from aiperf.measure.all_reduce import AllReduce
+from aiperf.measure.pairs import rounds
+from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, SharedFolderMark, meeting
+from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.probes.all_probes import full, quick
-from aiperf.preflight.probes.all_reduce import AllReduce
-from aiperf.preflight.reading import NodeReadings, Probe, ProbeReading, Setting
-from aiperf.preflight.shared_folder import SharedFolderMark, meeting
 from aiperf.train.trainer_config import TrainerConf
 
 Node = Mapping[str, Any]
@@ -65,7 +64,7 @@ class NodeInspection:
         exchange uses its network and memory of its host.
         """
         with meeting(self.parent) as place:
-            setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer)
+            setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
             inspectors = [
                 sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head, takes_accelerators=True)
                 for node in nodes

@@ -18,10 +18,10 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.ray_worker import last_line
-from aiperf.preflight import clock
-from aiperf.preflight.clock import RoundTrip
-from aiperf.preflight.prober import Prober
-from aiperf.preflight.reading import NodeReadings, Probe, ProbeReading, Setting, failed
+from aiperf.measure import clock
+from aiperf.measure.clock import RoundTrip
+from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, failed
+from aiperf.measure.prober import Prober
 from aiperf.system.describe import describe
 
 GRACE_SECONDS = 15.0

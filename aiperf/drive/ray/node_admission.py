@@ -23,8 +23,8 @@ from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
 from aiperf.journal.messages import Inspected
+from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import NodeReadings, ProbeReading
 
 CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]

@@ -20,7 +20,7 @@ from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.errors import AiperfError
 from aiperf.journal.messages import HelperDown, Word
-from aiperf.system import telemetry
+from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
@@ -80,7 +80,7 @@ class RankHost:
 
     def _new_recorder(self) -> Recorder:
         recorder = Recorder(
-            telemetry.path(self._recipe.run_folder, self._recipe.worker, self._host),
+            telemetry_path(self._recipe.run_folder, self._recipe.worker, self._host),
             host=self._name,
             worker=self._recipe.worker,
             epoch_unix=self._started_unix,

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from aiperf.system.description.values import Part, unread
-from aiperf.system.samplers.attach import accelerator_samplers, attach
+from aiperf.system.samplers.attach import sampled_accelerators
 
 _NEAR = {
     0: "same board",
@@ -26,9 +26,7 @@ _MOST_LINKS = 18
 
 def accelerators() -> Part:
     """Return all devices that samplers report, without serial numbers, and for each absent sampler the reason."""
-    attached = attach(accelerator_samplers())
-    devices = [device for sampler in attached.samplers.values() for device in sampler.devices()]
-    attached.close()
+    devices, not_seen = sampled_accelerators()
     part: Part = {
         "devices": [
             {
@@ -40,9 +38,9 @@ def accelerators() -> Part:
             }
             for device in devices
         ],
-        "not_seen": dict(attached.absent),
+        "not_seen": not_seen,
     }
-    if "nvml" in attached.samplers:
+    if "nvml" not in not_seen:
         part["nvidia"] = _nvidia()
     return part
 

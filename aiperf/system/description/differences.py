@@ -38,15 +38,15 @@ def differences(nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Difference, ...
     for node, description in nodes.items():
         by_kind.setdefault(id(description), []).append(node)
     parts = sorted({part for each in flat.values() for part in each})
-    found = []
+    different = []
     for part in parts:
         who: dict[str, list[str]] = {}
         for kind, names in by_kind.items():
             who.setdefault(flat[kind].get(part, NOT_THERE), []).extend(names)
         if len(who) > 1:
             usual, *others = sorted(who, key=lambda value: (-len(who[value]), value))
-            found.append(Difference(part, usual, tuple((value, tuple(sorted(who[value]))) for value in others)))
-    return tuple(found)
+            different.append(Difference(part, usual, tuple((value, tuple(sorted(who[value]))) for value in others)))
+    return tuple(different)
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -68,21 +68,21 @@ def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
     return rows
 
 
-def in_words(found: Sequence[Difference], nodes: int) -> list[str]:
+def in_words(different: Sequence[Difference], nodes: int) -> list[str]:
     """Render one line for each of the first MOST_PARTS differences.
 
     Example: `3 of 64 nodes differ: kernel.release 6.1.0-9 on n7 n8, 6.1.0-8 on n9, else 6.1.0-10`.
     """
     lines = [
         f"{len(each.nodes)} of {nodes} nodes differ: {each.part} {_others(each)}, else {each.usual}"
-        for each in found[:MOST_PARTS]
+        for each in different[:MOST_PARTS]
     ]
-    left_out = len(found) - MOST_PARTS
+    left_out = len(different) - MOST_PARTS
     return lines + ([f"nodes differ in {left_out} more parts, all in the report"] if left_out > 0 else [])
 
 
-def _others(found: Difference) -> str:
-    return ", ".join(f"{value} on {_named(nodes)}" for value, nodes in found.others)
+def _others(difference: Difference) -> str:
+    return ", ".join(f"{value} on {_named(nodes)}" for value, nodes in difference.others)
 
 
 def _named(nodes: Sequence[str]) -> str:

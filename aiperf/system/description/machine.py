@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from aiperf.system.control_groups import membership
-from aiperf.system.describe import container
 from aiperf.system.description.memory import boot_parameters
 from aiperf.system.description.values import Part, chosen, text, unread
 
@@ -60,14 +59,10 @@ def firmware(sys: Path) -> Part:
 
 def kernel(proc: Path, sys: Path) -> Part:
     """Return the kernel, the operating system and the boot parameters."""
-    try:
-        name = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except OSError as error:
-        name = unread(error)
     return {
         "release": text(proc / "sys/kernel/osrelease"),
         "version": text(proc / "sys/kernel/version"),
-        "system": name,
+        "system": operating_system() or unread("there is no os-release file"),
         "architecture": platform.machine(),
         "c_library": " ".join(platform.libc_ver()).strip() or unread("it tells no name"),
         "boot_parameters": boot_parameters(proc, _BOOT),
@@ -92,6 +87,27 @@ def _limit(which: int) -> str:
     return " of ".join(values)
 
 
+def container(environment: Mapping[str, str], root: Path) -> str | None:
+    """Return the container runtime, detected by its marker files and variables. None if there is no marker."""
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if (root / ".dockerenv").exists():
+        return "docker"
+    if "APPTAINER_CONTAINER" in environment or "SINGULARITY_CONTAINER" in environment:
+        return "apptainer"
+    return environment.get("container")  # set by systemd-nspawn, LXC, enroot and others
+
+
+def operating_system() -> str | None:
+    """Return the name of the operating system. None if it has no os-release file."""
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return None
+
+
 def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part:
     """Return the container runtime by its markers, and the image if the environment or the container's file names it."""
     own = text(root / "run/.containerenv")
@@ -111,13 +127,13 @@ def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part
 
 def variables(environment: Mapping[str, str]) -> Part:
     """Return the variables that match VARIABLES. For names that suggest a secret, record only that the variable is set."""
-    found: Part = {}
+    chosen_variables: Part = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.match(name) and not _OF_ONE_PROCESS.search(name):
-            found[name] = (
+            chosen_variables[name] = (
                 "set; a secret by its name, never recorded" if SECRET.search(name) else _without_password(value)
             )
-    return found
+    return chosen_variables
 
 
 def _without_password(value: str) -> str:

@@ -39,13 +39,13 @@ def modules(table: Path) -> str:
     except OSError as error:
         return unread(f"{table}: {error.strerror}")
     try:
-        found = Counter(_module(structure) for structure in _structures(contents) if structure[0] == _MODULE)
+        counts = Counter(_module(structure) for structure in _structures(contents) if structure[0] == _MODULE)
     except (struct.error, IndexError) as error:
         return unread(f"{table} is no SMBIOS table ({error})")
-    empty = found.pop("", 0)
-    if not found:
+    empty = counts.pop("", 0)
+    if not counts:
         return unread(f"{table} lists no module")
-    parts = [f"{count} × {module}" for module, count in sorted(found.items())]
+    parts = [f"{count} × {module}" for module, count in sorted(counts.items())]
     return ", ".join([*parts, *([f"{empty} places empty"] if empty else [])])
 
 

@@ -43,12 +43,12 @@ def _link(sys: Path, link: Link) -> Part:
 
 def pci(sys: Path) -> list[Part] | str:
     """Return accelerators, network and storage controllers with their current and maximum PCIe links."""
-    found = []
+    devices = []
     for device in sorted((sys / "bus/pci/devices").glob("*")):
         kind = _CLASSES.get(text(device / "class")[:4])
         if kind is not None:
             model = f"{text(device / 'vendor')}:{text(device / 'device')}"
-            found.append(
+            devices.append(
                 {
                     "name": device.name,
                     "kind": kind,
@@ -58,7 +58,7 @@ def pci(sys: Path) -> list[Part] | str:
                 }
                 | _pci(device)
             )
-    return found or unread("the kernel shows no such device")
+    return devices or unread("the kernel shows no such device")
 
 
 def _pci(device: Path) -> Part:

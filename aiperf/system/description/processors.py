@@ -43,16 +43,18 @@ def processors(proc: Path, sys: Path) -> Part:
 
 
 def _numa(nodes: Path) -> list[Part] | str:
-    found = sorted(nodes.glob("node[0-9]*"), key=lambda each: int(each.name[4:]))
-    if not found:
+    nodes_found = sorted(nodes.glob("node[0-9]*"), key=lambda each: int(each.name[4:]))
+    if not nodes_found:
         return unread("the kernel shows no NUMA nodes")
-    return [{"name": each.name, "processors": text(each / "cpulist"), "gibibytes": _gibibytes(each)} for each in found]
+    return [
+        {"name": each.name, "processors": text(each / "cpulist"), "gibibytes": _gibibytes(each)} for each in nodes_found
+    ]
 
 
 def _gibibytes(node: Path) -> int | str:
     lines = text(node / "meminfo")
-    found = re.search(r"MemTotal:\s+(\d+) kB", lines)
-    return round(int(found[1]) / 2**20) if found else unread("it tells no MemTotal")
+    total = re.search(r"MemTotal:\s+(\d+) kB", lines)
+    return round(int(total[1]) / 2**20) if total else unread("it tells no MemTotal")
 
 
 def _caches(folder: Path) -> str:
@@ -65,11 +67,11 @@ def _caches(folder: Path) -> str:
 
 def _turbo(cpus: Path) -> str:
     if (cpus / "intel_pstate/no_turbo").exists():
-        return {"0": "on", "1": "off"}.get(found := text(cpus / "intel_pstate/no_turbo"), found)
-    return {"1": "on", "0": "off"}.get(found := text(cpus / "cpufreq/boost"), found)
+        return {"0": "on", "1": "off"}.get(state := text(cpus / "intel_pstate/no_turbo"), state)
+    return {"1": "on", "0": "off"}.get(state := text(cpus / "cpufreq/boost"), state)
 
 
 def _mitigations(folder: Path) -> Part | str:
-    found = {each.name: text(each) for each in sorted(folder.glob("*"))}
-    affected = {name: state for name, state in found.items() if state != "Not affected"}
-    return affected or (unread("the kernel shows none") if not found else "not affected by any that the kernel knows")
+    states = {each.name: text(each) for each in sorted(folder.glob("*"))}
+    affected = {name: state for name, state in states.items() if state != "Not affected"}
+    return affected or (unread("the kernel shows none") if not states else "not affected by any that the kernel knows")

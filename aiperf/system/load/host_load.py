@@ -7,10 +7,10 @@ A period without samples has no load.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aiperf.system.log import RecordedSample, Session
+from aiperf.system.utilization_series import overlaps
 
 PARTS = 240
 LEAST_PART_SECONDS = 10.0
@@ -88,28 +88,17 @@ class LoadBuilder:
         self._names.setdefault(machine, set()).add(session.host)
         sums = self._sums.setdefault(machine, {}).setdefault(session.process_space or "", _Sums())
         sums.has_stalled = sums.has_stalled and None not in (now.stalled, was.stalled)
-        for index, part in self._pieces(before.at, look.at):
+        for index, part in overlaps(before.at, look.at, self._window, self._parts):
             share = part / seconds
             sums.looked[index] += part
             for name in ("passed", "programs", "own", "kernel", "stolen"):
                 getattr(sums, name)[index] += share * (getattr(now, name) - getattr(was, name))
             sums.stalled[index] += share * ((now.stalled or 0.0) - (was.stalled or 0.0))
 
-    def _pieces(self, since: float, until: float) -> Iterator[tuple[int, float]]:
-        """Yield the parts of the window that overlap the period, each with the seconds of overlap."""
-        start, end = max(since, self._window[0]), min(until, self._window[1])
-        while start < end:
-            index = min(self._parts - 1, int((start - self._window[0]) / self._width))
-            edge = end if index == self._parts - 1 else min(end, self._window[0] + (index + 1) * self._width)
-            if edge <= start:  # rounding put the part's edge at the start
-                index, edge = index + 1, min(end, start + self._width)
-            yield index, edge - start
-            start = edge
-
     def loads(self) -> tuple[HostLoad, ...]:
         """Return the loads, sorted by machine name."""
-        found = [self._load(machine, list(views.values())) for machine, views in self._sums.items()]
-        return tuple(sorted((one for one in found if one is not None), key=lambda one: one.host))
+        loads = [self._load(machine, list(views.values())) for machine, views in self._sums.items()]
+        return tuple(sorted((one for one in loads if one is not None), key=lambda one: one.host))
 
     def _load(self, machine: str, views: list[_Sums]) -> HostLoad | None:
         """Return the mean load of a machine. Each part is weighted by its measured seconds."""

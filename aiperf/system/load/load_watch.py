@@ -17,7 +17,7 @@ import msgspec
 from aiperf.system.host import HOST
 from aiperf.system.load.own_processes import OwnProcesses
 from aiperf.system.processes import Process, everybody, name
-from aiperf.system.sampler import DeviceSample, ProcessorTime, Sampler, TellsProcesses
+from aiperf.system.sampler import DeviceSample, ProcessorTime, ReportsProcesses, Sampler
 
 COST_SHARE = 0.005
 """Maximum share of a processor for sampling. On a host with thousands of processes samples become rarer."""
@@ -76,7 +76,7 @@ class LoadWatch:
         computing = {
             device: pids
             for sampler in samplers
-            if isinstance(sampler, TellsProcesses)
+            if isinstance(sampler, ReportsProcesses)
             for device, pids in sampler.computing(ids).items()
             if pids is not None
         }

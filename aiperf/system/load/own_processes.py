@@ -48,8 +48,8 @@ def roots_of(asking: int, driver: int | None, proc: Path = Path("/proc")) -> tup
     roots, session = {asking} if driver is None else {asking, driver}, None
     for pid in _above(asking, everyone):
         words = command(pid, proc)
-        if (found := _RAY_SESSION.search("\0".join(words))) is not None:
-            session = session or found[0]
+        if (session_name := _RAY_SESSION.search("\0".join(words))) is not None:
+            session = session or session_name[0]
             roots.add(pid)
         elif any(a == "-m" and b.partition(".")[0] == "aiperf" for a, b in pairwise(words)):
             roots.add(pid)

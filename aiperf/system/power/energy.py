@@ -87,20 +87,20 @@ def energy_facts(
     def of(scope: str, some: Sequence[DeviceTelemetry], seconds: Sequence[float]) -> Energy | None:
         return _energy(scope, some, seconds, window_seconds, flops_per_second)
 
-    found = [
+    measured = [
         of("meters", [meter.window for meter in meters], [window_seconds] * len(meters)),
         of("accelerators", accelerators, [there[one.worker] for one in accelerators]),
         of("processors", hosts, [window_seconds] * len(hosts)),
     ]
-    scopes = tuple(one for one in found if one is not None)
+    scopes = tuple(one for one in measured if one is not None)
     if not scopes:
         return None
     if meters:
         reached = level(measurement(meters, len(nodes)))
         inside = _watts_of_hosts([*accelerators, *hosts], there, window_seconds)
-        if (found_wrong := _contradiction(meters, inside)) is not None:
+        if (contradiction := _contradiction(meters, inside)) is not None:
             scopes = tuple(replace(one, flops_per_watt=None) if one.scope == "meters" else one for one in scopes)
-            reached = Level(0, (found_wrong, *reached.aspects))
+            reached = Level(0, (contradiction, *reached.aspects))
         return EnergyFacts(scopes, reached, "meters")
     return EnergyFacts(scopes, level(_sensors(scopes, [*accelerators, *hosts], nodes)), "sensors inside the nodes")
 

@@ -183,11 +183,11 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
                     energy_joules=figures.get("joules"),
                 )
     except OSError as error:
-        raise BadPower(f"{law}; {table} cannot be read: {error.strerror}") from error
+        raise BadPower(f"{law}. {table} cannot be read: {error.strerror}") from error
     except csv.Error as error:
-        raise BadPower(f"{law}; {table} is none ({error})") from error
+        raise BadPower(f"{law}. {table} is none ({error})") from error
     except UnicodeDecodeError as error:
-        raise BadPower(f"{law}; {table} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
+        raise BadPower(f"{law}. {table} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
 
 
 def _wrong(row: dict[str, str], figures: dict[str, float | None], before: float) -> str | None:

@@ -68,6 +68,14 @@ def attach(openers: Mapping[str, Callable[[], Sampler]]) -> OpenSamplers:
     return OpenSamplers(samplers, absent)
 
 
+def sampled_accelerators() -> tuple[tuple[Device, ...], dict[str, str]]:
+    """Return all accelerators that samplers report on this host, and the absent samplers with the reason."""
+    attached = attach(accelerator_samplers())
+    devices = tuple(device for sampler in attached.samplers.values() for device in sampler.devices())
+    attached.close()
+    return devices, attached.absent
+
+
 def visible(devices: Sequence[Device], environment: Mapping[str, str]) -> tuple[Device, ...]:
     """Return the accelerators that a process with this environment may use, in its order.
 

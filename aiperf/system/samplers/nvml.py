@@ -5,13 +5,16 @@ Only this module translates bits and codes of NVML to names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import errno
+import os
+import re
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from aiperf.system.peaks import board_variant
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
-from aiperf.system.samplers.xid import hardware_xids, kernel_log
 
 T = TypeVar("T")
 
@@ -57,6 +60,13 @@ LOST = {
     "NVML_ERROR_RESET_REQUIRED": "GPU requires reset",
     "NVML_ERROR_GPU_NOT_FOUND": "GPU not found",
 }
+HARDWARE_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120, 140})
+"""Xid errors of the device, its link or its firmware (docs.nvidia.com/deploy/xid-errors).
+
+Double-bit ECC, internal microcontroller halt, row remapping failed, NVLink, fallen off the bus, uncontained ECC, GSP. Most
+other Xids are errors of a program and end with it.
+"""
+_XID_LINE = re.compile(r"NVRM: Xid \(PCI:[0-9a-fA-F]+:([0-9a-fA-F]+:[0-9a-fA-F]+)(?:\.\d)?\): (\d+)")
 
 
 def throttle_reasons(mask: int) -> tuple[str, ...]:
@@ -239,3 +249,40 @@ class NvmlSampler:
         # The aggregate counter survives a reset of the device or a reload of the driver during a run.
         nvml = self._nvml
         return self._value(lambda: int(nvml.nvmlDeviceGetTotalEccErrors(handle, error_type, nvml.NVML_AGGREGATE_ECC)))
+
+
+def hardware_xids(lines: Iterable[str]) -> dict[str, list[int]]:
+    """Return the Xids of HARDWARE_XIDS, each once, by bus and device in lower case.
+
+    >>> hardware_xids(["NVRM: Xid (PCI:0000:3B:00): 79, pid=7, …", "NVRM: Xid (PCI:0000:3B:00): 31, …"])
+    {'3b:00': [79]}
+    """
+    xids: dict[str, list[int]] = {}
+    for line in lines:
+        if (match := _XID_LINE.search(line)) is not None and (number := int(match[2])) in HARDWARE_XIDS:
+            of_device = xids.setdefault(match[1].lower(), [])
+            if number not in of_device:
+                of_device.append(number)
+    return xids
+
+
+def kernel_log(path: Path = Path("/dev/kmsg")) -> list[str] | None:
+    """Return the kernel log since boot, as far as it is kept. None if it is not readable, as in most containers."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    lines: list[str] = []
+    try:
+        while True:
+            try:
+                line = os.read(descriptor, 8192)
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # overwritten meanwhile: the next read continues after it
+                    continue
+                return lines if error.errno == errno.EAGAIN else None
+            if not line:
+                return lines
+            lines.append(line.decode(errors="replace"))
+    finally:
+        os.close(descriptor)

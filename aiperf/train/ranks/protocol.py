@@ -71,6 +71,8 @@ class Ready:
 
     Else None.
     """
+    memory_bytes_per_second: float | None
+    """Without an accelerator: memory bandwidth of this rank, with all ranks active. Else None."""
     hosts: tuple[str, ...] = ()
     """To the group's owner if the ranks are on several hosts: their names, the leading one's first."""
 

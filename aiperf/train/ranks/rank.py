@@ -19,7 +19,7 @@ import threading
 import traceback
 from math import inf
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
 from aiperf.system.processor import cpu_model, near_processors
@@ -118,7 +118,9 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
     # together, as they will train: one core alone is faster than each of them
-    peak = _measured_peak(context, setup.threads) if device.type == "cpu" else None
+    is_cpu = device.type == "cpu"
+    peak = _measured_peak(context, setup.threads) if is_cpu else None
+    bandwidth = _measured_bandwidth(context, setup.threads, setup.local_ranks) if is_cpu else None
     pipe.send(
         Ready(
             ranks=setup.ranks,
@@ -129,6 +131,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             largest_batch=largest,
             precision=context.precision.name,
             matmul_flops=peak,
+            memory_bytes_per_second=bandwidth,
         )
     )
     orders: queue.SimpleQueue[ExecuteOrder] = queue.SimpleQueue()
@@ -165,14 +168,21 @@ def _kind(setup: Setup, context: RankContext) -> CeilingKey:
 
 
 def _measured_peak(context: RankContext, threads: int) -> float:
-    from aiperf.train.matmul_peak import CpuDataType, matmul_passes
+    from aiperf.measure.matrix_product import matmul_passes
 
-    precision = context.precision.name
-    assert precision in get_args(CpuDataType), "no processor computes in tf32"
-    for one in matmul_passes(cast(CpuDataType, precision), threads):
+    for one in matmul_passes(context.precision.name, threads):
         if context.collective.total([float(one.is_faster)]) == [0.0]:
             break
     return one.flops
+
+
+def _measured_bandwidth(context: RankContext, threads: int, local_ranks: int) -> float:
+    from aiperf.measure.memory_bandwidth import triad_passes
+
+    for one in triad_passes(threads, context.device, local_ranks):
+        if context.collective.total([float(not one.is_final)]) == [0.0]:
+            break
+    return max(one.rates)
 
 
 def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: Writer | None) -> None:

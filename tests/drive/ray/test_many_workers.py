@@ -45,8 +45,7 @@ from aiperf.journal.messages import (
     WorkerUp,
 )
 from aiperf.planning.plan import make_plan
-from aiperf.planning.this_machine import this_machine
-from aiperf.planning.worker_shape import WorkerRequirements
+from aiperf.planning.worker_shape import WorkerRequirements, this_machine
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf

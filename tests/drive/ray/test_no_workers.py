@@ -20,7 +20,7 @@ from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotS
 from aiperf.journal.journal import read
 from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
 from aiperf.planning.plan import make_plan
-from aiperf.planning.this_machine import this_machine
+from aiperf.planning.worker_shape import this_machine
 from aiperf.report.text import closing_lines
 from aiperf.report.write import report_of
 from searchers.history import Observation

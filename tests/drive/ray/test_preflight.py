@@ -20,9 +20,9 @@ from aiperf.drive.ray.node_admission import CLOSE_SECONDS, RayNodeAdmission, che
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.messages import Inspected
+from aiperf.measure.probe import ProbeReading
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.preflight.reading import ProbeReading
 from aiperf.train.trainer_config import TrainerConf
 from tests.drive.clusters import SmallCluster, small_cluster
 from tests.preflight import planted

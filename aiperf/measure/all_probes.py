@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from aiperf.preflight.probes.accelerators import Accelerators
-from aiperf.preflight.probes.data import Data
-from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
-from aiperf.preflight.probes.matmul import Matmul
-from aiperf.preflight.probes.memory import Memory
-from aiperf.preflight.probes.system import System
-from aiperf.preflight.probes.versions import Versions
-from aiperf.preflight.reading import Probe
+from aiperf.measure.accelerators import Accelerators
+from aiperf.measure.disk import DiskRead, DiskWrite, Space
+from aiperf.measure.matrix_product import MatrixProduct
+from aiperf.measure.memory_bandwidth import MemoryBandwidth
+from aiperf.measure.node_properties import Data, System, Versions
+from aiperf.measure.probe import Probe
 
 SMALL, LARGE = 2**22, 2**26
 """Bytes of the files for disk probes: quick and full."""
@@ -30,6 +28,6 @@ def full() -> tuple[Probe, ...]:
         DiskRead(LARGE),
         Accelerators(),
         Data(),
-        Matmul(),
-        Memory(),
+        MatrixProduct(),
+        MemoryBandwidth(),
     )

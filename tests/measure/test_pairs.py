@@ -7,7 +7,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.preflight.partners import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, blamed, rounds
+from aiperf.measure.pairs import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, rounds
+from aiperf.preflight.node_faults import blamed
 
 
 @given(st.integers(0, 200), st.integers(0, 10))
@@ -35,10 +36,10 @@ def test_only_the_broken_node_is_blamed(nodes: int, data: st.DataObject) -> None
     bad = data.draw(st.integers(0, nodes - 1))
     pairs = list(combinations(range(nodes), 2))
 
-    said = blamed(nodes, [pair for pair in pairs if bad not in pair], [pair for pair in pairs if bad in pair])
+    causes = blamed(nodes, [pair for pair in pairs if bad not in pair], [pair for pair in pairs if bad in pair])
 
-    assert set(said) == {bad}
-    assert said[bad] == [node for node in range(nodes) if node != bad]
+    assert set(causes) == {bad}
+    assert causes[bad] == [node for node in range(nodes) if node != bad]
 
 
 def test_where_nobody_can_tell_both_are_named() -> None:

@@ -1,11 +1,16 @@
 """Input, interface and result of a probe. A result holds the raw values of every repetition.
 
-A probe is a small class in `probes/`. It runs in its own process on the node (`prober.py`), so that a hang, crash or lack of
-memory affects no other process. `node_faults.py` judges the results.
+A probe is a small class of this package. It runs in its own process on the node (`prober.py`), so that a hang, crash or lack
+of memory affects no other process. `aiperf.preflight.node_faults` judges the results.
 """
 
 from __future__ import annotations
 
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -13,7 +18,6 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.train.trainer_config import TrainerConf
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,8 @@ class Setting:
     """Number of accelerators that Ray counts."""
     processors: int
     dataset: DataSetConf
-    trainer: TrainerConf
+    precision: str
+    """Precision of training: trainer.precision."""
 
 
 MARK = "mark"
@@ -87,3 +92,24 @@ class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
 def failed(probe: Probe, why: str, seconds: float = 0.0) -> ProbeReading:
     """Return a failed reading."""
     return ProbeReading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedFolderMark:
+    """A folder that all nodes must see, and the content of its file MARK."""
+
+    folder: Path
+    mark: str
+
+
+@contextmanager
+def meeting(parent: Path) -> Iterator[SharedFolderMark]:
+    """Create a shared folder in `parent`, which is created if missing. The folder is removed with the context."""
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".preflight-", dir=parent.resolve()))
+    try:
+        mark = secrets.token_hex(16)
+        (folder / MARK).write_text(mark)
+        yield SharedFolderMark(folder, mark)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

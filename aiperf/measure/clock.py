@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from aiperf.preflight.reading import ProbeReading
+from aiperf.measure.probe import ProbeReading
 
 NAME, UNIT = "clock", "seconds"
 ROUND_TRIPS = 8
@@ -17,23 +17,23 @@ ROUND_TRIPS = 8
 class RoundTrip:
     """One request and its answer, in seconds since 1970.
 
-    The head's clock gives `asked` and `heard`. The node's clock gives `received` and `answered`.
+    The head's clock gives `sent` and `returned`. The node's clock gives `received` and `answered`.
     """
 
-    asked: float
+    sent: float
     received: float
     answered: float
-    heard: float
+    returned: float
 
     @property
     def offset(self) -> float:
         """Offset of the node's clock, positive if it is ahead. Exact if both ways take equally long. Error: at most `error`."""
-        return ((self.received - self.asked) + (self.answered - self.heard)) / 2
+        return ((self.received - self.sent) + (self.answered - self.returned)) / 2
 
     @property
     def error(self) -> float:
         """Half of the network time of the round trip."""
-        return ((self.heard - self.asked) - (self.answered - self.received)) / 2
+        return ((self.returned - self.sent) - (self.answered - self.received)) / 2
 
 
 class Offset(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from io import FileIO
 from pathlib import Path
 from typing import ClassVar
 
-from aiperf.preflight.reading import MARK, ProbeReading, Setting
+from aiperf.measure.probe import MARK, ProbeReading, Setting
 
 BLOCK = 2**20
 
@@ -28,7 +28,7 @@ class Space:
     unit: ClassVar[str] = "bytes"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `reading.Probe`."""
+        """See `probe.Probe`."""
         free = {}
         for name, folder in folders(setting).items():
             usage = os.statvfs(folder)
@@ -53,7 +53,7 @@ class _Rates:
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `reading.Probe`."""
+        """See `probe.Probe`."""
         series: dict[str, list[float]] = {}
         for name, folder in folders(setting).items():
             series[name] = []

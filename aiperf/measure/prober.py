@@ -6,21 +6,17 @@ A process that does not answer in time is killed, and the next probe gets a new 
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from multiprocessing.connection import Connection, Pipe
-from pathlib import Path
 from types import TracebackType
 
-from aiperf.preflight.reading import Probe, ProbeReading, Setting, failed
-from aiperf.reader_processes import interrupts_held
+from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
+from aiperf.reader_processes import interrupts_held, package_environment
 
-_ROOT = Path(__file__).resolve().parents[2]
-"""Folder of the packages. The process must import the same ones."""
 _KILL_SECONDS = 5.0
 
 
@@ -58,14 +54,11 @@ class Prober:
         self._pipe, theirs = Pipe()
         with theirs, interrupts_held():
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "aiperf.preflight.probe_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "aiperf.measure.probe_process", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-                },
+                env=package_environment(),
             )
         return self._pipe
 

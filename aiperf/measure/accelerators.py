@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from aiperf.preflight.reading import ProbeReading, Setting
+from aiperf.measure.probe import ProbeReading, Setting
 from aiperf.system.processes import name as process_name
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import accelerator_samplers, attach, slices, visible
@@ -22,7 +22,7 @@ class Accelerators:
     unit: ClassVar[str] = "count"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `reading.Probe`."""
+        """See `probe.Probe`."""
         attached = attach(accelerator_samplers())
         try:
             usable: list[Device] = []

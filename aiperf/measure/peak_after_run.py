@@ -6,17 +6,16 @@ together. The caller imports no torch.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
+from aiperf.reader_processes import package_environment
+
 READY = b"ready\n"
-_ROOT = Path(__file__).parents[2]
 
 
 def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> float | None:
@@ -25,12 +24,8 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
     None if they take longer than `seconds`.
     """
     end = time.monotonic() + seconds
-    environment = os.environ | {
-        "OMP_NUM_THREADS": str(threads),
-        "MKL_NUM_THREADS": str(threads),
-        "PYTHONPATH": os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
-    }
-    command = [sys.executable, "-P", "-m", "aiperf.train.peak_after_run", precision, str(threads)]
+    environment = package_environment() | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-P", "-m", "aiperf.measure.peak_after_run", precision, str(threads)]
     processes = [
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) for _ in range(ranks)
     ]
@@ -42,11 +37,11 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
                 assert process.stdin is not None
                 process.stdin.write(b"\n")
                 process.stdin.flush()
-            said = [_line(process, end).split() for process in processes]
-            if not all(said):
+            answers = [_line(process, end).split() for process in processes]
+            if not all(answers):
                 return None
-            if not any(is_faster == b"True" for _, is_faster in said):
-                return float(said[0][0])
+            if not any(is_faster == b"True" for _, is_faster in answers):
+                return float(answers[0][0])
     except BrokenPipeError:  # one has ended
         return None
     finally:
@@ -68,14 +63,14 @@ def _line(process: subprocess.Popen[bytes], end: float) -> bytes:
 
 def main(words: Sequence[str]) -> None:
     """Run one measuring process. Arguments: PRECISION THREADS. Each line on standard input requests a pass."""
-    from typing import cast
+    import torch  # noqa: F401  # before READY: loading takes seconds
 
-    from aiperf.train.matmul_peak import CpuDataType, matmul_passes
+    from aiperf.measure.matrix_product import matmul_passes
 
     precision, threads = words
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
-    passes = matmul_passes(cast(CpuDataType, precision), int(threads))
+    passes = matmul_passes(precision, int(threads))
     while sys.stdin.readline():
         one = next(passes)
         print(one.flops, one.is_faster, flush=True)

@@ -1,4 +1,4 @@
-"""Process for probes: its owner gets a reading within the limit and continues, whatever the probe does."""
+"""Process for probes: its owner gets a reading within the limit and continues after every behaviour of a probe."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from typing import ClassVar
 import pytest
 
 from aiperf.data.dataset_config import DigitsConf
-from aiperf.preflight.prober import Prober
-from aiperf.preflight.probes.accelerators import Accelerators
-from aiperf.preflight.probes.data import Data
-from aiperf.preflight.probes.disk import DiskRead, DiskWrite, Space
-from aiperf.preflight.probes.versions import Versions
-from aiperf.preflight.reading import MARK, ProbeReading, Setting
+from aiperf.measure.accelerators import Accelerators
+from aiperf.measure.disk import DiskRead, DiskWrite, Space
+from aiperf.measure.node_properties import Data, Versions
+from aiperf.measure.probe import MARK, ProbeReading, Setting
+from aiperf.measure.prober import Prober
 from aiperf.system import processes
-from aiperf.train.trainer_config import TrainerConf
 
 PATIENCE = 60.0
 
@@ -52,7 +50,7 @@ class Telling:
 @pytest.fixture
 def setting(tmp_path: Path) -> Setting:
     (tmp_path / MARK).write_text("seen")
-    return Setting("127.0.0.1", tmp_path, "seen", tmp_path, 0, 1, DigitsConf(), TrainerConf())
+    return Setting("127.0.0.1", tmp_path, "seen", tmp_path, 0, 1, DigitsConf(), "auto")
 
 
 @pytest.fixture
@@ -77,9 +75,9 @@ def test_a_hanging_probe_is_killed_and_the_next_continues(prober: Prober, how: s
     pid = prober.pid
     assert pid is not None
 
-    said = prober.measure(Telling(how), 0.5)
+    reading = prober.measure(Telling(how), 0.5)
 
-    assert said.failed == "no answer in 0.5 s: it hung, and was killed"
+    assert reading.failed == "no answer in 0.5 s: it hung, and was killed"
     assert not processes.state(pid), "nothing is left of it"
     assert prober.measure(Telling(), PATIENCE).failed is None
 
@@ -106,19 +104,19 @@ def test_one_that_is_stopped_from_outside_is_killed_too(prober: Prober) -> None:
 
 
 def test_quick_probes_report_every_repetition(prober: Prober, setting: Setting) -> None:
-    told = {
+    readings = {
         probe.name: prober.measure(probe, PATIENCE)
         for probe in (Versions(), Space(), DiskWrite(2**20), DiskRead(2**20), Accelerators(), Data())
     }
 
-    assert {name: reading.failed for name, reading in told.items()} == dict.fromkeys(told)
-    assert all(reading.seconds > 0 for reading in told.values())
-    assert len(told["versions"].facts["source"]) == 64
-    assert told["space"].facts["is_shared"] is True
-    assert told["space"].series["run"][0] > 0
-    assert all(len(values) == 3 and min(values) > 0 for values in told["disk write"].series.values())
-    assert all(len(values) == 3 and min(values) > 0 for values in told["disk read"].series.values())
-    assert len(told["data"].facts["fingerprint"]) == 64
+    assert {name: reading.failed for name, reading in readings.items()} == dict.fromkeys(readings)
+    assert all(reading.seconds > 0 for reading in readings.values())
+    assert len(readings["versions"].facts["source"]) == 64
+    assert readings["space"].facts["is_shared"] is True
+    assert readings["space"].series["run"][0] > 0
+    assert all(len(values) == 3 and min(values) > 0 for values in readings["disk write"].series.values())
+    assert all(len(values) == 3 and min(values) > 0 for values in readings["disk read"].series.values())
+    assert len(readings["data"].facts["fingerprint"]) == 64
     assert [file.name for file in setting.folder.iterdir()] == [MARK], "what was written is gone"
 
 

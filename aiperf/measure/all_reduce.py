@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
-from aiperf.preflight.reading import ProbeReading, Setting
+from aiperf.measure.probe import ProbeReading, Setting
 from aiperf.system.network import interface_of
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class AllReduce:
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `reading.Probe`."""
+        """See `probe.Probe`."""
         import torch
         import torch.distributed as dist
 

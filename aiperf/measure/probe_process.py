@@ -1,4 +1,4 @@
-"""Process that runs probes: `python -m aiperf.preflight.probe_process FD`, started by `prober.Prober`.
+"""Process that runs probes: `python -m aiperf.measure.probe_process FD`, started by `prober.Prober`.
 
 It ends with its owner. The pipe carries pickles between processes of one user with the same release.
 """
@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 
 import msgspec
 
-from aiperf.preflight.reading import Probe, ProbeReading, Setting, failed
+from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
 
 _PR_SET_PDEATHSIG = 1
 

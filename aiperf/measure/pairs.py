@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 
 MOST_FOR_ALL_PAIRS = 16
 RANDOM_ROUNDS = 4
@@ -40,25 +39,10 @@ def rounds(nodes: int, seed: int = 0) -> tuple[Round, ...]:
 
 def _all_pairs(nodes: int) -> tuple[Round, ...]:
     circle: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
-    found: list[Round] = []
+    pairings: list[Round] = []
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
         sides = zip(circle[:half], reversed(circle[half:]), strict=True)
-        found.append(tuple((min(a, b), max(a, b)) for a, b in sides if a is not None and b is not None))
+        pairings.append(tuple((min(a, b), max(a, b)) for a, b in sides if a is not None and b is not None))
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    return tuple(found)
-
-
-def blamed(nodes: int, done: Sequence[tuple[int, int]], broken: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
-    """Return the nodes that are blamed for failed exchanges, each with the partners that it failed with.
-
-    A node with a successful exchange is not blamed for failures with nodes that have none. If both nodes of a failed pair have
-    a successful exchange, or neither has, the faulty node is unknown and both are blamed.
-    """
-    well = {node for pair in done for node in pair}
-    found: dict[int, list[int]] = {}
-    for pair in broken:
-        for node, partner in (pair, pair[::-1]):
-            if node not in well or partner in well:
-                found.setdefault(node, []).append(partner)
-    return {node: sorted(found[node]) for node in range(nodes) if node in found}
+    return tuple(pairings)

@@ -1,0 +1,178 @@
+"""Rate of square matrix products in the data type of training: preflight's probe, and the measured peak of a CPU.
+
+A CPU has no peak in a data sheet. Its measured rate replaces the peak and is labelled as measured wherever it is shown. MFU
+based on it is a share of this host's own matrix product.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from aiperf.measure.probe import ProbeReading, Setting
+
+if TYPE_CHECKING:
+    import torch
+
+
+SIDES: Final = {"cpu": (256, 512, 1024, 2048), "cuda": (8192,)}
+"""Rows and columns, by type of device. The largest that the time allows is used.
+
+At 2048 a product is 17 GFLOP and its operands (16 MB each in FP32) are reused 2048 times, so the cores are measured and not
+the memory. At 8192 a product is 1.1 TFLOP.
+"""
+PASS_SECONDS: Final = 0.15
+FASTER_BY: Final = 0.02
+"""Relative improvement below which a pass counts as equally fast."""
+WARM_UP: Final = {"cpu": 1, "cuda": 3}
+"""Products before the first measured one: allocation, choice of kernels, clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct:
+    """FLOPS of square matrix products for `for_seconds`.
+
+    Of each accelerator in turn, or without accelerators of all processors together.
+    """
+
+    for_seconds: float = 1.0
+    name: ClassVar[str] = "matrix product"
+    unit: ClassVar[str] = "FLOPS"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        """See `probe.Probe`."""
+        import torch
+
+        from aiperf.measure.precision_names import precision_name
+
+        devices = devices_of(setting)
+        precision = precision_name(setting.precision, devices[0])
+        torch.backends.cuda.matmul.allow_tf32 = precision != "fp32"
+        series = {
+            str(device): matmul_rates(precision, setting.processors, self.for_seconds, device) for device in devices
+        }
+        facts = {"precision": precision, "threads": setting.processors, "torch": str(torch.__version__)}
+        return ProbeReading(probe=self.name, unit=self.unit, series=series, facts=facts)
+
+
+def devices_of(setting: Setting) -> list[torch.device]:
+    """Return the devices that a node's workers compute on."""
+    import torch
+
+    if not setting.accelerators:
+        return [torch.device("cpu")]
+    if torch.cuda.device_count() < setting.accelerators:
+        raise RuntimeError(f"torch sees {torch.cuda.device_count()} of the {setting.accelerators} accelerators")
+    return [torch.device("cuda", index) for index in range(setting.accelerators)]
+
+
+@dataclass(frozen=True, slots=True)
+class PeakPass:
+    """Result after one pass of the measurement."""
+
+    flops: float
+    """FLOPS of the fastest product so far."""
+    is_faster: bool
+    """This pass was faster than all before by more than FASTER_BY."""
+
+
+def matmul_passes(precision: str, threads: int) -> Iterator[PeakPass]:
+    """Yield passes of square matrix products on `threads` threads of the CPU, PASS_SECONDS each.
+
+    The caller stops when no rank gets faster.
+
+    The maximum is used, not the mean, because a peak is the undisturbed rate. A worker measures while other processes
+    of its host start: in one case a third of a second gave half the rate measured after the run. Ranks that measure
+    together stop together, because one alone would be faster again.
+    """
+    import torch
+
+    with on_threads(threads):
+        product, rates = _largest(precision, PASS_SECONDS, torch.device("cpu"))
+        best = max(rates)
+        while True:
+            fastest = max(product.rates(PASS_SECONDS))
+            is_faster, best = fastest > best * (1 + FASTER_BY), max(best, fastest)
+            yield PeakPass(best, is_faster)
+
+
+def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: torch.device | None = None) -> list[float]:
+    """Return the FLOPS of each square matrix product that fits into `seconds`. At least one.
+
+    A product is 2·side³ operations (multiply-accumulate = 2). `device`: default: the CPU, on `threads` threads. The
+    process's number of threads is changed meanwhile: call it when nothing else computes.
+    """
+    import torch
+
+    with on_threads(threads):
+        end = time.perf_counter() + seconds
+        product, rates = _largest(precision, seconds, device or torch.device("cpu"))
+        return rates + product.rates(end - time.perf_counter())
+
+
+@contextmanager
+def on_threads(threads: int) -> Iterator[None]:
+    """Context in which torch computes on `threads` threads of the CPU. Raises ValueError for less than one."""
+    import torch
+
+    if threads < 1:
+        raise ValueError(f"a measurement takes at least one thread, found threads={threads!r}")
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _largest(precision: str, seconds: float, device: torch.device) -> tuple[_Product, list[float]]:
+    """Return the largest product of SIDES that should take less than half the time, and the rates of the smaller ones.
+
+    A CPU without native support for a type can be 500 times slower in it (FP16 without AVX512-FP16).
+    """
+    rates: list[float] = []
+    for side in SIDES[device.type]:
+        if rates and 2 * side**3 / rates[-1] > seconds / 2:
+            break
+        product = _Product(side, precision, device)
+        for _ in range(WARM_UP[device.type]):
+            product.rate()
+        rates.append(product.rate())
+    return product, rates
+
+
+class _Product:
+    """Two matrices (side, side) and a buffer for their product."""
+
+    def __init__(self, side: int, precision: str, device: torch.device) -> None:
+        import torch
+
+        dtypes = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+        generator = torch.Generator(device).manual_seed(0)
+        self._side = side
+        self._device = device
+        self._left, self._right = (
+            torch.randn(side, side, generator=generator, device=device).to(dtypes[precision]) for _ in range(2)
+        )
+        self._out = torch.empty_like(self._left)
+
+    def rate(self) -> float:
+        """Return the FLOPS of one product."""
+        import torch
+
+        began = time.perf_counter()
+        torch.mm(self._left, self._right, out=self._out)
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return 2 * self._side**3 / (time.perf_counter() - began)
+
+    def rates(self, seconds: float) -> list[float]:
+        """Return the FLOPS of each product that fits into the time. At least one."""
+        end = time.perf_counter() + seconds
+        rates = [self.rate()]
+        while time.perf_counter() < end:
+            rates.append(self.rate())
+        return rates

@@ -1,0 +1,57 @@
+"""Precisions that a device computes in: choice of `trainer.precision` by the device's hardware."""
+
+from __future__ import annotations
+
+import platform
+
+import torch
+
+from aiperf.errors import BadConfiguration
+from aiperf.system.processor import cpu_features
+
+
+def precision_name(choice: str, device: torch.device) -> str:
+    """Return the precision for a device. `auto` is the first of `candidates`.
+
+    Raises BadConfiguration for tf32 without tensor cores that support it.
+    """
+    if choice == "auto":
+        return candidates(device)[0]
+    # ROCm reports capability 9 for MI300, whose convolutions have no TF32
+    is_nvidia = device.type == "cuda" and torch.version.hip is None
+    if choice == "tf32" and not (is_nvidia and torch.cuda.get_device_capability(device) >= (8, 0)):
+        raise BadConfiguration(
+            f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on, found {device.type!r}: take 'fp32' or 'bf16'"
+        )
+    return choice
+
+
+def candidates(device: torch.device) -> tuple[str, ...]:
+    """Return the possible values of `auto`, the most likely first.
+
+    CPU: bf16 if it has native bf16, else fp32. CUDA capability 8 and above (and ROCm's CDNA, which reports 9): bf16 or
+    fp16. Capability 7 (V100, T4): fp16, with 8 times the rate of FP32, or fp32. No bf16 there. Older: fp32.
+    """
+    if device.type != "cuda":
+        return ("bf16",) if has_native_bfloat16(device) else ("fp32",)
+    capability = torch.cuda.get_device_capability(device)
+    if capability >= (8, 0):
+        return ("bf16", "fp16")
+    return ("fp16", "fp32") if capability >= (7, 0) else ("fp32",)
+
+
+def has_native_bfloat16(device: torch.device) -> bool:
+    """Return whether the hardware multiplies bfloat16.
+
+    That is CUDA compute capability 8 and above, x86 with AVX512_BF16 or AMX, and Arm with bf16. torch emulates bfloat16
+    on any other CPU, which is slower than FP32.
+    """
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu":
+        return False
+    # no features are reported on macOS: Apple's CPUs from M2 have bf16, and are not benchmark hosts
+    features = cpu_features()
+    return (
+        "bf16" in features if platform.machine() == "aarch64" else not {"avx512_bf16", "amx_bf16"}.isdisjoint(features)
+    )

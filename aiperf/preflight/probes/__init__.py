@@ -1,1 +1,0 @@
-"""Probes, one file each. `all_probes.py` lists them."""

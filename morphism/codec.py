@@ -10,24 +10,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import NoReturn
 
+from morphism import ops
 from morphism.graph import LARGEST_GRAPH, Graph, Node
 from morphism.morphs import JSON
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    IllegalGraph,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
 
 FORMAT = "morphism-graph"
 VERSION = 1
@@ -35,19 +20,19 @@ LARGEST_FILE = 4 * 2**20  # bytes; the largest graph, LARGEST_GRAPH nodes, takes
 
 _LONGEST_NUMBER = 20  # characters of a whole number
 
-_OPS: dict[str, type[Op]] = {
-    "input": Input,
-    "convolution": Convolution,
-    "batch_normalisation": BatchNormalisation,
-    "relu": Relu,
-    "add": Add,
-    "concat": Concat,
-    "max_pooling": MaxPooling,
-    "average_pooling": AveragePooling,
-    "global_average_pooling": GlobalAveragePooling,
-    "dense": Dense,
-    "dropout": Dropout,
-    "softmax": Softmax,
+_OPS: dict[str, type[ops.Op]] = {
+    "input": ops.Input,
+    "convolution": ops.Convolution,
+    "batch_normalisation": ops.BatchNormalisation,
+    "relu": ops.Relu,
+    "add": ops.Add,
+    "concat": ops.Concat,
+    "max_pooling": ops.MaxPooling,
+    "average_pooling": ops.AveragePooling,
+    "global_average_pooling": ops.GlobalAveragePooling,
+    "dense": ops.Dense,
+    "dropout": ops.Dropout,
+    "softmax": ops.Softmax,
 }
 _WORDS = {op: word for word, op in _OPS.items()}
 
@@ -114,7 +99,7 @@ def _version_1(found: dict[str, JSON]) -> Graph:
             raise DamagedGraphFile(f"node {number}: its name is a string, not {_shown(name)}")
         try:
             node = Node(name, _op(line, _shown(name)), _inputs(line, _shown(name), indices))
-        except IllegalGraph as offence:
+        except ops.IllegalGraph as offence:
             raise DamagedGraphFile(f"node {number}, {_shown(name)}: {offence}") from offence
         if name in indices:
             raise DamagedGraphFile(f"node {number}: names are unique, {name!r} stands twice; rename one")
@@ -122,15 +107,15 @@ def _version_1(found: dict[str, JSON]) -> Graph:
         nodes.append(node)
     try:
         return Graph(tuple(nodes))
-    except IllegalGraph as offence:
+    except ops.IllegalGraph as offence:
         raise DamagedGraphFile(str(offence)) from offence
 
 
-def _op(line: dict[str, JSON], where: str) -> Op:
+def _op(line: dict[str, JSON], where: str) -> ops.Op:
     word = line.get("op")
     if not isinstance(word, str) or word not in _OPS:
         raise DamagedGraphFile(f"node {where}: an op is one of {', '.join(_OPS)}, not {_shown(word)}")
-    op: Callable[..., Op] = _OPS[word]
+    op: Callable[..., ops.Op] = _OPS[word]
     known = fields(_OPS[word])
     _known(line, f"node {where}", {"name", "op", "inputs", *(field.name for field in known)})
     given: dict[str, JSON] = {}

@@ -53,12 +53,12 @@ def grow(graph: Graph, morph: Morph) -> Graph:
 
 def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
     """Return the graph after several morphs of different convolutions, in one step. Raises IllegalMorph."""
-    ops: dict[int, Op] = {}
+    changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
         index = _found(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
         op = graph.nodes[index].op
-        assert isinstance(op, Convolution) and index not in ops
+        assert isinstance(op, Convolution) and index not in changed
         if morph.kernel not in larger_kernels(op.kernel):
             raise IllegalMorph(
                 f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}; "
@@ -66,8 +66,8 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
             )
         # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
-        ops[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
-    return _replaced(graph, ops, {})
+        changed[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
+    return _replaced(graph, changed, {})
 
 
 def free_folder(graph: Graph, kind: str) -> str:
@@ -135,7 +135,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
             f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}; "
             f"legal here: {axis.channels + 1} to {most}"
         )
-    ops: dict[int, Op] = {}
+    changed: dict[int, Op] = {}
     shapes: dict[int, Shape] = {}
     for carrier in axis.carriers:
         op, shape = graph.nodes[carrier].op, graph.shapes[carrier]
@@ -148,8 +148,8 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
         shapes[carrier] = Map(channels, shape.height, shape.width)
         if isinstance(op, Convolution):
             groups = channels if is_depthwise(op, graph.shapes[graph.nodes[carrier].inputs[0]]) else 1
-            ops[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
-    return _replaced(graph, ops, shapes)
+            changed[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
+    return _replaced(graph, changed, shapes)
 
 
 def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
@@ -168,15 +168,17 @@ def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
     return grown
 
 
-def _replaced(graph: Graph, ops: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
+def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
     """Return the graph with other operations and output shapes at these indices."""
     nodes, leaving = list(graph.nodes), list(graph.shapes)
-    for index, op in ops.items():
+    for index, op in changed.items():
         nodes[index] = Node(nodes[index].name, op, nodes[index].inputs)
     for index, shape in shapes.items():
         leaving[index] = shape
     grown = Graph.of_lawful(tuple(nodes), tuple(leaving))
-    hand_on_layer_costs(graph, grown, {*ops, *shapes, *[reader for index in shapes for reader in graph.readers[index]]})
+    hand_on_layer_costs(
+        graph, grown, {*changed, *shapes, *[reader for index in shapes for reader in graph.readers[index]]}
+    )
     return grown
 
 

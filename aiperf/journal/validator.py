@@ -11,37 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import assert_never
 
+from aiperf.journal import events
 from aiperf.journal.descriptions import MachineFacts, ReadingFacts, check_shape
-from aiperf.journal.events import (
-    COUNTS,
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    NodeChecked,
-    Progress,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    Work,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
 from aiperf.journal.first_line import check_first_line
 from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, LARGEST_SECONDS, ImpossibleLine, must, seconds, whole
 
@@ -100,14 +71,14 @@ class Validator:
     """True if the run trains the trials of another run."""
     _workers: dict[int, _Worker] = field(default_factory=dict)
     _seen_workers: set[int] = field(default_factory=set)
-    _requests: dict[int, ProposalRequested] = field(default_factory=dict)
+    _requests: dict[int, events.ProposalRequested] = field(default_factory=dict)
     _requested: int = 0
     _proposed: set[int] = field(default_factory=set)
     _trials: dict[int, _Trial] = field(default_factory=dict)
     _corrupt: set[str] = field(default_factory=set)
     """Names of the corrupt files since the last resume."""
 
-    def check(self, event: AnyEvent) -> None:
+    def check(self, event: events.AnyEvent) -> None:
         """Check the next line.
 
         Raises:
@@ -116,83 +87,83 @@ class Validator:
         at = event.at
         if not self._at <= at <= LARGEST_SECONDS:
             raise ImpossibleLine(f"time never runs back; after {self._at!r} s follows {at!r} s")
-        if self._is_over and type(event) is not RunResumed:
+        if self._is_over and type(event) is not events.RunResumed:
             raise ImpossibleLine(f"nothing but a resume follows the end of a run; found {type(event).__name__}")
-        if type(event) is Progress:  # nearly all lines are of these two types
+        if type(event) is events.Progress:  # nearly all lines are of these two types
             self._work(event, event)
-        elif type(event) is EpochFinished:
+        elif type(event) is events.EpochFinished:
             self._epoch(event)
         else:
             self._other(event)
         self._at = at
         self._lines += 1
 
-    def _other(self, event: AnyEvent) -> None:
+    def _other(self, event: events.AnyEvent) -> None:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 self._started(event)
-            case RunResumed():
+            case events.RunResumed():
                 self._resumed(event)
-            case RunEnded():
+            case events.RunEnded():
                 self._ends(event)
-            case WorkerJoined():
+            case events.WorkerJoined():
                 self._joined(event)
-            case WorkerLost():
+            case events.WorkerLost():
                 self._there(event.worker)
                 self._gone(event.worker)
-            case WorkerNotStarted():
+            case events.WorkerNotStarted():
                 whole("failures", event.failures, 0, LARGEST)
-            case NodeChecked():
+            case events.NodeChecked():
                 _checked(event)
-            case HelperLost():
+            case events.HelperLost():
                 self._there(event.worker)
                 is_known = event.helper in ("recorder", "generator")
                 must(is_known, "a worker's helpers are 'recorder' and 'generator'", repr(event.helper))
-            case CeilingMeasured():
+            case events.CeilingMeasured():
                 self._there(event.worker)
                 whole("batch_size", event.batch_size, 1, LARGEST)
-            case ProposalRequested():
+            case events.ProposalRequested():
                 self._request(event)
-            case TrialProposed():
+            case events.TrialProposed():
                 self._propose(event)
-            case TrialRejected():
+            case events.TrialRejected():
                 self._answered(event.number)
-            case TrialStarted():
+            case events.TrialStarted():
                 self._start(event)
-            case TrialPrepared():
+            case events.TrialPrepared():
                 self._prepared(event)
-            case BatchReduced():
+            case events.BatchReduced():
                 self._reduced(event)
-            case TrialFinished():
+            case events.TrialFinished():
                 self._finished(event)
-            case TrialLost():
+            case events.TrialLost():
                 self._running(event.trial, event.attempt)
                 self._free(event.trial)
-            case TrialFailed():
+            case events.TrialFailed():
                 self._failed(event)
-            case CheckpointDropped():
+            case events.CheckpointDropped():
                 self._dropped(event)
-            case CheckpointWritten():
+            case events.CheckpointWritten():
                 trial = self._running(event.trial, event.attempt)
                 whole("epoch", event.epoch, trial.saved + 1, trial.epoch - 1)
                 trial.saved = event.epoch
-            case CheckpointNotWritten():
+            case events.CheckpointNotWritten():
                 self._running(event.trial, event.attempt)
                 whole("epoch", event.epoch, 1, LARGEST)  # messages of two epochs may arrive in any order
-            case TrialHeartbeat():
+            case events.TrialHeartbeat():
                 self._running(event.trial, event.attempt)
-            case ImagesSkipped():
+            case events.ImagesSkipped():
                 if event.worker not in self._seen_workers:
                     raise ImpossibleLine(
                         f"images are skipped by a worker that joined; worker {event.worker!r} never did"
                     )
                 self._skipped(event)
-            case Progress() | EpochFinished():
+            case events.Progress() | events.EpochFinished():
                 raise AssertionError("it was taken before")
             case _:
                 assert_never(event)
 
-    def _started(self, event: RunStarted) -> None:
+    def _started(self, event: events.RunStarted) -> None:
         must(self._lines == 0, "a run begins once, in its first line", "another RunStarted")
         check_first_line(event)
         self._duration = event.duration_seconds
@@ -200,7 +171,7 @@ class Validator:
         self._training_images = event.dataset["training_images"]
         self._validation_images = event.dataset["validation_images"]
 
-    def _skipped(self, event: ImagesSkipped) -> None:
+    def _skipped(self, event: events.ImagesSkipped) -> None:
         again = next((name for name in event.files if name in self._corrupt), None)
         must(again is None, "a corrupt file is reported once between two resumes", repr(again))
         self._corrupt.update(event.files)
@@ -210,7 +181,7 @@ class Validator:
             repr(event.images),
         )
 
-    def _resumed(self, event: RunResumed) -> None:
+    def _resumed(self, event: events.RunResumed) -> None:
         self._corrupt.clear()
         check_shape("machine", event.machine, MachineFacts)
         must(self._ended != "duration", "a run whose declared time is over is not resumed", "RunResumed after its end")
@@ -230,7 +201,7 @@ class Validator:
         for worker in list(self._workers):
             self._gone(worker)
 
-    def _ends(self, event: RunEnded) -> None:
+    def _ends(self, event: events.RunEnded) -> None:
         if event.reason == "duration" and event.at < self._duration:
             raise ImpossibleLine(f"a run's time is over after its {self._duration!r} s; it ended at {event.at!r} s")
         for name, flops in event.measured_matmul_flops.items():
@@ -239,7 +210,7 @@ class Validator:
             must(0 < flops <= LARGEST_COUNT, "a matrix product's rate is a number of FLOPS", repr(flops))
         self._is_over, self._ended = True, event.reason
 
-    def _joined(self, event: WorkerJoined) -> None:
+    def _joined(self, event: events.WorkerJoined) -> None:
         whole("worker", event.worker, 0, LARGEST)
         whole("ranks", event.ranks, 1, LARGEST)
         whole("device_memory_bytes", event.device_memory_bytes, 0, LARGEST_COUNT)
@@ -269,7 +240,7 @@ class Validator:
         if held.trial is not None:
             self._trials[held.trial].worker = None
 
-    def _request(self, event: ProposalRequested) -> None:
+    def _request(self, event: events.ProposalRequested) -> None:
         worker = self._there(event.worker)
         must(
             event.number == self._requested, f"proposals are numbered on, next is {self._requested}", repr(event.number)
@@ -289,14 +260,14 @@ class Validator:
         self._requests[event.number] = event
         worker.requested.add(event.number)
 
-    def _answered(self, number: int) -> ProposalRequested:
+    def _answered(self, number: int) -> events.ProposalRequested:
         request = self._requests.pop(number, None)
         if request is None:
             raise ImpossibleLine(f"a proposal answers a request that is open; there is none of number {number!r}")
         self._workers[request.worker].requested.discard(number)
         return request
 
-    def _propose(self, event: TrialProposed) -> None:
+    def _propose(self, event: events.TrialProposed) -> None:
         request = self._answered(event.number)
         if (event.position, event.seed) != (request.position, request.seed):
             raise ImpossibleLine(
@@ -316,7 +287,7 @@ class Validator:
             "a kernel size is tuned by someone",
             repr(event.tuned_by),
         )
-        for name in COUNTS:
+        for name in events.COUNTS:
             whole(name, getattr(event, name), 0, LARGEST_COUNT)
         seconds("seconds", event.seconds)
         follows = event.follows
@@ -333,7 +304,7 @@ class Validator:
         )
         self._workers[request.worker].waiting.add(event.number)
 
-    def _start(self, event: TrialStarted) -> None:
+    def _start(self, event: events.TrialStarted) -> None:
         worker, trial = self._there(event.worker), self._open(event.trial)
         must(
             worker.trial is None,
@@ -385,7 +356,7 @@ class Validator:
             )
         return trial
 
-    def _prepared(self, event: TrialPrepared) -> None:
+    def _prepared(self, event: events.TrialPrepared) -> None:
         trial = self._running(event.trial, event.attempt)
         assert trial.worker is not None
         whole("ranks", event.ranks, 1, self._workers[trial.worker].ranks)
@@ -394,7 +365,7 @@ class Validator:
         if not trial.has_worked:  # otherwise the message arrived after those of its work
             trial.worked = event.at
 
-    def _work(self, event: Progress | EpochFinished, work: Work) -> _Trial:
+    def _work(self, event: events.Progress | events.EpochFinished, work: events.Work) -> _Trial:
         trial = self._trials.get(event.trial)
         if trial is None or trial.attempt != event.attempt or trial.worker is None:
             self._running(event.trial, event.attempt)
@@ -432,7 +403,7 @@ class Validator:
             )
         return trial
 
-    def _epoch(self, event: EpochFinished) -> None:
+    def _epoch(self, event: events.EpochFinished) -> None:
         if event.interval is not None:
             trial = self._work(event, event.interval)
         else:
@@ -452,7 +423,7 @@ class Validator:
         trial.epoch += 1
         trial.training_images = trial.validation_images = 0
 
-    def _reduced(self, event: BatchReduced) -> None:
+    def _reduced(self, event: events.BatchReduced) -> None:
         trial = self._running(event.trial, event.attempt)
         must(
             1 <= event.to_batch_size < min(event.from_batch_size, trial.batch_size),
@@ -462,7 +433,7 @@ class Validator:
         trial.batch_size = event.to_batch_size
         trial.training_images = trial.validation_images = 0
 
-    def _finished(self, event: TrialFinished) -> None:
+    def _finished(self, event: events.TrialFinished) -> None:
         trial = self._open(event.trial)
         must(event.attempt == trial.attempt > 0, f"its attempt is {trial.attempt}", repr(event.attempt))
         must(
@@ -480,13 +451,13 @@ class Validator:
         )
         self._settle(event.trial)
 
-    def _failed(self, event: TrialFailed) -> None:
+    def _failed(self, event: events.TrialFailed) -> None:
         if event.cause in ("divergence", "memory", "network"):
             trial = self._open(event.trial)
             must(trial.worker is not None, f"{event.cause} ends an attempt while it is running", "none is")
         self._settle(event.trial)
 
-    def _dropped(self, event: CheckpointDropped) -> None:
+    def _dropped(self, event: events.CheckpointDropped) -> None:
         if event.trial not in self._proposed:
             raise ImpossibleLine(f"a checkpoint is of a trial that was proposed; there is no trial {event.trial!r}")
         if event.trial in self._trials:
@@ -506,7 +477,7 @@ class Validator:
             trial.worker = None
 
 
-def _checked(event: NodeChecked) -> None:
+def _checked(event: events.NodeChecked) -> None:
     check_shape("readings", event.readings, dict[str, ReadingFacts])
     must(event.excluded <= bool(event.faults), "a node is excluded for a fault", "none")
     for name in ("clock_offset_seconds", "clock_error_seconds"):

@@ -11,69 +11,29 @@ from typing import assert_never
 
 import msgspec
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    Interval,
-    NodeChecked,
-    Progress,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
-from aiperf.journal.messages import (
-    Advanced,
-    Ceiling,
-    CheckpointFailed,
-    CheckpointGone,
-    CheckpointSaved,
-    CorruptImagesFound,
-    Crashed,
-    EpochDone,
-    Heartbeat,
-    HelperDown,
-    Inspected,
-    NotStarted,
-    OutOfMemory,
-    Prepared,
-    TrialDone,
-    WorkerDown,
-    WorkerUp,
-)
+from aiperf.journal import events, messages
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
 from aiperf.rules.trial import Trial, TrialState
 
 WorkerMessage = (
-    WorkerUp
-    | WorkerDown
-    | NotStarted
-    | Inspected
-    | HelperDown
-    | Ceiling
-    | Prepared
-    | Heartbeat
-    | Advanced
-    | EpochDone
-    | CheckpointSaved
-    | CheckpointFailed
-    | CorruptImagesFound
-    | OutOfMemory
-    | TrialDone
-    | Crashed
-    | CheckpointGone
+    messages.WorkerUp
+    | messages.WorkerDown
+    | messages.NotStarted
+    | messages.Inspected
+    | messages.HelperDown
+    | messages.Ceiling
+    | messages.Prepared
+    | messages.Heartbeat
+    | messages.Advanced
+    | messages.EpochDone
+    | messages.CheckpointSaved
+    | messages.CheckpointFailed
+    | messages.CorruptImagesFound
+    | messages.OutOfMemory
+    | messages.TrialDone
+    | messages.Crashed
+    | messages.CheckpointGone
 )
 """All messages except the answers to Propose, which the driver first checks against their lineage."""
 
@@ -81,90 +41,90 @@ FILES_OF_A_LINE = 100
 """Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
+def interpret(run: Run, word: WorkerMessage, now: float) -> list[events.AnyEvent]:
     """Return the events of a message that arrives at `now` seconds after the start of the run.
 
     Empty if it reports nothing new.
     """
     match word:
-        case Advanced():
+        case messages.Advanced():
             trial = _current(run, word.trial, word.attempt)
             return [] if trial is None else _advanced(trial, word, now)
-        case EpochDone():
+        case messages.EpochDone():
             return _epoch_done(run, word, now)
-        case WorkerUp():
+        case messages.WorkerUp():
             if word.worker in run.workers or word.worker in run.departed:
                 return []
             return [_joined(word, now)]
-        case WorkerDown():
+        case messages.WorkerDown():
             if word.worker not in run.workers:
                 return []
             return [
-                WorkerLost(
+                events.WorkerLost(
                     at=now,
                     worker=word.worker,
                     cause="released" if word.released else "reported",
                     reason=word.reason,
                 )
             ]
-        case NotStarted():
-            return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
-        case Inspected():
-            return [NodeChecked(at=now, **msgspec.structs.asdict(word))]
-        case HelperDown():
+        case messages.NotStarted():
+            return [events.WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
+        case messages.Inspected():
+            return [events.NodeChecked(at=now, **msgspec.structs.asdict(word))]
+        case messages.HelperDown():
             if word.worker not in run.workers:
                 return []
-            return [HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
-        case Ceiling():
+            return [events.HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
+        case messages.Ceiling():
             if word.worker not in run.workers:
                 return []
-            return [CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
-        case Prepared():
+            return [events.CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
+        case messages.Prepared():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.is_prepared:
                 return []
             return [_prepared(word, now)]
-        case CheckpointSaved():
+        case messages.CheckpointSaved():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
                 return []  # reported before, or of an epoch whose own message is lost
-            return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
-        case CheckpointFailed():
+            return [events.CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
+        case messages.CheckpointFailed():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
                 return []  # reported before, or of an epoch whose own message is lost
             return [
-                CheckpointNotWritten(
+                events.CheckpointNotWritten(
                     at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
                 )
             ]
-        case Heartbeat():
+        case messages.Heartbeat():
             if _current(run, word.trial, word.attempt) is None:
                 return []
-            return [TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
-        case CorruptImagesFound():
+            return [events.TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
+        case messages.CorruptImagesFound():
             return _skipped(run, word, now)
-        case OutOfMemory():
+        case messages.OutOfMemory():
             trial = _current(run, word.trial, word.attempt)
             if trial is None or trial.batch_size <= word.to_batch_size:
                 return []
             return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
-        case TrialDone():
+        case messages.TrialDone():
             return _done(run, word, now)
-        case Crashed():
+        case messages.Crashed():
             if _current(run, word.trial, word.attempt) is None:
                 return []
             if not word.retry:
-                return [TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
-            return [TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
-        case CheckpointGone():
+                return [events.TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
+            return [events.TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+        case messages.CheckpointGone():
             return _checkpoint_gone(run, word, now)
         case _:
             assert_never(word)
 
 
-def _joined(word: WorkerUp, now: float) -> WorkerJoined:
-    return WorkerJoined(
+def _joined(word: messages.WorkerUp, now: float) -> events.WorkerJoined:
+    return events.WorkerJoined(
         at=now,
         worker=word.worker,
         host=word.host,
@@ -177,8 +137,8 @@ def _joined(word: WorkerUp, now: float) -> WorkerJoined:
     )
 
 
-def _prepared(word: Prepared, now: float) -> TrialPrepared:
-    return TrialPrepared(
+def _prepared(word: messages.Prepared, now: float) -> events.TrialPrepared:
+    return events.TrialPrepared(
         at=now,
         trial=word.trial,
         attempt=word.attempt,
@@ -200,25 +160,25 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
     return found
 
 
-def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+def _advanced(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
     if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
         return []  # arrived after the end of its epoch, or after the epoch was restarted with a smaller batch
-    events = _begun_again(trial, word, now)
+    result = _begun_again(trial, word, now)
     interval = _interval(trial, word, now)
     if interval is not None:
         fields = msgspec.structs.asdict(interval)
-        events.append(Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
-    return events
+        result.append(events.Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
+    return result
 
 
-def _begun_again(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+def _begun_again(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
     """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
     if word.batch_size >= trial.batch_size:
         return []
     return [_reduced(word, trial.batch_size, word.batch_size, now)]
 
 
-def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
+def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Interval | None:
     """Return the work of the current epoch since the last message. None if it was reported before."""
     images, validated = word.training_images, word.validation_images
     if word.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
@@ -239,7 +199,7 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length - busy - input_)
     if not (images or validated or busy or communication or validation or input_ or checkpoint):
         return None
-    return Interval(
+    return events.Interval(
         worker=trial.worker,
         start=start,
         end=end,
@@ -253,11 +213,11 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     )
 
 
-def _reduced(word: Advanced | OutOfMemory, before: int, to: int, now: float) -> BatchReduced:
-    return BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
+def _reduced(word: messages.Advanced | messages.OutOfMemory, before: int, to: int, now: float) -> events.BatchReduced:
+    return events.BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
 
 
-def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
+def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.AnyEvent]:
     sums = word.advanced
     trial = _current(run, sums.trial, sums.attempt)
     if trial is None or sums.epoch != trial.current_epoch:
@@ -265,7 +225,7 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
     # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
         *_begun_again(trial, sums, now),
-        EpochFinished(
+        events.EpochFinished(
             at=now,
             trial=sums.trial,
             attempt=sums.attempt,
@@ -280,13 +240,13 @@ def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
     ]
 
 
-def _skipped(run: Run, word: CorruptImagesFound, now: float) -> list[AnyEvent]:
+def _skipped(run: Run, word: messages.CorruptImagesFound, now: float) -> list[events.AnyEvent]:
     """Report each file once: all ranks of all workers read the same files."""
     if word.worker not in run.workers and word.worker not in run.departed:
         return []
     fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
     return [
-        ImagesSkipped(
+        events.ImagesSkipped(
             at=now,
             worker=word.worker,
             images=len(run.corrupt) + min(start + FILES_OF_A_LINE, len(fresh)),
@@ -296,7 +256,7 @@ def _skipped(run: Run, word: CorruptImagesFound, now: float) -> list[AnyEvent]:
     ]
 
 
-def _done(run: Run, word: TrialDone, now: float) -> list[AnyEvent]:
+def _done(run: Run, word: messages.TrialDone, now: float) -> list[events.AnyEvent]:
     trial = _current(run, word.trial, word.attempt)
     if trial is None:
         return []
@@ -305,7 +265,7 @@ def _done(run: Run, word: TrialDone, now: float) -> list[AnyEvent]:
         # The message of an epoch was lost or is late, so the work log lacks its images. The epoch is repeated from the last
         # saved one.
         return [
-            TrialLost(
+            events.TrialLost(
                 at=now,
                 trial=word.trial,
                 attempt=word.attempt,
@@ -315,19 +275,19 @@ def _done(run: Run, word: TrialDone, now: float) -> list[AnyEvent]:
     return end(run, trial, reason, now)
 
 
-def end(run: Run, trial: Trial, reason: str, now: float) -> list[AnyEvent]:
+def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
     """Return the events that end a trial whose epochs were all reported. A trial that was never saved leaves no weights."""
-    events: list[AnyEvent] = [finish(run, trial, reason, now)]
+    result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
-        events.append(
-            CheckpointDropped(at=now, trial=trial.number, cause="not written", reason="none was ever written")
+        result.append(
+            events.CheckpointDropped(at=now, trial=trial.number, cause="not written", reason="none was ever written")
         )
-    return events
+    return result
 
 
-def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
+def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinished:
     """Return the result of a trial."""
-    return TrialFinished(
+    return events.TrialFinished(
         at=now,
         trial=trial.number,
         attempt=trial.attempt,
@@ -337,12 +297,12 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
     )
 
 
-def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:
+def _checkpoint_gone(run: Run, word: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
     if _current(run, word.trial, word.attempt) is None:
         return []
-    dropped = CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
+    dropped = events.CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
     if word.missing == word.trial:
         # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.
-        return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+        return [dropped, events.TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
     reason = f"its parent's weights are gone: {word.reason}"
-    return [dropped, TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]
+    return [dropped, events.TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]

@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    EpochFinished,
-    Progress,
-    ProposalRequested,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
+from aiperf.journal import events
 from aiperf.rules.fitting import check_that_it_fits
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
@@ -39,23 +24,23 @@ from searchers.history import (
 )
 
 
-def observations(run: Run, event: AnyEvent) -> list[Observation]:
+def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
     """Return observations in the order of the searchers' history. Most events yield none.
 
     Raises:
         IllegalEvent: the event does not fit the run.
     """
     match event:
-        case Progress() | EpochFinished():
+        case events.Progress() | events.EpochFinished():
             return []  # nearly all events, therefore first
         case _:
             check_that_it_fits(run, event)
     match event:
-        case ProposalRequested():
+        case events.ProposalRequested():
             return [Requested(event.number)]
-        case TrialRejected():
+        case events.TrialRejected():
             return [RequestWithoutTrial(event.number)]
-        case TrialProposed():
+        case events.TrialProposed():
             return [
                 TrialInFlight(
                     number=event.number,
@@ -70,23 +55,23 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
                     can_grow=event.can_grow,
                 )
             ]
-        case TrialStarted():
+        case events.TrialStarted():
             # Only spares are reported: they may be trained in a later round than the proposed one.
             return [SpareBegan(event.trial, event.round)] if event.round != run.trials[event.trial].round else []
-        case TrialFinished():
+        case events.TrialFinished():
             return [Finished(event.trial, event.reported_accuracy)]
-        case TrialFailed():
+        case events.TrialFailed():
             never_began = run.trials[event.trial].state is TrialState.WAITING
             return [WithdrawnTrial(event.trial) if never_began else FailedTrial(event.trial, event.cause)]
-        case BatchReduced():
+        case events.BatchReduced():
             return [ReducedBatch(event.trial, event.from_batch_size, event.to_batch_size)]
-        case CheckpointDropped():
+        case events.CheckpointDropped():
             return [WeightsDropped(event.trial)]
-        case CeilingMeasured():
+        case events.CeilingMeasured():
             return [CeilingKnown(event.batch_size)]
-        case WorkerLost():
+        case events.WorkerLost():
             return _gone(run.workers[event.worker])
-        case RunResumed():
+        case events.RunResumed():
             return [each for worker in run.workers.values() for each in _gone(worker)]
         case _:
             return []

@@ -11,17 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiperf.journal.events import (
-    AnyEvent,
-    ProposalRequested,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
+from aiperf.journal import events
 from aiperf.rules.fitting import REMEDY, IllegalEvent
 from aiperf.rules.followed import FollowedTrial
 
@@ -74,27 +64,27 @@ class ReplayQueue:
         """Return a trial of the followed run. Raises KeyError if it is not followed."""
         return self.trials[self._places[number]]
 
-    def take(self, event: AnyEvent) -> None:
+    def take(self, event: events.AnyEvent) -> None:
         """Take the next event of this run."""
         match event:
-            case ProposalRequested():
+            case events.ProposalRequested():
                 assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
                 self._ask(event.number, event.worker, event.follows)
-            case TrialProposed():
+            case events.TrialProposed():
                 self.here[self._asked[event.number][1]] = event.number
-            case TrialRejected():
+            case events.TrialRejected():
                 self._settle(self._asked.pop(event.number)[1])
-            case TrialStarted():
+            case events.TrialStarted():
                 if event.trial in self._asked:
                     self._of[event.trial] = self._asked.pop(event.trial)[1]
-            case TrialFinished():
+            case events.TrialFinished():
                 self._settle(self._of.pop(event.trial))
-            case TrialFailed():
+            case events.TrialFailed():
                 begun = self._of.pop(event.trial, None)
                 self._settle(self._asked.pop(event.trial)[1] if begun is None else begun)
-            case WorkerLost():
+            case events.WorkerLost():
                 self._give_back([number for number, (worker, _) in self._asked.items() if worker == event.worker])
-            case RunResumed():
+            case events.RunResumed():
                 self._give_back(list(self._asked))
             case _:
                 pass

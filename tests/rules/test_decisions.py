@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from aiperf.journal import messages
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -19,17 +20,6 @@ from aiperf.journal.events import (
     TrialPrepared,
     TrialRejected,
     WorkerLost,
-)
-from aiperf.journal.messages import (
-    Advanced,
-    CheckpointGone,
-    Crashed,
-    EpochDone,
-    OutOfMemory,
-    Prepared,
-    TrialDone,
-    WorkerDown,
-    WorkerUp,
 )
 from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
 from aiperf.rules.evolve import evolve
@@ -54,8 +44,8 @@ from tests.journals import (
 
 def advanced(
     trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1, batch_size: int = 32
-) -> Advanced:
-    return Advanced(
+) -> messages.Advanced:
+    return messages.Advanced(
         trial=trial,
         attempt=attempt,
         epoch=epoch,
@@ -70,8 +60,8 @@ def advanced(
     )
 
 
-def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> EpochDone:
-    return EpochDone(
+def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> messages.EpochDone:
+    return messages.EpochDone(
         advanced=advanced(trial, epoch, 100, 50, attempt),
         accuracy=accuracy,
         validation_loss=1 - accuracy,
@@ -81,7 +71,7 @@ def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> Epo
     )
 
 
-PREPARED = Prepared(
+PREPARED = messages.Prepared(
     trial=0,
     attempt=1,
     precision="fp32",
@@ -149,7 +139,7 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
 def test_message_from_before_out_of_memory_is_ignored() -> None:
     run = state_after(one_trial())
     heard(run, advanced(0, 1, 30), 5.0)
-    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    heard(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
     assert heard(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
     assert [
@@ -165,12 +155,12 @@ def test_smaller_batch_reports_a_reduction_with_a_lost_message() -> None:
 
     assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
     assert isinstance(progress, Progress) and progress.training_images == 20
-    assert heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+    assert heard(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
 
 
 def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
     run = state_after(one_trial())
-    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    heard(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
     events = heard(run, epoch_done(0, 1, 0.5), 7.0)
 
@@ -235,9 +225,9 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
     for word in (
         advanced(0, 1, 50),
         epoch_done(0, 1, 0.9),
-        TrialDone(trial=0, attempt=1, reason="epochs"),
-        OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
-        Crashed(trial=0, attempt=1, reason="", retry=True),
+        messages.TrialDone(trial=0, attempt=1, reason="epochs"),
+        messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        messages.Crashed(trial=0, attempt=1, reason="", retry=True),
     ):
         assert heard(run, word, 6.0) == []
     assert run.lines == before
@@ -375,10 +365,12 @@ def test_a_silent_worker_is_written_off() -> None:
 def test_message_of_a_written_off_worker_is_ignored() -> None:
     run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
-    up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
+    up = messages.WorkerUp(
+        worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={}
+    )
 
     assert interpret(run, up, 6.0) == []
-    assert interpret(run, WorkerDown(worker=0, reason="again"), 6.0) == []
+    assert interpret(run, messages.WorkerDown(worker=0, reason="again"), 6.0) == []
 
 
 def test_missing_own_checkpoint_restarts_the_trial() -> None:
@@ -387,7 +379,7 @@ def test_missing_own_checkpoint_restarts_the_trial() -> None:
     )
     run = state_after(events)
 
-    heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
+    heard(run, messages.CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
     assert StartTrial(0, 3, 0, 1, 1) in decide(run, 9.0)
 
@@ -398,7 +390,7 @@ def test_missing_parent_fails_the_trial_and_loses_its_role() -> None:
     )
     run = state_after(events)
 
-    heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
+    heard(run, messages.CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
 
     assert run.trials[1].state is TrialState.FAILED and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
 
@@ -444,7 +436,7 @@ def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
     run = state_after(one_trial())
     assert [type(event) for event in heard(run, PREPARED, 3.0)] == [TrialPrepared]
     assert heard(run, PREPARED, 4.0) == []
-    heard(run, Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
+    heard(run, messages.Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
     evolve(run, begun(0, 6.0, attempt=2))
     assert heard(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
 
@@ -474,14 +466,14 @@ def test_only_the_best_checkpoint_that_cannot_grow_is_kept() -> None:
 
 @pytest.mark.parametrize("cause", ["divergence", "memory", "network", "machine"])
 def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
-    word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
+    word = messages.Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
 
     assert interpret(state_after(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
 
 
 def test_trial_without_its_parents_weights_failed_by_the_machine() -> None:
     (_, failed) = interpret(
-        state_after(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
+        state_after(one_trial()), messages.CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
     )
 
     assert isinstance(failed, TrialFailed) and failed.cause == "machine"

@@ -53,103 +53,48 @@ def interpret(run: Run, word: WorkerMessage, now: float) -> list[events.AnyEvent
         case messages.EpochDone():
             return _epoch_done(run, word, now)
         case messages.WorkerUp():
-            if word.worker in run.workers or word.worker in run.departed:
-                return []
-            return [_joined(word, now)]
+            is_new = word.worker not in run.workers and word.worker not in run.departed
+            return [messages.recorded(events.WorkerJoined, word, now)] if is_new else []
         case messages.WorkerDown():
-            if word.worker not in run.workers:
-                return []
-            return [
-                events.WorkerLost(
-                    at=now,
-                    worker=word.worker,
-                    cause="released" if word.released else "reported",
-                    reason=word.reason,
-                )
-            ]
+            cause: events.LossCause = "released" if word.released else "reported"
+            is_present = word.worker in run.workers
+            return [messages.recorded(events.WorkerLost, word, now, cause=cause)] if is_present else []
         case messages.NotStarted():
-            return [events.WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
+            return [messages.recorded(events.WorkerNotStarted, word, now)]
         case messages.Inspected():
-            return [events.NodeChecked(at=now, **msgspec.structs.asdict(word))]
+            return [messages.recorded(events.NodeChecked, word, now)]
         case messages.HelperDown():
-            if word.worker not in run.workers:
-                return []
-            return [events.HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
+            return [messages.recorded(events.HelperLost, word, now)] if word.worker in run.workers else []
         case messages.Ceiling():
-            if word.worker not in run.workers:
-                return []
-            return [events.CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
-        case messages.Prepared():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or trial.is_prepared:
-                return []
-            return [_prepared(word, now)]
-        case messages.CheckpointSaved():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
-                return []  # reported before, or of an epoch whose own message is lost
-            return [events.CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
-        case messages.CheckpointFailed():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
-                return []  # reported before, or of an epoch whose own message is lost
-            return [
-                events.CheckpointNotWritten(
-                    at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
-                )
-            ]
-        case messages.Heartbeat():
-            if _current(run, word.trial, word.attempt) is None:
-                return []
-            return [events.TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
+            return [messages.recorded(events.CeilingMeasured, word, now)] if word.worker in run.workers else []
         case messages.CorruptImagesFound():
             return _skipped(run, word, now)
-        case messages.OutOfMemory():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or trial.batch_size <= word.to_batch_size:
-                return []
-            return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
-        case messages.TrialDone():
-            return _done(run, word, now)
-        case messages.Crashed():
-            if _current(run, word.trial, word.attempt) is None:
-                return []
-            if not word.retry:
-                return [events.TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
-            return [events.TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
         case messages.CheckpointGone():
             return _checkpoint_gone(run, word, now)
+    trial = _current(run, word.trial, word.attempt)
+    if trial is None:
+        return []
+    match word:
+        case messages.Prepared():
+            return [] if trial.is_prepared else [messages.recorded(events.TrialPrepared, word, now)]
+        case messages.CheckpointSaved():
+            # Otherwise it was reported before, or the message of its epoch is lost.
+            is_new = trial.saved_epoch < word.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointWritten, word, now)] if is_new else []
+        case messages.CheckpointFailed():
+            is_new = trial.unsaved_epoch < word.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointNotWritten, word, now)] if is_new else []
+        case messages.Heartbeat():
+            return [messages.recorded(events.TrialHeartbeat, word, now)]
+        case messages.OutOfMemory():
+            is_new = word.to_batch_size < trial.batch_size
+            return [messages.recorded(events.BatchReduced, word, now)] if is_new else []
+        case messages.TrialDone():
+            return _done(run, trial, word, now)
+        case messages.Crashed():
+            return [messages.recorded(events.TrialLost if word.retry else events.TrialFailed, word, now)]
         case _:
             assert_never(word)
-
-
-def _joined(word: messages.WorkerUp, now: float) -> events.WorkerJoined:
-    return events.WorkerJoined(
-        at=now,
-        worker=word.worker,
-        host=word.host,
-        ranks=word.ranks,
-        device=word.device,
-        device_memory_bytes=word.device_memory_bytes,
-        collective=word.collective,
-        machine=word.machine,
-        hosts=word.hosts,
-    )
-
-
-def _prepared(word: messages.Prepared, now: float) -> events.TrialPrepared:
-    return events.TrialPrepared(
-        at=now,
-        trial=word.trial,
-        attempt=word.attempt,
-        precision=word.precision,
-        ranks=word.ranks,
-        compiled=word.compiled,
-        cuda_graphs=word.cuda_graphs,
-        build_seconds=word.build_seconds,
-        weights_seconds=word.weights_seconds,
-        compile_seconds=word.compile_seconds,
-    )
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
@@ -163,19 +108,19 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
 def _advanced(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
     if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
         return []  # arrived after the end of its epoch, or after the epoch was restarted with a smaller batch
-    result = _begun_again(trial, word, now)
+    result = _unreported_reduction(trial, word, now)
     interval = _interval(trial, word, now)
     if interval is not None:
-        fields = msgspec.structs.asdict(interval)
-        result.append(events.Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
+        result.append(messages.recorded(events.Progress, word, now, **msgspec.structs.asdict(interval)))
     return result
 
 
-def _begun_again(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
+def _unreported_reduction(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
     """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
     if word.batch_size >= trial.batch_size:
         return []
-    return [_reduced(word, trial.batch_size, word.batch_size, now)]
+    before, after = trial.batch_size, word.batch_size
+    return [messages.recorded(events.BatchReduced, word, now, from_batch_size=before, to_batch_size=after)]
 
 
 def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Interval | None:
@@ -213,10 +158,6 @@ def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Inter
     )
 
 
-def _reduced(word: messages.Advanced | messages.OutOfMemory, before: int, to: int, now: float) -> events.BatchReduced:
-    return events.BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
-
-
 def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.AnyEvent]:
     sums = word.advanced
     trial = _current(run, sums.trial, sums.attempt)
@@ -224,17 +165,14 @@ def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.A
         return []
     # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
-        *_begun_again(trial, sums, now),
-        events.EpochFinished(
-            at=now,
+        *_unreported_reduction(trial, sums, now),
+        messages.recorded(
+            events.EpochFinished,
+            word,
+            now,
             trial=sums.trial,
             attempt=sums.attempt,
             epoch=sums.epoch,
-            accuracy=word.accuracy,
-            validation_loss=word.validation_loss,
-            training_loss=word.training_loss,
-            learning_rate=word.learning_rate,
-            checkpoint=word.checkpoint,
             interval=_interval(trial, sums, now),
         ),
     ]
@@ -256,22 +194,13 @@ def _skipped(run: Run, word: messages.CorruptImagesFound, now: float) -> list[ev
     ]
 
 
-def _done(run: Run, word: messages.TrialDone, now: float) -> list[events.AnyEvent]:
-    trial = _current(run, word.trial, word.attempt)
-    if trial is None:
-        return []
+def _done(run: Run, trial: Trial, word: messages.TrialDone, now: float) -> list[events.AnyEvent]:
     reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
     if reason is None:
         # The message of an epoch was lost or is late, so the work log lacks its images. The epoch is repeated from the last
         # saved one.
-        return [
-            events.TrialLost(
-                at=now,
-                trial=word.trial,
-                attempt=word.attempt,
-                reason=f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have",
-            )
-        ]
+        text = f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have"
+        return [messages.recorded(events.TrialLost, word, now, reason=text)]
     return end(run, trial, reason, now)
 
 
@@ -303,6 +232,6 @@ def _checkpoint_gone(run: Run, word: messages.CheckpointGone, now: float) -> lis
     dropped = events.CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
     if word.missing == word.trial:
         # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.
-        return [dropped, events.TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
+        return [dropped, messages.recorded(events.TrialLost, word, now)]
     reason = f"its parent's weights are gone: {word.reason}"
     return [dropped, events.TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiperf.journal.legality import TrialState
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.train.checkpoint_files import BEST, CheckpointFolder, trial_of
 from aiperf.train.kept_checkpoints import KEPT
 

@@ -34,7 +34,7 @@ from aiperf.errors import (
 )
 from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
-from aiperf.journal.lawful import must
+from aiperf.journal.legality import must
 from aiperf.journal.other_files import HEAD, why_no_journal
 from aiperf.journal.sealed_log import LONGEST_LINE, ORIGIN, TAIL, LineRefused, SealedLines, sealed
 from aiperf.journal.validator import Validator
@@ -198,12 +198,12 @@ def _decoded(body: bytes) -> AnyEvent:
 
 
 def _check_members(body: bytes) -> None:
-    """Raise ImpossibleLine if an object of a line names a member twice. The line is not in the driver's form."""
+    """Raise IllegalLine if an object of a line names a member twice. The line is not in the driver's form."""
 
     def members(pairs: list[tuple[str, object]]) -> None:
         names = [name for name, _ in pairs]
         for name in names:
-            must(names.count(name) == 1, "an object names each member once", f"{name!r} {names.count(name)} times")
+            must(names.count(name) == 1, "an object must name each member once", f"{name!r} {names.count(name)} times")
 
     json.loads(body, object_pairs_hook=members, parse_int=str)
 

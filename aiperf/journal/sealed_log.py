@@ -14,7 +14,7 @@ from typing import IO, Generic, TypeVar
 import msgspec
 
 from aiperf.files import bounded_lines
-from aiperf.journal.lawful import ImpossibleLine
+from aiperf.journal.legality import IllegalLine
 
 LONGEST_LINE = 1 << 24
 """Maximum length in bytes. A first line of a journal has about 100 kB, other lines less."""
@@ -58,7 +58,7 @@ class SealedLines(Generic[Record]):
     ) -> None:
         """`of`: names of the records and of their writer, for messages. `until`: maximum number of lines to read.
 
-        Iteration raises LineRefused. `check` raises ImpossibleLine.
+        Iteration raises LineRefused. `check` raises IllegalLine.
         """
         self._file = file
         self._decode = decode
@@ -97,7 +97,7 @@ class SealedLines(Generic[Record]):
                 check(record)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise LineRefused(before, f"it is no {self._of[0]} ({error})") from error
-            except ImpossibleLine as error:
+            except IllegalLine as error:
                 raise LineRefused(before, f"no {self._of[1]} can write it: {error}") from error
             chain = self.chain = seal
             self.lines = before + 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import assert_never
 
 from aiperf.journal import events
+from aiperf.journal.legality import check_state
 from aiperf.rules.changes import attempts, checkpoints, proposals, transitions, workers
-from aiperf.rules.fitting import check_that_it_fits
 from aiperf.rules.state import Run
 
 
@@ -19,11 +19,11 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
     """Apply one event.
 
     Raises:
-        IllegalEvent: it does not fit the state of its trial or of its worker. The run is unchanged.
+        IllegalLine: it does not fit the state of its trial or of its worker. The run is unchanged.
     """
     # Nearly all events pass with this one check.
     if not ((type(event) is events.EpochFinished or type(event) is events.Progress) and event.trial in run.running):
-        check_that_it_fits(run, event)
+        check_state(event, run)
     run.lines += 1
     if event.at > run.at:
         run.at = event.at

@@ -15,11 +15,12 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerJoined,
 )
+from aiperf.journal.legality import TrialState
 from aiperf.rng import derive
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.replay import replay
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 WHY_LEFT_OUT = {
     TrialState.REQUESTED: "rejected",
@@ -84,7 +85,7 @@ def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
     are not followed.
 
     Raises:
-        IllegalEvent: an event does not fit the run.
+        IllegalLine: an event does not fit the run.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}

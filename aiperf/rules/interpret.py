@@ -12,9 +12,10 @@ from typing import assert_never
 import msgspec
 
 from aiperf.journal import events, messages
+from aiperf.journal.legality import TrialState
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 WorkerMessage = (
     messages.WorkerUp
@@ -92,7 +93,9 @@ def interpret(run: Run, word: WorkerMessage, now: float) -> list[events.AnyEvent
         case messages.TrialDone():
             return _done(run, trial, word, now)
         case messages.Crashed():
-            return [messages.recorded(events.TrialLost if word.retry else events.TrialFailed, word, now)]
+            if word.retry:
+                return [messages.recorded(events.TrialLost, word, now)]
+            return [messages.recorded(events.TrialFailed, word, now)]
         case _:
             assert_never(word)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from aiperf.journal import events
-from aiperf.rules.fitting import check_that_it_fits
+from aiperf.journal.legality import TrialState, check_state
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 from morphism import decode_morph
 from searchers.history import (
@@ -28,13 +27,13 @@ def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
     """Return observations in the order of the searchers' history. Most events yield none.
 
     Raises:
-        IllegalEvent: the event does not fit the run.
+        IllegalLine: the event does not fit the run.
     """
     match event:
         case events.Progress() | events.EpochFinished():
             return []  # nearly all events, therefore first
         case _:
-            check_that_it_fits(run, event)
+            check_state(event, run)
     match event:
         case events.ProposalRequested():
             return [Requested(event.number)]

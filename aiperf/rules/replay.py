@@ -15,7 +15,7 @@ def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
     The run is always the same object. It takes the event when the next pair is requested.
 
     Raises:
-        IllegalEvent: an event does not fit the run.
+        IllegalLine: an event does not fit the run.
     """
     lines = iter(events)
     first = next(lines, None)

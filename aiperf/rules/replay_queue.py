@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiperf.journal import events
-from aiperf.rules.fitting import REMEDY, IllegalEvent
+from aiperf.journal.legality import IllegalLine
 from aiperf.rules.followed import FollowedTrial
 
 
@@ -23,7 +23,7 @@ class ReplayQueue:
     Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials.
     Trials are named by their numbers in the followed run, except in `here`.
 
-    `take` raises IllegalEvent if an event requests a trial that is not due.
+    `take` raises IllegalLine if an event requests a trial that is not due.
     """
 
     trials: Sequence[FollowedTrial]
@@ -93,9 +93,9 @@ class ReplayQueue:
         place = self._places.get(trial, -1)
         index = bisect_left(self.ready, place)
         if self.ready[index : index + 1] != [place]:
-            raise IllegalEvent(
-                f"a run asks for a trial of the followed run that is due; proposal {number} is to be its trial {trial!r}, "
-                f"which is not. {REMEDY}"
+            raise IllegalLine(
+                f"a request must be for a trial of the followed run that is ready. Proposal {number} requests trial {trial!r}, "
+                "which is not ready"
             )
         del self.ready[index]
         self._asked[number] = (worker, trial)

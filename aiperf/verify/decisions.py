@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from aiperf.journal import events
+from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import (
     Command,
     DeclareLost,
@@ -25,7 +26,6 @@ from aiperf.rules.decide import (
 )
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import CheckResult
 

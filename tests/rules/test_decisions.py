@@ -21,12 +21,12 @@ from aiperf.journal.events import (
     TrialRejected,
     WorkerLost,
 )
+from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from tests.journals import (
     begun,
     evaluated,

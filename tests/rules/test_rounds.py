@@ -112,7 +112,7 @@ def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str
                         evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch, start.round))
                         begun_rounds[run.trials[start.trial].round] += start.attempt == 1
                         if what == "train":
-                            evolve(run, finished(start.trial, run.at, 0.5))
+                            evolve(run, finished(start.trial, run.at, 0.5, start.attempt))
 
     # All sequences of rounds: of present workers, and of lost workers without a successor.
     while len(run.workers) < most_at_once:

@@ -36,6 +36,7 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import Journal
+from aiperf.journal.legality import TrialState
 from aiperf.journal.messages import Advanced, Train, TrialDone, Word, WorkerUp
 from aiperf.rules.decide import Command, StartTrial
 from aiperf.rules.evolve import evolve
@@ -43,7 +44,7 @@ from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 from cluster.faults import (
     AnyFault,
     BadProposalConf,

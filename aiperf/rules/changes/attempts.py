@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from aiperf.journal import events
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.procedure import nears_its_end
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 
 def started(run: Run, event: events.TrialStarted) -> None:
@@ -16,7 +17,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
         trial.round = event.round
         worker.round = trial.round
         worker.waiting.remove(event.trial)
-    transitions.enter(run, trial, TrialState.RUNNING, event)
+    transitions.enter(run, trial, TrialState.RUNNING)
     del run.idle[event.worker]
     run.ready.pop(event.worker, None)
     worker.trial = event.trial

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from aiperf.journal.events import RunResumed, WorkerJoined, WorkerLost
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 
 
@@ -34,11 +34,10 @@ def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
         del run.requests[request]
-        run.stories.add(request, TrialState.WITHDRAWN, run.lines, event)
         proposal_demand.miss_start(run, request)
     for waiting in worker.waiting:
         proposal_demand.miss_start(run, waiting)
-        transitions.settle(run, run.trials[waiting], TrialState.WITHDRAWN, event)
+        transitions.settle(run, run.trials[waiting], TrialState.WITHDRAWN)
     if worker.trial is not None:
         transitions.lose(run, worker.trial, event)
 

@@ -39,8 +39,8 @@ class Node:
         if not isinstance(self.name, str) or len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
             shown = repr(self.name) if len(repr(self.name)) <= LONGEST_NAME else repr(self.name)[:40] + "…"
             raise ops.IllegalGraph(
-                f"node {shown}: a name is segments of lower-case letters, digits and '_', each begun by a letter, "
-                f"parted by dots, {LONGEST_NAME} characters at most; rename it"
+                f"node {shown}: a name consists of segments of lower-case letters, digits and '_', separated by dots. Each "
+                f"segment starts with a letter, and the name has at most {LONGEST_NAME} characters. Rename it"
             )
 
     def moved(self, inputs: tuple[int, ...]) -> "Node":
@@ -89,7 +89,7 @@ class Graph:
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """Index of each node by name."""
+        """Indices of the nodes by name."""
         return {node.name: index for index, node in enumerate(self.nodes)}
 
     def index(self, name: str) -> int:
@@ -171,17 +171,16 @@ def _key(derive: Callable[[Graph], object]) -> str:
 def _check_ends(nodes: tuple[Node, ...]) -> None:
     if not 4 <= len(nodes) <= LARGEST_GRAPH:
         raise ops.IllegalGraph(
-            f"a graph has from 4 to {LARGEST_GRAPH} nodes (image, pooling, dense and softmax are the least), "
-            f"not {len(nodes)}"
+            f"a graph has from 4 to {LARGEST_GRAPH} nodes, at least image, pooling, dense, softmax. This one has {len(nodes)}"
         )
     first, last = nodes[0], nodes[-1]
     if not isinstance(first.op, ops.Input):
         raise ops.IllegalGraph(
-            f"node {first.name!r}: the first node is the Input, not {type(first.op).__name__}; begin so"
+            f"node {first.name!r}: the first node must be the Input. This one is {type(first.op).__name__}"
         )
     if not isinstance(last.op, ops.Softmax):
         raise ops.IllegalGraph(
-            f"node {last.name!r}: the last node is the Softmax, not {type(last.op).__name__}; end so"
+            f"node {last.name!r}: the last node must be the Softmax. This one is {type(last.op).__name__}"
         )
 
 
@@ -192,7 +191,7 @@ def _check_names(nodes: tuple[Node, ...]) -> None:
         for node in nodes:
             if node.name in seen:
                 raise ops.IllegalGraph(
-                    f"node {node.name!r}: names are unique, this one stands twice; rename one of the two"
+                    f"node {node.name!r}: names must be unique. Two nodes have this name: rename one"
                 )
             seen.add(node.name)
     # each folder once, since a block has many nodes
@@ -202,7 +201,7 @@ def _check_names(nodes: tuple[Node, ...]) -> None:
             if folder in names:
                 within = min(name for name in names if name.startswith(folder + "."))
                 raise ops.IllegalGraph(
-                    f"node {folder!r}: no name is a leading part of another, as it is of {within!r}; rename one"
+                    f"node {folder!r}: no name may be a prefix of another, such as {within!r}. Rename one"
                 )
             folder = folder.rpartition(".")[0]
 
@@ -216,19 +215,19 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
         for entering in node.inputs:
             if type(entering) is not int or not 0 <= entering < index:
                 raise ops.IllegalGraph(
-                    f"node {node.name!r}: a node reads earlier nodes, by index from 0 to {index - 1}, "
-                    f"not {entering!r}; put what it reads before it"
+                    f"node {node.name!r}: inputs must be indices of earlier nodes, from 0 to {index - 1}. "
+                    f"This node has {entering!r}: move that node before this one"
                 )
         read.update(node.inputs)
         if isinstance(op, ops.Input) and index:
-            raise ops.IllegalGraph(f"node {node.name!r}: only the first node is an Input; remove this one")
+            raise ops.IllegalGraph(f"node {node.name!r}: only the first node may be an Input. Remove this one")
         if isinstance(op, ops.Softmax):
             if index != last:
-                raise ops.IllegalGraph(f"node {node.name!r}: only the last node is a Softmax; remove this one")
+                raise ops.IllegalGraph(f"node {node.name!r}: only the last node may be a Softmax. Remove this one")
             if len(node.inputs) == 1 and not isinstance(nodes[node.inputs[0]].op, ops.Dense):
                 raise ops.IllegalGraph(
-                    f"node {node.name!r}: the softmax reads the dense classifier, not {nodes[node.inputs[0]].name!r}; "
-                    "put a Dense with one output a class between them"
+                    f"node {node.name!r}: the input of the Softmax must be a Dense. It is {nodes[node.inputs[0]].name!r}: "
+                    "insert a Dense with one output per class"
                 )
         try:
             shapes.append(output_shape(op, tuple([shapes[entering] for entering in node.inputs])))
@@ -237,7 +236,7 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
     if len(read) != last:
         unread = next(index for index in range(last) if index not in read)
         raise ops.IllegalGraph(
-            f"node {nodes[unread].name!r}: every node but the last is read by another; remove it or wire it in"
+            f"node {nodes[unread].name!r}: every node except the last must be an input of another. Remove it or connect it"
         )
     return tuple(shapes)
 

@@ -61,8 +61,8 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
         assert isinstance(op, Convolution) and index not in changed
         if morph.kernel not in larger_kernels(op.kernel):
             raise IllegalMorph(
-                f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}; "
-                f"legal here: {', '.join(map(str, larger_kernels(op.kernel)))}"
+                f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}. "
+                f"Legal sizes: {', '.join(map(str, larger_kernels(op.kernel)))}"
             )
         # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
@@ -100,15 +100,17 @@ def _skipped(graph: Graph, morph: Skip) -> Graph:
     entering, joined = _map(graph, source), _map(graph, target)
     words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
     if source >= target:
-        raise IllegalMorph(f"{words}a skip leads forward; take a source before the target")
+        raise IllegalMorph(f"{words}a skip must lead forward. Choose a source before the target")
     span = depths(graph)[target] - depths(graph)[source] + 1
     if not 1 <= span <= LONGEST_SKIP:
-        raise IllegalMorph(f"{words}it spans {span} blocks; legal here: 1 to {LONGEST_SKIP}")
+        raise IllegalMorph(f"{words}it spans {span} blocks. Legal are 1 to {LONGEST_SKIP}")
     if source in branches(graph).get(target, frozenset()):
-        raise IllegalMorph(f"{words}such a branch is there already; take another source or target")
+        raise IllegalMorph(f"{words}this skip exists. Choose another source or target")
     stride = skip_stride(entering, joined)
     if stride is None:
-        raise IllegalMorph(f"{words}no stride brings maps of {entering} to {joined}; take maps that shrink evenly")
+        raise IllegalMorph(
+            f"{words}no stride reduces maps of {entering} to {joined}. Choose sizes with an integer ratio"
+        )
     folder = free_folder(graph, "skip")
     return _spliced(
         graph,
@@ -132,8 +134,8 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     most = most_channels(graph, widened)
     if type(morph.channels) is not int or not axis.channels < morph.channels <= most:
         raise IllegalMorph(
-            f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}; "
-            f"legal here: {axis.channels + 1} to {most}"
+            f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}. "
+            f"Legal are {axis.channels + 1} to {most}"
         )
     changed: dict[int, Op] = {}
     shapes: dict[int, Shape] = {}
@@ -193,8 +195,10 @@ def _found(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence:
     if index in sites:
         assert index is not None
         return index
-    offence = offence if index is not None else "there is no such node"
-    raise IllegalMorph(f"cannot {doing} {name!r}: {offence}; legal here: {_listed(graph.nodes[s].name for s in sites)}")
+    offence = offence if index is not None else "no node has this name"
+    raise IllegalMorph(
+        f"cannot {doing} {name!r}: {offence}. Legal nodes: {_listed(graph.nodes[s].name for s in sites)}"
+    )
 
 
 def _listed(names: Iterable[str], shown: int = 8) -> str:

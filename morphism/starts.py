@@ -36,7 +36,9 @@ def start(name: str, *, image: int | None = None, channels: int | None = None, c
     digits_small. Raises UnknownStart, and IllegalGraph if the sizes do not fit.
     """
     if name not in _DEFAULTS:
-        raise UnknownStart(f"no starting graph is called {name!r}; there are {', '.join(STARTS)}, and any graph file")
+        raise UnknownStart(
+            f"no starting graph is called {name!r}. Use {', '.join(STARTS)}, or the path of a graph file"
+        )
     own_image, own_channels, own_classes = _DEFAULTS[name]
     edge = own_image if image is None else image
     build = _Builder(ops.Input(own_channels if channels is None else channels, edge, edge))

@@ -83,7 +83,7 @@ class SealedLines(Generic[Record]):
                 break
             if line[-1] != 0x0A:
                 if len(line) == LONGEST_LINE:
-                    raise LineRefused(before, f"a line has at most {LONGEST_LINE} bytes; this one is longer")
+                    raise LineRefused(before, f"a line has at most {LONGEST_LINE} bytes. This one is longer")
                 self.torn = line
                 break
             body = line[:-tail] + b"}"
@@ -110,5 +110,5 @@ def _why_unsealed(line: bytes) -> str:
     if line.endswith(b"\r\n"):
         return "it ends in CR LF, which no line of a journal does (an editor, or a transfer as text)"
     if line[-TAIL : -len(ORIGIN) - 3] != _SEAL:
-        return "it carries no hash"
-    return "its hash does not follow from the line before it: one of the two was changed"
+        return "it has no hash"
+    return "its hash does not follow from the line before it. One of the two lines was changed"

@@ -91,7 +91,7 @@ def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
     proposals: dict[int, TrialProposed] = {}
     joined: list[WorkerJoined] = []
     run: Run | None = None
-    for run, event in replay(events):  # noqa: B007 - the last of them is what is asked for
+    for run, event in replay(events):  # noqa: B007 - the last one is used
         match event:
             case TrialProposed():
                 proposals[event.number] = event

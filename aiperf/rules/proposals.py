@@ -107,7 +107,7 @@ def described(
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the event of a proposal whose graph was rebuilt and whose operations were counted."""
+    """Return the event of a checked proposal. `graph`: its rebuilt graph. `counted`: operations of the graph."""
     return recorded(
         TrialProposed,
         word,

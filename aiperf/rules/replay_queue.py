@@ -105,7 +105,7 @@ class ReplayQueue:
             insort(self.ready, place)
 
     def _give_back(self, numbers: Sequence[int]) -> None:
-        """Make trials ready again whose worker was lost before they started."""
+        """Return trials to the queue after the loss of their worker before their start."""
         for number in numbers:
             _, trial = self._asked.pop(number)
             self.here.pop(trial, None)

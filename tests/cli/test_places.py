@@ -155,7 +155,7 @@ def test_a_torn_last_line_is_said_by_those_who_drop_it(aiperf: User, tmp_path: P
         file.write(b'{"event":"Prog')
 
     for verb in ("score", "report", "check"):
-        assert "torn after 14 bytes" in aiperf(verb, str(run)).out, verb
+        assert "last line is incomplete, 14 bytes" in aiperf(verb, str(run)).out, verb
 
 
 def test_a_run_is_named_by_its_folder_its_name_or_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -389,7 +389,7 @@ def test_value_read_only_by_a_resume_is_refused_with_its_line(tmp_path: Path, li
     lines[0]["proposal_rules"] = RULES
     folder = write(tmp_path / "run", lines[:-1])
 
-    with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: it cannot be taken in"):
+    with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: the event cannot be applied"):
         resumable(configure([f"resume={folder}"]))
     work_log(read(folder))  # the score does not depend on it
 

@@ -83,10 +83,10 @@ def test_as_many_requests_are_open_as_were_made_and_not_answered(told: list[tupl
         expected = expected | {number} if is_made else expected - {number}
 
         # one's own request is no competitor, whether or not its news came before the question
-        assert history.open_requests(besides=3) == len(expected - {3})
+        assert history.open_requests(3) == len(expected - {3})
 
     history.tell([Requested(9), trial(9)])
-    assert history.open_requests(besides=3) == len(expected - {3})
+    assert history.open_requests(3) == len(expected - {3})
 
 
 def test_an_architecture_belongs_to_its_trial_until_that_is_withdrawn() -> None:

@@ -62,7 +62,7 @@ def test_the_verb_says_what_was_checked_and_its_status_is_that_of_a_sound_run(
 def test_a_file_that_is_no_journal_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 2
 
-    assert "a run is a folder with a journal.jsonl" in capsys.readouterr().err
+    assert "the folder of a run must contain a journal.jsonl" in capsys.readouterr().err
 
 
 def test_a_run_that_follows_another_contradicts_itself_nowhere_and_says_what_is_not_looked_at(tmp_path: Path) -> None:

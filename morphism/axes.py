@@ -119,11 +119,11 @@ class _Shared:
             self.pin(left + right, why_not)
             return
         for one, other in zip(left, right, strict=True):
-            kept, gone = sorted((self.root(one), self.root(other)))
-            if kept != gone:
-                self._parents[gone] = kept
-                if gone in self._pinned:
-                    self._pinned.setdefault(kept, self._pinned.pop(gone))
+            kept, absorbed = sorted((self.root(one), self.root(other)))
+            if kept != absorbed:
+                self._parents[absorbed] = kept
+                if absorbed in self._pinned:
+                    self._pinned.setdefault(kept, self._pinned.pop(absorbed))
 
 
 def _gathered(graph: Graph, shared: _Shared, found: list[Segments]) -> Axes:

@@ -56,7 +56,7 @@ def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
     changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
-        index = _found(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
+        index = _site(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
         op = graph.nodes[index].op
         assert isinstance(op, Convolution) and index not in changed
         if morph.kernel not in larger_kernels(op.kernel):
@@ -79,7 +79,7 @@ def free_folder(graph: Graph, kind: str) -> str:
 
 
 def _deepened(graph: Graph, morph: Deepen) -> Graph:
-    after = _found(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
+    after = _site(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
     joined = _map(graph, after)
     folder = free_folder(graph, "deepen")
     return _spliced(
@@ -94,9 +94,9 @@ def _deepened(graph: Graph, morph: Deepen) -> Graph:
 
 def _skipped(graph: Graph, morph: Skip) -> Graph:
     offence = "it is no activation (a ReLU or a pooling that gives maps)"
-    source = _found(graph, "skip from", morph.source, skip_sources(graph), offence)
+    source = _site(graph, "skip from", morph.source, skip_sources(graph), offence)
     offence = "it is no pre-activation (a batch normalisation, sum or convolution that a ReLU reads)"
-    target = _found(graph, "skip to", morph.target, skip_targets(graph), offence)
+    target = _site(graph, "skip to", morph.target, skip_targets(graph), offence)
     entering, joined = _map(graph, source), _map(graph, target)
     words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
     if source >= target:
@@ -126,7 +126,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     index = graph.indices.get(morph.convolution)
     offence = "" if index is None else why_not_widened(graph, index)
     if offence is not None:
-        _found(graph, "widen", morph.convolution, widen_sites(graph), offence)
+        _site(graph, "widen", morph.convolution, widen_sites(graph), offence)
     assert index is not None
     found = axes(graph)
     widened = found.segments[index][0]
@@ -190,7 +190,7 @@ def _map(graph: Graph, index: int) -> Map:
     return shape
 
 
-def _found(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
+def _site(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
     index = graph.indices.get(name)
     if index in sites:
         assert index is not None

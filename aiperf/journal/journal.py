@@ -371,15 +371,15 @@ class Journal:
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """Raise JournalTakenAway if the file was removed, replaced or changed. The driver's further work would be lost."""
-        mine = os.fstat(self._file.fileno())
+        opened = os.fstat(self._file.fileno())
         try:
-            there = self._absolute.stat()
+            named = self._absolute.stat()
         except OSError as error:
             raise self._taken_away(f"was removed ({error.strerror})", written, is_whole=True) from error
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+        if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
             raise self._taken_away("was replaced by another file (as sed -i and editors do)", written, is_whole=True)
-        if mine.st_size != self._size:
-            what = f"was changed: it has {mine.st_size} bytes, and {self._size} were written"
+        if opened.st_size != self._size:
+            what = f"was changed: it has {opened.st_size} bytes, and {self._size} were written"
             raise self._taken_away(what, written, is_whole=False)
 
     def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:

@@ -59,7 +59,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         case events.WorkerJoined():
             workers.joined(run, event)
         case events.WorkerLost():
-            workers.gone(run, event.worker, event)
+            workers.removed(run, event.worker, event)
         case events.CheckpointDropped():
             checkpoints.dropped(run, event)
         case events.CeilingMeasured():
@@ -70,7 +70,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
             run.ended = None
             run.corrupt.clear()
             for present in list(run.workers):
-                workers.gone(run, present, event)
+                workers.removed(run, present, event)
         case events.RunEnded():
             run.ended = event.reason
         case events.WorkerNotStarted() | events.NodeChecked() | events.HelperLost():

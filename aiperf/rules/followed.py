@@ -130,6 +130,6 @@ def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> Follo
 
 def _left_out(run: Run) -> dict[str, int]:
     """Return the number of proposals that are not followed, by reason."""
-    there = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
-    there["rejected"] += run.next_number - len(run.trials)
-    return {reason: count for reason, count in sorted(there.items()) if count}
+    left_out = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
+    left_out["rejected"] += run.next_number - len(run.trials)
+    return {reason: count for reason, count in sorted(left_out.items()) if count}

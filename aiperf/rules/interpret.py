@@ -42,62 +42,62 @@ FILES_OF_A_LINE = 100
 """Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, word: WorkerMessage, now: float) -> list[events.AnyEvent]:
+def interpret(run: Run, message: WorkerMessage, now: float) -> list[events.AnyEvent]:
     """Return the events of a message that arrives at `now` seconds after the start of the run.
 
     Empty if it reports nothing new.
     """
-    match word:
+    match message:
         case messages.Advanced():
-            trial = _current(run, word.trial, word.attempt)
-            return [] if trial is None else _advanced(trial, word, now)
+            trial = _current(run, message.trial, message.attempt)
+            return [] if trial is None else _advanced(trial, message, now)
         case messages.EpochDone():
-            return _epoch_done(run, word, now)
+            return _epoch_done(run, message, now)
         case messages.WorkerUp():
-            is_new = word.worker not in run.workers and word.worker not in run.departed
-            return [messages.recorded(events.WorkerJoined, word, now)] if is_new else []
+            is_new = message.worker not in run.workers and message.worker not in run.departed
+            return [messages.recorded(events.WorkerJoined, message, now)] if is_new else []
         case messages.WorkerDown():
-            cause: events.LossCause = "released" if word.released else "reported"
-            is_present = word.worker in run.workers
-            return [messages.recorded(events.WorkerLost, word, now, cause=cause)] if is_present else []
+            cause: events.LossCause = "released" if message.released else "reported"
+            is_present = message.worker in run.workers
+            return [messages.recorded(events.WorkerLost, message, now, cause=cause)] if is_present else []
         case messages.NotStarted():
-            return [messages.recorded(events.WorkerNotStarted, word, now)]
+            return [messages.recorded(events.WorkerNotStarted, message, now)]
         case messages.Inspected():
-            return [messages.recorded(events.NodeChecked, word, now)]
+            return [messages.recorded(events.NodeChecked, message, now)]
         case messages.HelperDown():
-            return [messages.recorded(events.HelperLost, word, now)] if word.worker in run.workers else []
+            return [messages.recorded(events.HelperLost, message, now)] if message.worker in run.workers else []
         case messages.Ceiling():
-            return [messages.recorded(events.CeilingMeasured, word, now)] if word.worker in run.workers else []
+            return [messages.recorded(events.CeilingMeasured, message, now)] if message.worker in run.workers else []
         case messages.CorruptImagesFound():
-            return _skipped(run, word, now)
+            return _skipped(run, message, now)
         case messages.CheckpointGone():
-            return _checkpoint_gone(run, word, now)
-    trial = _current(run, word.trial, word.attempt)
+            return _checkpoint_gone(run, message, now)
+    trial = _current(run, message.trial, message.attempt)
     if trial is None:
         return []
-    match word:
+    match message:
         case messages.Prepared():
-            return [] if trial.is_prepared else [messages.recorded(events.TrialPrepared, word, now)]
+            return [] if trial.is_prepared else [messages.recorded(events.TrialPrepared, message, now)]
         case messages.CheckpointSaved():
             # Otherwise it was reported before, or the message of its epoch is lost.
-            is_new = trial.saved_epoch < word.epoch <= trial.epoch
-            return [messages.recorded(events.CheckpointWritten, word, now)] if is_new else []
+            is_new = trial.saved_epoch < message.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointWritten, message, now)] if is_new else []
         case messages.CheckpointFailed():
-            is_new = trial.unsaved_epoch < word.epoch <= trial.epoch
-            return [messages.recorded(events.CheckpointNotWritten, word, now)] if is_new else []
+            is_new = trial.unsaved_epoch < message.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointNotWritten, message, now)] if is_new else []
         case messages.Heartbeat():
-            return [messages.recorded(events.TrialHeartbeat, word, now)]
+            return [messages.recorded(events.TrialHeartbeat, message, now)]
         case messages.OutOfMemory():
-            is_new = word.to_batch_size < trial.batch_size
-            return [messages.recorded(events.BatchReduced, word, now)] if is_new else []
+            is_new = message.to_batch_size < trial.batch_size
+            return [messages.recorded(events.BatchReduced, message, now)] if is_new else []
         case messages.TrialDone():
-            return _done(run, trial, word, now)
+            return _done(run, trial, message, now)
         case messages.Crashed():
-            if word.retry:
-                return [messages.recorded(events.TrialLost, word, now)]
-            return [messages.recorded(events.TrialFailed, word, now)]
+            if message.retry:
+                return [messages.recorded(events.TrialLost, message, now)]
+            return [messages.recorded(events.TrialFailed, message, now)]
         case _:
-            assert_never(word)
+            assert_never(message)
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
@@ -108,28 +108,28 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
     return found
 
 
-def _advanced(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
-    if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
+def _advanced(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
+    if message.epoch != trial.current_epoch or message.batch_size > trial.batch_size:
         return []  # arrived after the end of its epoch, or after the epoch was restarted with a smaller batch
-    result = _unreported_reduction(trial, word, now)
-    interval = _interval(trial, word, now)
+    result = _unreported_reduction(trial, message, now)
+    interval = _interval(trial, message, now)
     if interval is not None:
-        result.append(messages.recorded(events.Progress, word, now, **msgspec.structs.asdict(interval)))
+        result.append(messages.recorded(events.Progress, message, now, **msgspec.structs.asdict(interval)))
     return result
 
 
-def _unreported_reduction(trial: Trial, word: messages.Advanced, now: float) -> list[events.AnyEvent]:
+def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
     """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
-    if word.batch_size >= trial.batch_size:
+    if message.batch_size >= trial.batch_size:
         return []
-    before, after = trial.batch_size, word.batch_size
-    return [messages.recorded(events.BatchReduced, word, now, from_batch_size=before, to_batch_size=after)]
+    before, after = trial.batch_size, message.batch_size
+    return [messages.recorded(events.BatchReduced, message, now, from_batch_size=before, to_batch_size=after)]
 
 
-def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Interval | None:
+def _interval(trial: Trial, message: messages.Advanced, now: float) -> events.Interval | None:
     """Return the work of the current epoch since the last message. None if it was reported before."""
-    images, validated = word.training_images, word.validation_images
-    if word.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
+    images, validated = message.training_images, message.validation_images
+    if message.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
         images -= trial.training_images
         validated -= trial.validation_images
     if images < 0 or validated < 0:
@@ -140,11 +140,11 @@ def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Inter
     before = trial.sums
     # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
     # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
-    busy = min(max(0.0, word.busy_seconds - before[0]), length)
-    communication = min(max(0.0, word.communication_seconds - before[1]), busy)
-    validation = min(max(0.0, word.validation_seconds - before[2]), busy - communication)
-    input_ = min(max(0.0, word.input_seconds - before[3]), length - busy)
-    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length - busy - input_)
+    busy = min(max(0.0, message.busy_seconds - before[0]), length)
+    communication = min(max(0.0, message.communication_seconds - before[1]), busy)
+    validation = min(max(0.0, message.validation_seconds - before[2]), busy - communication)
+    input_ = min(max(0.0, message.input_seconds - before[3]), length - busy)
+    checkpoint = min(max(0.0, message.checkpoint_seconds - before[4]), length - busy - input_)
     if not (images or validated or busy or communication or validation or input_ or checkpoint):
         return None
     return events.Interval(
@@ -161,8 +161,8 @@ def _interval(trial: Trial, word: messages.Advanced, now: float) -> events.Inter
     )
 
 
-def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.AnyEvent]:
-    sums = word.advanced
+def _epoch_done(run: Run, message: messages.EpochDone, now: float) -> list[events.AnyEvent]:
+    sums = message.advanced
     trial = _current(run, sums.trial, sums.attempt)
     if trial is None or sums.epoch != trial.current_epoch:
         return []
@@ -171,7 +171,7 @@ def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.A
         *_unreported_reduction(trial, sums, now),
         messages.recorded(
             events.EpochFinished,
-            word,
+            message,
             now,
             trial=sums.trial,
             attempt=sums.attempt,
@@ -181,15 +181,15 @@ def _epoch_done(run: Run, word: messages.EpochDone, now: float) -> list[events.A
     ]
 
 
-def _skipped(run: Run, word: messages.CorruptImagesFound, now: float) -> list[events.AnyEvent]:
+def _skipped(run: Run, message: messages.CorruptImagesFound, now: float) -> list[events.AnyEvent]:
     """Report each file once: all ranks of all workers read the same files."""
-    if word.worker not in run.workers and word.worker not in run.departed:
+    if message.worker not in run.workers and message.worker not in run.departed:
         return []
-    fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
+    fresh = [(name, why) for name, why in dict(message.files).items() if name not in run.corrupt]
     return [
         events.ImagesSkipped(
             at=now,
-            worker=word.worker,
+            worker=message.worker,
             images=len(run.corrupt) + min(start + FILES_OF_A_LINE, len(fresh)),
             files=dict(fresh[start : start + FILES_OF_A_LINE]),
         )
@@ -197,13 +197,13 @@ def _skipped(run: Run, word: messages.CorruptImagesFound, now: float) -> list[ev
     ]
 
 
-def _done(run: Run, trial: Trial, word: messages.TrialDone, now: float) -> list[events.AnyEvent]:
+def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> list[events.AnyEvent]:
     reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
     if reason is None:
         # The message of an epoch was lost or is late, so the work log lacks its images. The epoch is repeated from the last
         # saved one.
-        text = f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have"
-        return [messages.recorded(events.TrialLost, word, now, reason=text)]
+        text = f"it was called done ({message.reason}), but its end has not arrived: {trial.epoch} epochs have"
+        return [messages.recorded(events.TrialLost, message, now, reason=text)]
     return end(run, trial, reason, now)
 
 
@@ -229,12 +229,12 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinis
     )
 
 
-def _checkpoint_gone(run: Run, word: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
-    if _current(run, word.trial, word.attempt) is None:
+def _checkpoint_gone(run: Run, message: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
+    if _current(run, message.trial, message.attempt) is None:
         return []
-    dropped = events.CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
-    if word.missing == word.trial:
+    dropped = events.CheckpointDropped(at=now, trial=message.missing, cause="gone", reason=message.reason)
+    if message.missing == message.trial:
         # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.
-        return [dropped, messages.recorded(events.TrialLost, word, now)]
-    reason = f"its parent's weights are gone: {word.reason}"
-    return [dropped, events.TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]
+        return [dropped, messages.recorded(events.TrialLost, message, now)]
+    reason = f"its parent's weights are gone: {message.reason}"
+    return [dropped, events.TrialFailed(at=now, trial=message.trial, reason=reason, cause="machine")]

@@ -69,13 +69,13 @@ def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
         case events.CeilingMeasured():
             return [CeilingKnown(event.batch_size)]
         case events.WorkerLost():
-            return _gone(run.workers[event.worker])
+            return _withdrawals(run.workers[event.worker])
         case events.RunResumed():
-            return [each for worker in run.workers.values() for each in _gone(worker)]
+            return [each for worker in run.workers.values() for each in _withdrawals(worker)]
         case _:
             return []
 
 
-def _gone(worker: Worker) -> list[Observation]:
+def _withdrawals(worker: Worker) -> list[Observation]:
     """Return the observations of a lost worker's waiting trials and open requests, which end with it."""
     return [*map(WithdrawnTrial, worker.waiting), *map(RequestWithoutTrial, sorted(worker.requested))]

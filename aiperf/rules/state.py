@@ -38,7 +38,7 @@ class Run:
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Idle workers with a waiting proposal."""
-    hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    with_demand: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers with proposal demand."""
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials to be retried, in the order of their loss."""

@@ -44,7 +44,7 @@ class Trial:
     accuracies: list[float] = field(default_factory=list)
     best_accuracy: float = 0.0
     reported_accuracy: float | None = None
-    last_word: float = 0.0
+    last_message: float = 0.0
     is_prepared: bool = False
     """True if its attempt has reported that the module is ready."""
     has_worked: bool = False

@@ -37,7 +37,7 @@ class OpenAttempt:
     training_images: int = 0
     """Training images in the current epoch so far."""
     validation_images: int = 0
-    heard: float = 0.0
+    received: float = 0.0
     """Time of its last message in seconds, as seen by the driver's rules."""
 
 
@@ -61,17 +61,17 @@ class Attempts:
             events.BatchReduced: self._reduced,
             events.WorkerJoined: self._joined,
             events.ImagesSkipped: self._skipped,
-            events.CheckpointWritten: self._heard,
-            events.CheckpointNotWritten: self._heard,
-            events.TrialHeartbeat: self._heard,
+            events.CheckpointWritten: self._received,
+            events.CheckpointNotWritten: self._received,
+            events.TrialHeartbeat: self._received,
         }
 
-    def _heard(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
-        self.running[event.trial].heard = event.at
+    def _received(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
+        self.running[event.trial].received = event.at
 
     def _progress(self, event: events.Progress) -> None:
         attempt = self.running[event.trial]
-        attempt.worked, attempt.has_worked, attempt.heard = event.end, True, event.at
+        attempt.worked, attempt.has_worked, attempt.received = event.end, True, event.at
         attempt.training_images += event.training_images
         attempt.validation_images += event.validation_images
 
@@ -80,15 +80,15 @@ class Attempts:
         if event.interval is not None:
             attempt.worked, attempt.has_worked = event.interval.end, True
         attempt.training_images = attempt.validation_images = 0
-        attempt.heard = event.at
+        attempt.received = event.at
 
     def _started(self, event: events.TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
-        self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, heard=event.at)
+        self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, received=event.at)
 
     def _prepared(self, event: events.TrialPrepared) -> None:
         attempt = self.running[event.trial]
-        attempt.ranks, attempt.heard = event.ranks, event.at
+        attempt.ranks, attempt.received = event.ranks, event.at
         if not attempt.has_worked:
             attempt.worked = event.at
 
@@ -96,7 +96,7 @@ class Attempts:
         attempt = self.running[event.trial]
         attempt.batch_size = event.to_batch_size
         attempt.batches.add(event.to_batch_size)
-        attempt.heard = event.at
+        attempt.received = event.at
         attempt.training_images = attempt.validation_images = 0
 
     def _joined(self, event: events.WorkerJoined) -> None:

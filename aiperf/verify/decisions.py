@@ -154,7 +154,7 @@ def _is_decided(run: Run, event: events.AnyEvent) -> bool:
 
 
 def _is_due(run: Run) -> bool:
-    return bool(run.ready or run.lost or run.ending or run.orphaned or run.droppable or run.hungry)
+    return bool(run.ready or run.lost or run.ending or run.orphaned or run.droppable or run.with_demand)
 
 
 def _is(command: Command, event: events.AnyEvent, run: Run) -> bool:

@@ -110,7 +110,7 @@ class Silences(Check):
         if event.cause != "silence" or self._seconds is None:
             return
         if trial is not None:
-            since: float | None = self._attempts[trial].heard
+            since: float | None = self._attempts[trial].received
         else:
             since = requests[0].at if requests else None
         if since is None:

@@ -197,7 +197,7 @@ def test_an_accuracy_lies_between_0_and_1(accuracy: float) -> None:
 
 
 def test_a_space_whose_batch_sizes_make_no_interval_is_refused() -> None:
-    with pytest.raises(ValueError, match="from 8 to 4"):
+    with pytest.raises(ValueError, match="has 8 to 4"):
         space(largest=4)
     with pytest.raises(ValueError, match="has 0"):
         space(tuning_from_round=0)

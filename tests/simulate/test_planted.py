@@ -83,8 +83,8 @@ def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
     enter = aiperf.rules.changes.transitions.enter
 
-    def never_ending(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
-        enter(run, trial, state, event)
+    def never_ending(run: Run, trial: Trial, state: TrialState) -> None:
+        enter(run, trial, state)
         if run.ending.pop(trial.number, run) is None:
             run.lost[trial.number] = None
 
@@ -141,8 +141,8 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
         if isinstance(event, WorkerLost) and event.cause != "released":
             gone(run, number, event)
 
-    gone = aiperf.rules.changes.workers.gone
-    patch.setattr(aiperf.rules.changes.workers, "gone", keep)
+    gone = aiperf.rules.changes.workers.removed
+    patch.setattr(aiperf.rules.changes.workers, "removed", keep)
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
@@ -285,9 +285,8 @@ def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
-    def credulous(run: Run, word: TrialDone, now: float) -> Sequence[AnyEvent]:
-        trial = aiperf.rules.interpret._current(run, word.trial, word.attempt)
-        return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
+    def credulous(run: Run, trial: Trial, word: TrialDone, now: float) -> Sequence[AnyEvent]:
+        return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial.accuracies else []
 
     patch.setattr(aiperf.rules.interpret, "_done", credulous)
 

@@ -23,7 +23,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
     worker.trial = event.trial
     trial.worker = event.worker
     trial.attempt = event.attempt
-    trial.last_word = trial.interval_end = event.at
+    trial.last_message = trial.interval_end = event.at
     trial.is_prepared = trial.has_worked = False
     trial.epoch, trial.unsaved_epoch = event.epoch - 1, 0
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
@@ -37,7 +37,7 @@ def started(run: Run, event: events.TrialStarted) -> None:
 def prepared(run: Run, event: events.TrialPrepared) -> None:
     """Mark the network and its weights as ready."""
     trial = run.trials[event.trial]
-    trial.is_prepared, trial.last_word = True, event.at
+    trial.is_prepared, trial.last_message = True, event.at
     if not trial.has_worked:
         trial.interval_end = event.at
     run.running.move_to_end(event.trial)
@@ -47,7 +47,7 @@ def batch_reduced(run: Run, event: events.BatchReduced) -> None:
     """Restart the epoch with a smaller batch."""
     trial = run.trials[event.trial]
     trial.batch_size = event.to_batch_size
-    trial.last_word = event.at
+    trial.last_message = event.at
     _begin_epoch(trial, trial.current_epoch)
     run.running.move_to_end(event.trial)
 
@@ -56,7 +56,7 @@ def worked(run: Run, event: events.Progress | events.EpochFinished, work: events
     """Add an interval of work."""
     trial = run.trials[event.trial]
     _add(trial, event.epoch, work)
-    trial.last_word = event.at
+    trial.last_message = event.at
     run.running.move_to_end(event.trial)
 
 
@@ -88,7 +88,7 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
         trial.best_accuracy = accuracy
     if event.checkpoint:
         trial.saved_epoch = epoch
-    trial.last_word = event.at
+    trial.last_message = event.at
     run.running.move_to_end(event.trial)
     if run.best_accuracy is None or accuracy > run.best_accuracy:
         run.best_accuracy = accuracy
@@ -103,20 +103,20 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
 def checkpoint_written(run: Run, event: events.CheckpointWritten) -> None:
     """Record the epoch as resumable."""
     trial = run.trials[event.trial]
-    trial.last_word, trial.saved_epoch = event.at, event.epoch
+    trial.last_message, trial.saved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
 def checkpoint_not_written(run: Run, event: events.CheckpointNotWritten) -> None:
     """Record the failed write."""
     trial = run.trials[event.trial]
-    trial.last_word, trial.unsaved_epoch = event.at, event.epoch
+    trial.last_message, trial.unsaved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
 def heartbeat(run: Run, event: events.TrialHeartbeat) -> None:
     """Record a sign of life."""
-    run.trials[event.trial].last_word = event.at
+    run.trials[event.trial].last_message = event.at
     run.running.move_to_end(event.trial)
 
 

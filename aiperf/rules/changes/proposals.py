@@ -25,8 +25,8 @@ def requested(run: Run, event: ProposalRequested) -> None:
 def rejected(run: Run, event: TrialRejected) -> None:
     """Record a rejected request."""
     request = run.requests.pop(event.number)
-    proposal_demand.miss_start(run, event.number)
-    proposal_demand.came_to_nothing(run, run.workers[request.worker], event.number)
+    proposal_demand.reset_start(run, event.number)
+    proposal_demand.count_rejection(run, run.workers[request.worker], event.number)
 
 
 def proposed(run: Run, event: TrialProposed) -> None:

@@ -40,7 +40,7 @@ def finished(run: Run, event: TrialFinished) -> None:
     settle(run, trial, TrialState.FINISHED)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
-    proposal_demand.ask_again(run)
+    proposal_demand.request_for_skipped_workers(run)
     checkpoints.keep_if_among_the_best(run, trial, event.reported_accuracy)
 
 
@@ -56,7 +56,7 @@ def failed(run: Run, event: TrialFailed) -> None:
         run.children_due.pop(trial.number, None)  # none of its children can be trained
     if event.trial == run.start:
         run.start_failures += 1
-        proposal_demand.miss_start(run, event.trial)
+        proposal_demand.reset_start(run, event.trial)
     checkpoints.drop_if_idle(run, trial.number)
 
 

@@ -379,7 +379,7 @@ OVERTAKEN = case(28, BadProposalConf(rate=0.5), searches=True, seconds=400.0, wo
 """A request must not observe a checkpoint that is dropped in the same turn and recorded after it. This takes a rejection and
 the end of a trial outside the best in one turn. About half of such observations change the proposal."""
 PLANTS: list[tuple[Plant, Case, str]] = [
-    (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), laws.ONCE),
+    (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), "IllegalLine"),
     (retrying_without_end, LOSSES, laws.LIMITS),
     (retrying_at_once_and_again, LOSSES, laws.LIMITS),
     (forgetting_that_a_line_was_torn, case(5, DriverDiesConf(rate=0.03)), laws.JOURNAL),

@@ -88,7 +88,7 @@ steps = st.lists(
 
 @given(steps)
 def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str, object]]) -> None:
-    """Round k is started as often as there are workers, present or lost, whose successors have reached it."""
+    """Round k is started once per worker, present or lost, with a successor in round k."""
     run = state_after([started(duration=1e6)])
     begun_rounds: Counter[int] = Counter()
     most_at_once = 0

@@ -6,21 +6,8 @@ Widening one convolution widens all nodes of its axis. An axis can be pinned, so
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from morphism import ops
 from morphism.graph import Graph, once_per_graph
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Input,
-    MaxPooling,
-    Relu,
-    Softmax,
-)
 from morphism.shapes import Map, Shape
 
 Segments: TypeAlias = tuple[int, ...]
@@ -50,7 +37,7 @@ class Axes:
     """Axes of each node's output channels, in order: one, or several after a Concat."""
 
 
-def is_depthwise(op: Convolution, entering: Shape) -> bool:
+def is_depthwise(op: ops.Convolution, entering: Shape) -> bool:
     """Return True if each output channel depends only on the input channel of the same number."""
     return isinstance(entering, Map) and 1 < op.groups == op.out_channels == entering.channels
 
@@ -63,29 +50,36 @@ def axes(graph: Graph) -> Axes:
     for node, shape in zip(graph.nodes, graph.shapes, strict=True):
         op = node.op
         match op:
-            case BatchNormalisation() | Relu() | MaxPooling() | AveragePooling() | GlobalAveragePooling() | Dropout():
+            case (
+                ops.BatchNormalisation()
+                | ops.Relu()
+                | ops.MaxPooling()
+                | ops.AveragePooling()
+                | ops.GlobalAveragePooling()
+                | ops.Dropout()
+            ):
                 found = segments[node.inputs[0]]
-            case Softmax():
+            case ops.Softmax():
                 found = segments[node.inputs[0]]
-            case Convolution() if op.groups == 1:
+            case ops.Convolution() if op.groups == 1:
                 found = (shared.new(op.out_channels),)
-            case Convolution():
+            case ops.Convolution():
                 found = segments[node.inputs[0]]
                 if not is_depthwise(op, graph.shapes[node.inputs[0]]):
                     why = f"the convolution {node.name!r} divides them into {op.groups} groups, which growth would tear"
                     shared.pin(found, why)
                     found = (shared.new(op.out_channels),)
                     shared.pin(found, why)
-            case Add():
+            case ops.Add():
                 left, right = (segments[entering] for entering in node.inputs)
                 found = left
                 shared.join(left, right, f"{node.name!r} adds them to channels that are joined otherwise")
-            case Concat():
+            case ops.Concat():
                 found = sum((segments[entering] for entering in node.inputs), ())
-            case Input():
+            case ops.Input():
                 found = (shared.new(shape.channels if isinstance(shape, Map) else 0),)
                 shared.pin(found, "its channels are the image's")
-            case Dense():
+            case ops.Dense():
                 found = (shared.new(op.out_features),)
                 shared.pin(found, f"they are the features of the dense layer {node.name!r}, not channels")
             case _:
@@ -125,11 +119,11 @@ class _Shared:
             self.pin(left + right, why_not)
             return
         for one, other in zip(left, right, strict=True):
-            kept, gone = sorted((self.root(one), self.root(other)))
-            if kept != gone:
-                self._parents[gone] = kept
-                if gone in self._pinned:
-                    self._pinned.setdefault(kept, self._pinned.pop(gone))
+            kept, absorbed = sorted((self.root(one), self.root(other)))
+            if kept != absorbed:
+                self._parents[absorbed] = kept
+                if absorbed in self._pinned:
+                    self._pinned.setdefault(kept, self._pinned.pop(absorbed))
 
 
 def _gathered(graph: Graph, shared: _Shared, found: list[Segments]) -> Axes:
@@ -144,10 +138,10 @@ def _gathered(graph: Graph, shared: _Shared, found: list[Segments]) -> Axes:
         op = node.op
         for axis in dict.fromkeys(segments[index]):
             carriers[axis].append(index)
-        if isinstance(op, Dense) or (isinstance(op, Convolution) and op.groups == 1):
+        if isinstance(op, ops.Dense) or (isinstance(op, ops.Convolution) and op.groups == 1):
             for axis in dict.fromkeys(segments[node.inputs[0]]):
                 readers[axis].append(index)
-            if isinstance(op, Convolution):
+            if isinstance(op, ops.Convolution):
                 producers[segments[index][0]].append(index)
     return Axes(
         tuple(

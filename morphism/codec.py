@@ -10,44 +10,29 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import NoReturn
 
+from morphism import ops
 from morphism.graph import LARGEST_GRAPH, Graph, Node
 from morphism.morphs import JSON
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    IllegalGraph,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
 
 FORMAT = "morphism-graph"
 VERSION = 1
-LARGEST_FILE = 4 * 2**20  # bytes; the largest graph, LARGEST_GRAPH nodes, takes about half of it
+LARGEST_FILE = 4 * 2**20  # in bytes. A graph of LARGEST_GRAPH nodes needs about half of it
 
 _LONGEST_NUMBER = 20  # characters of a whole number
 
-_OPS: dict[str, type[Op]] = {
-    "input": Input,
-    "convolution": Convolution,
-    "batch_normalisation": BatchNormalisation,
-    "relu": Relu,
-    "add": Add,
-    "concat": Concat,
-    "max_pooling": MaxPooling,
-    "average_pooling": AveragePooling,
-    "global_average_pooling": GlobalAveragePooling,
-    "dense": Dense,
-    "dropout": Dropout,
-    "softmax": Softmax,
+_OPS: dict[str, type[ops.Op]] = {
+    "input": ops.Input,
+    "convolution": ops.Convolution,
+    "batch_normalisation": ops.BatchNormalisation,
+    "relu": ops.Relu,
+    "add": ops.Add,
+    "concat": ops.Concat,
+    "max_pooling": ops.MaxPooling,
+    "average_pooling": ops.AveragePooling,
+    "global_average_pooling": ops.GlobalAveragePooling,
+    "dense": ops.Dense,
+    "dropout": ops.Dropout,
+    "softmax": ops.Softmax,
 }
 _WORDS = {op: word for word, op in _OPS.items()}
 
@@ -74,13 +59,13 @@ def decode(text: str) -> Graph:
         raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
     found = _parsed(text)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise DamagedGraphFile(f'a graph file is an object with "format": "{FORMAT}", not {_shown(found)}')
+        raise DamagedGraphFile(f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(found)}')
     version = found.get("version")
     if type(version) is not int or version < 1:
-        raise DamagedGraphFile(f"the version is a whole number from 1 on, not {_shown(version)}")
+        raise DamagedGraphFile(f"version must be an integer of at least 1. This file has {_shown(version)}")
     if version > VERSION:
         raise DamagedGraphFile(
-            f"this file is of version {version}, and this program reads up to {VERSION}; take a newer program"
+            f"this program reads versions up to {VERSION}. This file has version {version}: use a newer program"
         )
     return _version_1(found)
 
@@ -103,34 +88,36 @@ def _version_1(found: dict[str, JSON]) -> Graph:
     _known(found, "the file", {"format", "version", "nodes"})
     encoded = found.get("nodes")
     if not isinstance(encoded, list) or len(encoded) > LARGEST_GRAPH:
-        raise DamagedGraphFile(f"nodes is a list of {LARGEST_GRAPH} at most, not {_shown(encoded)}")
+        raise DamagedGraphFile(
+            f"nodes must be a list of at most {LARGEST_GRAPH} nodes. This file has {_shown(encoded)}"
+        )
     nodes: list[Node] = []
     indices: dict[str, int] = {}
     for number, line in enumerate(encoded):
         if not isinstance(line, dict):
-            raise DamagedGraphFile(f"node {number}: a node is an object, not {_shown(line)}")
+            raise DamagedGraphFile(f"node {number}: a node must be an object. This one is {_shown(line)}")
         name = line.get("name")
         if not isinstance(name, str):
-            raise DamagedGraphFile(f"node {number}: its name is a string, not {_shown(name)}")
+            raise DamagedGraphFile(f"node {number}: name must be a string. This one is {_shown(name)}")
         try:
             node = Node(name, _op(line, _shown(name)), _inputs(line, _shown(name), indices))
-        except IllegalGraph as offence:
+        except ops.IllegalGraph as offence:
             raise DamagedGraphFile(f"node {number}, {_shown(name)}: {offence}") from offence
         if name in indices:
-            raise DamagedGraphFile(f"node {number}: names are unique, {name!r} stands twice; rename one")
+            raise DamagedGraphFile(f"node {number}: names must be unique. Two nodes have the name {name!r}: rename one")
         indices[name] = number
         nodes.append(node)
     try:
         return Graph(tuple(nodes))
-    except IllegalGraph as offence:
+    except ops.IllegalGraph as offence:
         raise DamagedGraphFile(str(offence)) from offence
 
 
-def _op(line: dict[str, JSON], where: str) -> Op:
+def _op(line: dict[str, JSON], where: str) -> ops.Op:
     word = line.get("op")
     if not isinstance(word, str) or word not in _OPS:
-        raise DamagedGraphFile(f"node {where}: an op is one of {', '.join(_OPS)}, not {_shown(word)}")
-    op: Callable[..., Op] = _OPS[word]
+        raise DamagedGraphFile(f"node {where}: op must be one of {', '.join(_OPS)}. This one is {_shown(word)}")
+    op: Callable[..., ops.Op] = _OPS[word]
     known = fields(_OPS[word])
     _known(line, f"node {where}", {"name", "op", "inputs", *(field.name for field in known)})
     given: dict[str, JSON] = {}
@@ -139,23 +126,23 @@ def _op(line: dict[str, JSON], where: str) -> Op:
             value = line[field.name]
             # a file written by hand may have 0; Dropout accepts only a float
             if not isinstance(value, int | float):
-                raise DamagedGraphFile(f"node {where}: {field.name} is a number, not {_shown(value)}")
+                raise DamagedGraphFile(f"node {where}: {field.name} must be a number. This one is {_shown(value)}")
             given[field.name] = float(value) if field.type is float and type(value) is int else value
         elif field.default is MISSING:
-            raise DamagedGraphFile(f"node {where}: a {word} has a {field.name}; add it")
+            raise DamagedGraphFile(f"node {where}: a {word} must have a {field.name}. Add it")
     return op(**given)  # the constructor checks every value: whole numbers within bounds, no bool, no NaN
 
 
 def _inputs(line: dict[str, JSON], where: str, indices: dict[str, int]) -> tuple[int, ...]:
     names = line.get("inputs", [])
     if not isinstance(names, list):
-        raise DamagedGraphFile(f"node {where}: inputs is a list of names, not {_shown(names)}")
+        raise DamagedGraphFile(f"node {where}: inputs must be a list of names. This one is {_shown(names)}")
     inputs = []
     for name in names:
         if not isinstance(name, str) or name not in indices:
             raise DamagedGraphFile(
-                f"node {where}: a node reads nodes that stand before it, and there is no {_shown(name)} there; "
-                "put what it reads first (a cycle cannot be written)"
+                f"node {where}: inputs must name earlier nodes, without a cycle. No earlier node is named {_shown(name)}: "
+                "move that node before this one"
             )
         inputs.append(indices[name])
     return tuple(inputs)
@@ -165,7 +152,7 @@ def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
     unknown = sorted(set(found) - known)
     if unknown:
         raise DamagedGraphFile(
-            f"{where}: the fields are {', '.join(sorted(known))}, and {_shown(unknown[0])} is none of them; remove it"
+            f"{where}: the fields are {', '.join(sorted(known))}. {_shown(unknown[0])} is none of them: remove it"
         )
 
 
@@ -175,26 +162,26 @@ def _parsed(text: str) -> JSON:
             text, parse_constant=_refused_constant, parse_int=_short_number, object_pairs_hook=_without_doubles
         )
     except RecursionError as offence:
-        raise DamagedGraphFile("a graph file is four levels deep; this one is nested without end") from offence
+        raise DamagedGraphFile("a graph file has at most four levels. This one has too many levels") from offence
     except json.JSONDecodeError as offence:
         raise DamagedGraphFile(f"this is no JSON: {offence}") from offence
     return found
 
 
 def _refused_constant(word: str) -> NoReturn:
-    raise DamagedGraphFile(f"a number is finite, not {word}")
+    raise DamagedGraphFile(f"a number must be finite. This file has {word}")
 
 
 def _short_number(digits: str) -> int:
     if len(digits) > _LONGEST_NUMBER:
-        raise DamagedGraphFile(f"a whole number has {_LONGEST_NUMBER} digits at most, not {len(digits)}")
+        raise DamagedGraphFile(f"an integer has at most {_LONGEST_NUMBER} digits. This file has one of {len(digits)}")
     return int(digits)
 
 
 def _without_doubles(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise DamagedGraphFile(f"a field stands once in an object, not twice: {_twice(pairs)}")
+        raise DamagedGraphFile(f"an object must have each field once. This file repeats {_twice(pairs)}")
     return found
 
 

@@ -12,22 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
+from morphism import ops
 from morphism.graph import Graph, known, once_per_graph, remember
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
 from morphism.shapes import Map, Shape, Vector
 
 KINDS = (
@@ -48,19 +34,19 @@ _BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 b
 _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
 
 
-_READ_BACKWARD: dict[type[Op], tuple[bool, bool]] = {
-    Input: (False, False),
-    Convolution: (True, False),
-    BatchNormalisation: (True, False),
-    Relu: (False, True),
-    Add: (False, False),
-    Concat: (False, False),
-    MaxPooling: (True, False),
-    AveragePooling: (True, False),
-    GlobalAveragePooling: (True, False),
-    Dense: (True, False),
-    Dropout: (False, False),
-    Softmax: (False, True),
+_READ_BACKWARD: dict[type[ops.Op], tuple[bool, bool]] = {
+    ops.Input: (False, False),
+    ops.Convolution: (True, False),
+    ops.BatchNormalisation: (True, False),
+    ops.Relu: (False, True),
+    ops.Add: (False, False),
+    ops.Concat: (False, False),
+    ops.MaxPooling: (True, False),
+    ops.AveragePooling: (True, False),
+    ops.GlobalAveragePooling: (True, False),
+    ops.Dense: (True, False),
+    ops.Dropout: (False, False),
+    ops.Softmax: (False, True),
 }
 """Tensors that the backward pass of each operation reads: (input, output). A missing operation raises KeyError."""
 
@@ -140,7 +126,7 @@ def training_memory(
     return (_BYTES_PER_PARAMETER + copies) * parameters + batch * activations
 
 
-def layer_cost(op: Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image: bool = False) -> LayerCost:
+def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image: bool = False) -> LayerCost:
     """Return the cost of one layer per image, by Table II of Ren et al. 2021.
 
     [D]: not in the paper, defined in docs/benchmark.md.
@@ -164,73 +150,73 @@ def layer_cost(op: Op, inputs: tuple[Shape, ...], output: Shape, *, reads_image:
     Example: a 7×7 convolution of stride 2 from 3×224×224 to 64×112×112 has 236,027,904 forward and 236,046,720 backward.
     """
     match op:
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             assert isinstance(output, Map)
             # per element: multiply-accumulate 2, add 1, divide 4; backward 36 per layer, independent of its size (Table II)
             forward = 7 * output.elements
             return LayerCost(forward, forward, 36, 0, 0, 2 * output.channels)
-        case Relu() | Add():
+        case ops.Relu() | ops.Add():
             elements = output.elements
             return LayerCost(elements, elements)
-        case Convolution():
+        case ops.Convolution():
             entering = inputs[0]
             assert isinstance(entering, Map) and isinstance(output, Map)
             weights = op.kernel * op.kernel * (entering.channels // op.groups) * output.channels
             forward = 2 * weights * output.height * output.width
             gradients = forward if reads_image else 2 * forward
             return LayerCost(forward, forward, gradients + 2 * weights, forward, gradients, weights)
-        case MaxPooling():
+        case ops.MaxPooling():
             forward = op.kernel * op.kernel * output.elements
             return LayerCost(forward, forward)
-        case AveragePooling():
+        case ops.AveragePooling():
             forward = (op.kernel * op.kernel + 4) * output.elements
             return LayerCost(forward, forward)
-        case GlobalAveragePooling():
+        case ops.GlobalAveragePooling():
             forward = inputs[0].elements + 4 * output.elements
             return LayerCost(forward, forward)
-        case Dense():
+        case ops.Dense():
             entering = inputs[0]
             assert isinstance(entering, Vector)
             forward = 2 * entering.features * op.out_features
             gradients = forward if reads_image else 2 * forward
             parameters = (entering.features + 1) * op.out_features
             return LayerCost(forward, forward, gradients + 2 * parameters, forward, gradients, parameters)
-        case Dropout():
+        case ops.Dropout():
             return LayerCost(2 * output.elements, 0)
-        case Softmax():
+        case ops.Softmax():
             # per element: exponential 8, add 1, divide 4
             forward = 13 * output.elements
             return LayerCost(forward, forward)
-        case Concat() | Input():
+        case ops.Concat() | ops.Input():
             return LayerCost()
         case _:
             assert_never(op)
 
 
-def kind(op: Op) -> str | None:
+def kind(op: ops.Op) -> str | None:
     """Return the kind of an operation, one of KINDS. None for the image, which has no operations."""
     match op:
-        case Convolution():
+        case ops.Convolution():
             return "convolution"
-        case Dense():
+        case ops.Dense():
             return "dense"
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             return "batch_normalisation"
-        case Relu():
+        case ops.Relu():
             return "relu"
-        case Add():
+        case ops.Add():
             return "add"
-        case Concat():
+        case ops.Concat():
             return "concat"
-        case MaxPooling():
+        case ops.MaxPooling():
             return "max_pooling"
-        case AveragePooling() | GlobalAveragePooling():
+        case ops.AveragePooling() | ops.GlobalAveragePooling():
             return "average_pooling"
-        case Dropout():
+        case ops.Dropout():
             return "dropout"
-        case Softmax():
+        case ops.Softmax():
             return "softmax"
-        case Input():
+        case ops.Input():
             return None
         case _:
             assert_never(op)
@@ -285,8 +271,8 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 @once_per_graph
 def cost(graph: Graph) -> Cost:
     """Return the cost of a graph."""
-    layers: dict[type[Op], list[LayerCost]] = {}
-    kinds: dict[type[Op], str | None] = {}
+    layers: dict[type[ops.Op], list[LayerCost]] = {}
+    kinds: dict[type[ops.Op], str | None] = {}
     held_elements = index_elements = largest_elements = 0
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):
         op = type(node.op)
@@ -299,9 +285,9 @@ def cost(graph: Graph) -> Cost:
             held_elements += elements
         if elements > largest_elements:
             largest_elements = elements
-        if op is MaxPooling:
+        if op is ops.MaxPooling:
             index_elements += elements
-        elif op is Dropout:
+        elif op is ops.Dropout:
             held_elements += elements  # its mask
     by_kind = dict.fromkeys(KINDS, LayerCost())
     for op, costs in layers.items():

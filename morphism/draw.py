@@ -4,24 +4,11 @@ from collections.abc import Collection
 from html import escape
 from typing import assert_never
 
+from morphism import ops
 from morphism.axes import is_depthwise
 from morphism.cost import cost
 from morphism.graph import Graph
 from morphism.layout import Layout, Unit, layout
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Input,
-    MaxPooling,
-    Relu,
-    Softmax,
-)
 from morphism.shapes import Map
 
 # all in pixels
@@ -171,33 +158,33 @@ def _label(graph: Graph, unit: Unit) -> str:
 def _word(graph: Graph, index: int) -> str:
     op = graph.nodes[index].op
     match op:
-        case Convolution():
+        case ops.Convolution():
             stride = f" /{op.stride}" if op.stride > 1 else ""
             groups = f" in {op.groups} groups" if op.groups > 1 else ""
             if is_depthwise(op, graph.shapes[graph.nodes[index].inputs[0]]):
                 groups = " depthwise"
             return f"conv {op.kernel}×{op.kernel}{stride} · {op.out_channels}{groups}"
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             return "bn"
-        case Relu():
+        case ops.Relu():
             return "relu"
-        case Add():
+        case ops.Add():
             return "add"
-        case Concat():
+        case ops.Concat():
             return "concat"
-        case MaxPooling():
+        case ops.MaxPooling():
             return f"max-pool {op.kernel}×{op.kernel} /{op.stride}"
-        case AveragePooling():
+        case ops.AveragePooling():
             return f"average-pool {op.kernel}×{op.kernel} /{op.stride}"
-        case GlobalAveragePooling():
+        case ops.GlobalAveragePooling():
             return "global average-pool"
-        case Dense():
+        case ops.Dense():
             return f"dense · {op.out_features}"
-        case Dropout():
+        case ops.Dropout():
             return f"dropout {op.probability:g}"
-        case Softmax():
+        case ops.Softmax():
             return "softmax"
-        case Input():
+        case ops.Input():
             return "image"
         case _:
             assert_never(op)
@@ -205,13 +192,13 @@ def _word(graph: Graph, index: int) -> str:
 
 def _kind(graph: Graph, unit: Unit) -> str:
     match graph.nodes[unit.nodes[0]].op:
-        case Convolution():
+        case ops.Convolution():
             return "conv"
-        case Add() | Concat():
+        case ops.Add() | ops.Concat():
             return "sum"
-        case MaxPooling() | AveragePooling() | GlobalAveragePooling():
+        case ops.MaxPooling() | ops.AveragePooling() | ops.GlobalAveragePooling():
             return "pool"
-        case Dense():
+        case ops.Dense():
             return "dense"
         case _:
             return "plain"

@@ -10,22 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import TypeVar, assert_never
 
-from morphism.ops import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    IllegalGraph,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
+from morphism import ops
 from morphism.shapes import Shape, output_shape
 
 LARGEST_GRAPH = 10_000  # nodes
@@ -47,15 +32,15 @@ class Node:
     """
 
     name: str
-    op: Op
+    op: ops.Op
     inputs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or len(self.name) > LONGEST_NAME or not _NAME.fullmatch(self.name):
             shown = repr(self.name) if len(repr(self.name)) <= LONGEST_NAME else repr(self.name)[:40] + "…"
-            raise IllegalGraph(
-                f"node {shown}: a name is segments of lower-case letters, digits and '_', each begun by a letter, "
-                f"parted by dots, {LONGEST_NAME} characters at most; rename it"
+            raise ops.IllegalGraph(
+                f"node {shown}: a name consists of segments of lower-case letters, digits and '_', separated by dots. Each "
+                f"segment starts with a letter, and the name has at most {LONGEST_NAME} characters. Rename it"
             )
 
     def moved(self, inputs: tuple[int, ...]) -> "Node":
@@ -104,7 +89,7 @@ class Graph:
 
     @cached_property
     def indices(self) -> dict[str, int]:
-        """Index of each node by name."""
+        """Indices of the nodes by name."""
         return {node.name: index for index, node in enumerate(self.nodes)}
 
     def index(self, name: str) -> int:
@@ -130,7 +115,7 @@ class Graph:
             for entering in node.inputs:
                 behind = behind or learns_behind[entering]
             reads_image.append(not behind)
-            learns_behind.append(behind or isinstance(node.op, Convolution | BatchNormalisation | Dense))
+            learns_behind.append(behind or isinstance(node.op, ops.Convolution | ops.BatchNormalisation | ops.Dense))
         return tuple(reads_image)
 
     @cached_property
@@ -185,15 +170,18 @@ def _key(derive: Callable[[Graph], object]) -> str:
 
 def _check_ends(nodes: tuple[Node, ...]) -> None:
     if not 4 <= len(nodes) <= LARGEST_GRAPH:
-        raise IllegalGraph(
-            f"a graph has from 4 to {LARGEST_GRAPH} nodes (image, pooling, dense and softmax are the least), "
-            f"not {len(nodes)}"
+        raise ops.IllegalGraph(
+            f"a graph has from 4 to {LARGEST_GRAPH} nodes, at least image, pooling, dense, softmax. This one has {len(nodes)}"
         )
     first, last = nodes[0], nodes[-1]
-    if not isinstance(first.op, Input):
-        raise IllegalGraph(f"node {first.name!r}: the first node is the Input, not {type(first.op).__name__}; begin so")
-    if not isinstance(last.op, Softmax):
-        raise IllegalGraph(f"node {last.name!r}: the last node is the Softmax, not {type(last.op).__name__}; end so")
+    if not isinstance(first.op, ops.Input):
+        raise ops.IllegalGraph(
+            f"node {first.name!r}: the first node must be the Input. This one is {type(first.op).__name__}"
+        )
+    if not isinstance(last.op, ops.Softmax):
+        raise ops.IllegalGraph(
+            f"node {last.name!r}: the last node must be the Softmax. This one is {type(last.op).__name__}"
+        )
 
 
 def _check_names(nodes: tuple[Node, ...]) -> None:
@@ -202,8 +190,8 @@ def _check_names(nodes: tuple[Node, ...]) -> None:
         seen: set[str] = set()
         for node in nodes:
             if node.name in seen:
-                raise IllegalGraph(
-                    f"node {node.name!r}: names are unique, this one stands twice; rename one of the two"
+                raise ops.IllegalGraph(
+                    f"node {node.name!r}: names must be unique. Two nodes have this name: rename one"
                 )
             seen.add(node.name)
     # each folder once, since a block has many nodes
@@ -212,8 +200,8 @@ def _check_names(nodes: tuple[Node, ...]) -> None:
         while folder:
             if folder in names:
                 within = min(name for name in names if name.startswith(folder + "."))
-                raise IllegalGraph(
-                    f"node {folder!r}: no name is a leading part of another, as it is of {within!r}; rename one"
+                raise ops.IllegalGraph(
+                    f"node {folder!r}: no name may be a prefix of another, such as {within!r}. Rename one"
                 )
             folder = folder.rpartition(".")[0]
 
@@ -226,59 +214,59 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
         op = node.op
         for entering in node.inputs:
             if type(entering) is not int or not 0 <= entering < index:
-                raise IllegalGraph(
-                    f"node {node.name!r}: a node reads earlier nodes, by index from 0 to {index - 1}, "
-                    f"not {entering!r}; put what it reads before it"
+                raise ops.IllegalGraph(
+                    f"node {node.name!r}: inputs must be indices of earlier nodes, from 0 to {index - 1}. "
+                    f"This node has {entering!r}: move that node before this one"
                 )
         read.update(node.inputs)
-        if isinstance(op, Input) and index:
-            raise IllegalGraph(f"node {node.name!r}: only the first node is an Input; remove this one")
-        if isinstance(op, Softmax):
+        if isinstance(op, ops.Input) and index:
+            raise ops.IllegalGraph(f"node {node.name!r}: only the first node may be an Input. Remove this one")
+        if isinstance(op, ops.Softmax):
             if index != last:
-                raise IllegalGraph(f"node {node.name!r}: only the last node is a Softmax; remove this one")
-            if len(node.inputs) == 1 and not isinstance(nodes[node.inputs[0]].op, Dense):
-                raise IllegalGraph(
-                    f"node {node.name!r}: the softmax reads the dense classifier, not {nodes[node.inputs[0]].name!r}; "
-                    "put a Dense with one output a class between them"
+                raise ops.IllegalGraph(f"node {node.name!r}: only the last node may be a Softmax. Remove this one")
+            if len(node.inputs) == 1 and not isinstance(nodes[node.inputs[0]].op, ops.Dense):
+                raise ops.IllegalGraph(
+                    f"node {node.name!r}: the input of the Softmax must be a Dense. It is {nodes[node.inputs[0]].name!r}: "
+                    "insert a Dense with one output per class"
                 )
         try:
             shapes.append(output_shape(op, tuple([shapes[entering] for entering in node.inputs])))
-        except IllegalGraph as offence:
-            raise IllegalGraph(f"node {node.name!r}: {offence}") from None
+        except ops.IllegalGraph as offence:
+            raise ops.IllegalGraph(f"node {node.name!r}: {offence}") from None
     if len(read) != last:
         unread = next(index for index in range(last) if index not in read)
-        raise IllegalGraph(
-            f"node {nodes[unread].name!r}: every node but the last is read by another; remove it or wire it in"
+        raise ops.IllegalGraph(
+            f"node {nodes[unread].name!r}: every node except the last must be an input of another. Remove it or connect it"
         )
     return tuple(shapes)
 
 
-def _code(op: Op) -> str:
+def _code(op: ops.Op) -> str:
     """Return an operation with all its numbers as text, different for every operation."""
     match op:
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             return "n"
-        case Relu():
+        case ops.Relu():
             return "r"
-        case Convolution():
+        case ops.Convolution():
             return f"c{op.out_channels},{op.kernel},{op.stride},{op.padding},{op.groups}"
-        case Add():
+        case ops.Add():
             return "+"
-        case Concat():
+        case ops.Concat():
             return "&"
-        case MaxPooling():
+        case ops.MaxPooling():
             return f"m{op.kernel},{op.stride},{op.padding}"
-        case AveragePooling():
+        case ops.AveragePooling():
             return f"a{op.kernel},{op.stride},{op.padding}"
-        case GlobalAveragePooling():
+        case ops.GlobalAveragePooling():
             return "g"
-        case Dense():
+        case ops.Dense():
             return f"d{op.out_features}"
-        case Dropout():
+        case ops.Dropout():
             return f"o{op.probability.hex()}"
-        case Softmax():
+        case ops.Softmax():
             return "s"
-        case Input():
+        case ops.Input():
             return f"i{op.channels},{op.height},{op.width}"
         case _:
             assert_never(op)

@@ -53,21 +53,21 @@ def grow(graph: Graph, morph: Morph) -> Graph:
 
 def enlarge(graph: Graph, kernels: Sequence[Kernel]) -> Graph:
     """Return the graph after several morphs of different convolutions, in one step. Raises IllegalMorph."""
-    ops: dict[int, Op] = {}
+    changed: dict[int, Op] = {}
     for morph in kernels:
         offence = "only odd kernels from 3 on grow, up to 7, and not of a convolution that reads the image"
-        index = _found(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
+        index = _site(graph, "enlarge", morph.convolution, kernel_sites(graph), offence)
         op = graph.nodes[index].op
-        assert isinstance(op, Convolution) and index not in ops
+        assert isinstance(op, Convolution) and index not in changed
         if morph.kernel not in larger_kernels(op.kernel):
             raise IllegalMorph(
-                f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}; "
-                f"legal here: {', '.join(map(str, larger_kernels(op.kernel)))}"
+                f"cannot enlarge {morph.convolution!r} from kernel {op.kernel} to {morph.kernel!r}. "
+                f"Legal sizes: {', '.join(map(str, larger_kernels(op.kernel)))}"
             )
         # the padding grows with the kernel, so that the output maps keep their size
         padding = op.padding + (morph.kernel - op.kernel) // 2
-        ops[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
-    return _replaced(graph, ops, {})
+        changed[index] = Convolution(op.out_channels, morph.kernel, op.stride, padding, op.groups)
+    return _replaced(graph, changed, {})
 
 
 def free_folder(graph: Graph, kind: str) -> str:
@@ -79,7 +79,7 @@ def free_folder(graph: Graph, kind: str) -> str:
 
 
 def _deepened(graph: Graph, morph: Deepen) -> Graph:
-    after = _found(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
+    after = _site(graph, "deepen after", morph.after, deepen_sites(graph), "it is no ReLU on maps")
     joined = _map(graph, after)
     folder = free_folder(graph, "deepen")
     return _spliced(
@@ -94,21 +94,23 @@ def _deepened(graph: Graph, morph: Deepen) -> Graph:
 
 def _skipped(graph: Graph, morph: Skip) -> Graph:
     offence = "it is no activation (a ReLU or a pooling that gives maps)"
-    source = _found(graph, "skip from", morph.source, skip_sources(graph), offence)
+    source = _site(graph, "skip from", morph.source, skip_sources(graph), offence)
     offence = "it is no pre-activation (a batch normalisation, sum or convolution that a ReLU reads)"
-    target = _found(graph, "skip to", morph.target, skip_targets(graph), offence)
+    target = _site(graph, "skip to", morph.target, skip_targets(graph), offence)
     entering, joined = _map(graph, source), _map(graph, target)
     words = f"cannot skip from {morph.source!r} to {morph.target!r}: "
     if source >= target:
-        raise IllegalMorph(f"{words}a skip leads forward; take a source before the target")
+        raise IllegalMorph(f"{words}a skip must lead forward. Choose a source before the target")
     span = depths(graph)[target] - depths(graph)[source] + 1
     if not 1 <= span <= LONGEST_SKIP:
-        raise IllegalMorph(f"{words}it spans {span} blocks; legal here: 1 to {LONGEST_SKIP}")
+        raise IllegalMorph(f"{words}it spans {span} blocks. Legal are 1 to {LONGEST_SKIP}")
     if source in branches(graph).get(target, frozenset()):
-        raise IllegalMorph(f"{words}such a branch is there already; take another source or target")
+        raise IllegalMorph(f"{words}this skip exists. Choose another source or target")
     stride = skip_stride(entering, joined)
     if stride is None:
-        raise IllegalMorph(f"{words}no stride brings maps of {entering} to {joined}; take maps that shrink evenly")
+        raise IllegalMorph(
+            f"{words}no stride reduces maps of {entering} to {joined}. Choose sizes with an integer ratio"
+        )
     folder = free_folder(graph, "skip")
     return _spliced(
         graph,
@@ -124,7 +126,7 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     index = graph.indices.get(morph.convolution)
     offence = "" if index is None else why_not_widened(graph, index)
     if offence is not None:
-        _found(graph, "widen", morph.convolution, widen_sites(graph), offence)
+        _site(graph, "widen", morph.convolution, widen_sites(graph), offence)
     assert index is not None
     found = axes(graph)
     widened = found.segments[index][0]
@@ -132,10 +134,10 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
     most = most_channels(graph, widened)
     if type(morph.channels) is not int or not axis.channels < morph.channels <= most:
         raise IllegalMorph(
-            f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}; "
-            f"legal here: {axis.channels + 1} to {most}"
+            f"cannot widen {morph.convolution!r} from {axis.channels} channels to {morph.channels!r}. "
+            f"Legal are {axis.channels + 1} to {most}"
         )
-    ops: dict[int, Op] = {}
+    changed: dict[int, Op] = {}
     shapes: dict[int, Shape] = {}
     for carrier in axis.carriers:
         op, shape = graph.nodes[carrier].op, graph.shapes[carrier]
@@ -148,8 +150,8 @@ def _widened(graph: Graph, morph: Widen) -> Graph:
         shapes[carrier] = Map(channels, shape.height, shape.width)
         if isinstance(op, Convolution):
             groups = channels if is_depthwise(op, graph.shapes[graph.nodes[carrier].inputs[0]]) else 1
-            ops[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
-    return _replaced(graph, ops, shapes)
+            changed[carrier] = Convolution(channels, op.kernel, op.stride, op.padding, groups)
+    return _replaced(graph, changed, shapes)
 
 
 def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
@@ -168,15 +170,17 @@ def _spliced(graph: Graph, after: int, shape: Map, *added: Node) -> Graph:
     return grown
 
 
-def _replaced(graph: Graph, ops: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
+def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) -> Graph:
     """Return the graph with other operations and output shapes at these indices."""
     nodes, leaving = list(graph.nodes), list(graph.shapes)
-    for index, op in ops.items():
+    for index, op in changed.items():
         nodes[index] = Node(nodes[index].name, op, nodes[index].inputs)
     for index, shape in shapes.items():
         leaving[index] = shape
     grown = Graph.of_lawful(tuple(nodes), tuple(leaving))
-    hand_on_layer_costs(graph, grown, {*ops, *shapes, *[reader for index in shapes for reader in graph.readers[index]]})
+    hand_on_layer_costs(
+        graph, grown, {*changed, *shapes, *[reader for index in shapes for reader in graph.readers[index]]}
+    )
     return grown
 
 
@@ -186,13 +190,15 @@ def _map(graph: Graph, index: int) -> Map:
     return shape
 
 
-def _found(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
+def _site(graph: Graph, doing: str, name: str, sites: tuple[int, ...], offence: str) -> int:
     index = graph.indices.get(name)
     if index in sites:
         assert index is not None
         return index
-    offence = offence if index is not None else "there is no such node"
-    raise IllegalMorph(f"cannot {doing} {name!r}: {offence}; legal here: {_listed(graph.nodes[s].name for s in sites)}")
+    offence = offence if index is not None else "no node has this name"
+    raise IllegalMorph(
+        f"cannot {doing} {name!r}: {offence}. Legal nodes: {_listed(graph.nodes[s].name for s in sites)}"
+    )
 
 
 def _listed(names: Iterable[str], shown: int = 8) -> str:

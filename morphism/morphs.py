@@ -84,7 +84,7 @@ def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
             return Kernel(_name(encoded, "convolution"), _whole(encoded, "kernel"))
         case _:
             raise DamagedMorph(
-                f"a morph is an object whose kind is 'deepen', 'widen', 'skip' or 'kernel', not {_shown(encoded)}"
+                f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}"
             )
 
 
@@ -92,14 +92,16 @@ def _fields(encoded: Mapping[str, JSON], *fields: str) -> None:
     expected = {"kind", *fields}
     if set(encoded) != expected:
         raise DamagedMorph(
-            f"a {encoded['kind']} has the fields {', '.join(sorted(expected))}, not {_shown(sorted(encoded))}"
+            f"a {encoded['kind']} must have the fields {', '.join(sorted(expected))}. This one has {_shown(sorted(encoded))}"
         )
 
 
 def _name(encoded: Mapping[str, JSON], field: str) -> str:
     found = encoded[field]
     if not isinstance(found, str):
-        raise DamagedMorph(f"the {field} of a {encoded['kind']} is the name of a node, not {_shown(found)}")
+        raise DamagedMorph(
+            f"the {field} of a {encoded['kind']} must be the name of a node. This one is {_shown(found)}"
+        )
     return found
 
 
@@ -107,7 +109,9 @@ def _whole(encoded: Mapping[str, JSON], field: str) -> int:
     found = encoded[field]
     # `type() is int`: isinstance accepts JSON's true as int
     if type(found) is not int or not 0 <= found < 2**63:
-        raise DamagedMorph(f"the {field} of a {encoded['kind']} is a whole number from 0 on, not {_shown(found)}")
+        raise DamagedMorph(
+            f"the {field} of a {encoded['kind']} must be an integer of at least 0. This one is {_shown(found)}"
+        )
     return found
 
 

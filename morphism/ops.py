@@ -23,7 +23,7 @@ def _whole(op: object, field: str, value: object, least: int, most: int) -> None
     # `type() is int`: isinstance accepts a bool as int
     if type(value) is not int or not least <= value <= most:
         raise IllegalGraph(
-            f"{type(op).__name__}: {field} is a whole number from {least} to {most}, not {value!r}; give one of those"
+            f"{type(op).__name__}: {field} must be an integer from {least} to {most}. This one is {value!r}"
         )
 
 
@@ -59,8 +59,8 @@ class Convolution:
         _whole(self, "groups", self.groups, 1, LARGEST_CHANNELS)
         if self.out_channels % self.groups:
             raise IllegalGraph(
-                f"Convolution: groups divide out_channels, but {self.groups} does not divide {self.out_channels}; "
-                "make out_channels a multiple of groups"
+                f"Convolution: groups must divide out_channels, but {self.groups} does not divide {self.out_channels}. "
+                "Make out_channels a multiple of groups"
             )
 
 
@@ -140,8 +140,7 @@ class Dropout:
         # NaN fails both comparisons
         if type(self.probability) is not float or not 0.0 <= self.probability < 1.0:
             raise IllegalGraph(
-                f"Dropout: probability is a float from 0.0 up to, and without, 1.0, not {self.probability!r}; "
-                "give one of those"
+                f"Dropout: probability must be a float of at least 0.0 and below 1.0. This one is {self.probability!r}"
             )
 
 

@@ -3,23 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
-from morphism.ops import (
-    LARGEST_CHANNELS,
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    IllegalGraph,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
+from morphism import ops
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,101 +39,101 @@ class Vector:
 Shape: TypeAlias = Map | Vector
 
 
-def output_shape(op: Op, inputs: tuple[Shape, ...]) -> Shape:
+def output_shape(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
     """Return the output shape of `op`. Raises IllegalGraph if the inputs do not fit."""
     match op:
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             return _one_map(op, inputs)
-        case Relu() | Dropout():
+        case ops.Relu() | ops.Dropout():
             return _one(op, inputs)
-        case Convolution():
+        case ops.Convolution():
             entering = _one_map(op, inputs)
             if entering.channels % op.groups:
-                raise IllegalGraph(
-                    f"groups divide the channels that enter a convolution, but {op.groups} does not divide "
-                    f"{entering.channels}; choose groups that do"
+                raise ops.IllegalGraph(
+                    f"groups must divide the input channels of a convolution, but {op.groups} does not divide "
+                    f"{entering.channels}. Choose another number of groups"
                 )
             return Map(op.out_channels, *_windows(op, entering))
-        case MaxPooling() | AveragePooling():
+        case ops.MaxPooling() | ops.AveragePooling():
             entering = _one_map(op, inputs)
             return Map(entering.channels, *_windows(op, entering))
-        case Add():
+        case ops.Add():
             if len(inputs) != 2:
-                raise IllegalGraph(f"Add takes two inputs, not {len(inputs)}; chain several to add more")
+                raise ops.IllegalGraph(f"Add has two inputs. This one has {len(inputs)}: chain several Adds")
             left, right = inputs
             if not isinstance(left, Map) or left != right:
-                raise IllegalGraph(
-                    f"what is added are maps of one shape, not {left} and {right}; "
-                    "bring one to the other's shape with a 1×1 convolution"
+                raise ops.IllegalGraph(
+                    f"the inputs of Add must be maps of one shape. These are {left} and {right}: "
+                    "change one shape with a 1×1 convolution"
                 )
             return left
-        case Concat():
+        case ops.Concat():
             return _concatenated(inputs)
-        case GlobalAveragePooling():
+        case ops.GlobalAveragePooling():
             return Vector(_one_map(op, inputs).channels)
-        case Dense():
+        case ops.Dense():
             _one_vector(op, inputs)
             return Vector(op.out_features)
-        case Softmax():
+        case ops.Softmax():
             return _one_vector(op, inputs)
-        case Input():
+        case ops.Input():
             if inputs:
-                raise IllegalGraph("Input reads nothing; give it no inputs")
+                raise ops.IllegalGraph("Input has no inputs. Remove them")
             return Map(op.channels, op.height, op.width)
         case _:
             assert_never(op)
 
 
-def _one(op: Op, inputs: tuple[Shape, ...]) -> Shape:
+def _one(op: ops.Op, inputs: tuple[Shape, ...]) -> Shape:
     if len(inputs) != 1:
-        raise IllegalGraph(f"{type(op).__name__} takes one input, not {len(inputs)}; give it one")
+        raise ops.IllegalGraph(f"{type(op).__name__} must have one input. This one has {len(inputs)}")
     return inputs[0]
 
 
-def _one_map(op: Op, inputs: tuple[Shape, ...]) -> Map:
+def _one_map(op: ops.Op, inputs: tuple[Shape, ...]) -> Map:
     entering = _one(op, inputs)
     if not isinstance(entering, Map):
-        raise IllegalGraph(
-            f"{type(op).__name__} reads maps, not a vector of {entering}; place it before the global average pooling"
+        raise ops.IllegalGraph(
+            f"the input of {type(op).__name__} must be maps. It is a vector of {entering}: place it before the pooling"
         )
     return entering
 
 
-def _one_vector(op: Op, inputs: tuple[Shape, ...]) -> Vector:
+def _one_vector(op: ops.Op, inputs: tuple[Shape, ...]) -> Vector:
     entering = _one(op, inputs)
     if not isinstance(entering, Vector):
-        raise IllegalGraph(
-            f"{type(op).__name__} reads a vector, not maps of {entering}; put a global average pooling before it"
+        raise ops.IllegalGraph(
+            f"the input of {type(op).__name__} must be a vector. It is maps of {entering}: insert a global average pooling"
         )
     return entering
 
 
-def _windows(op: Convolution | MaxPooling | AveragePooling, entering: Map) -> tuple[int, int]:
+def _windows(op: ops.Convolution | ops.MaxPooling | ops.AveragePooling, entering: Map) -> tuple[int, int]:
     height = (entering.height + 2 * op.padding - op.kernel) // op.stride + 1
     width = (entering.width + 2 * op.padding - op.kernel) // op.stride + 1
     if height < 1 or width < 1:
-        raise IllegalGraph(
-            f"a {op.kernel}×{op.kernel} window with padding {op.padding} does not fit on maps of {entering}; "
-            "use a smaller kernel, more padding or a larger image"
+        raise ops.IllegalGraph(
+            f"a {op.kernel}×{op.kernel} window with padding {op.padding} does not fit on maps of {entering}. "
+            "Use a smaller kernel, more padding or a larger image"
         )
     return height, width
 
 
 def _concatenated(inputs: tuple[Shape, ...]) -> Map:
     if len(inputs) < 2:
-        raise IllegalGraph(f"Concat takes two or more inputs, not {len(inputs)}; leave it out")
+        raise ops.IllegalGraph(f"Concat has at least two inputs. This one has {len(inputs)}: remove it")
     channels, sizes = 0, set()
     for entering in inputs:
         if not isinstance(entering, Map):
-            raise IllegalGraph(f"Concat reads maps, not a vector of {entering}; place it before the pooling")
+            raise ops.IllegalGraph(f"the inputs of Concat must be maps. One is a vector of {entering}: remove it")
         channels += entering.channels
         sizes.add((entering.height, entering.width))
     if len(sizes) != 1:
-        raise IllegalGraph(
-            f"maps joined along their channels have one height and width, not {', '.join(map(str, inputs))}; "
-            "bring them to one size with a stride or a pooling"
+        raise ops.IllegalGraph(
+            f"the inputs of Concat must have one height and width. These are {', '.join(map(str, inputs))}: "
+            "change their sizes with a stride or a pooling"
         )
-    if channels > LARGEST_CHANNELS:
-        raise IllegalGraph(f"maps have {LARGEST_CHANNELS} channels at most, not {channels}; join fewer")
+    if channels > ops.LARGEST_CHANNELS:
+        raise ops.IllegalGraph(f"maps have at most {ops.LARGEST_CHANNELS} channels. These have {channels}: join fewer")
     ((height, width),) = sizes
     return Map(channels, height, width)

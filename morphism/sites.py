@@ -133,7 +133,7 @@ def why_not_widened(graph: Graph, index: int) -> str | None:
     if not isinstance(op, Convolution):
         return f"it is no convolution but {type(op).__name__}"
     if op.groups != 1:
-        return f"it has {op.groups} groups; a depthwise one grows with the convolution that feeds it"
+        return f"it has {op.groups} groups. A depthwise convolution is widened with the convolution before it"
     return axes(graph).axes[axes(graph).segments[index][0]].pinned
 
 

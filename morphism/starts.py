@@ -6,19 +6,8 @@ resnet20: network of the same paper for 32×32 images, with projections as short
 digits_small: defined here, for 8×8 digits. Every graph accepts any image size, number of channels and number of classes.
 """
 
+from morphism import ops
 from morphism.graph import Graph, Node
-from morphism.ops import (
-    Add,
-    BatchNormalisation,
-    Convolution,
-    Dense,
-    GlobalAveragePooling,
-    Input,
-    MaxPooling,
-    Op,
-    Relu,
-    Softmax,
-)
 
 # 13.3 MFLOP forward for an 8×8 digit: large enough that a run measures training, not the overhead of the loop
 DIGITS_WIDTH = 32
@@ -47,10 +36,12 @@ def start(name: str, *, image: int | None = None, channels: int | None = None, c
     digits_small. Raises UnknownStart, and IllegalGraph if the sizes do not fit.
     """
     if name not in _DEFAULTS:
-        raise UnknownStart(f"no starting graph is called {name!r}; there are {', '.join(STARTS)}, and any graph file")
+        raise UnknownStart(
+            f"no starting graph is called {name!r}. Use {', '.join(STARTS)}, or the path of a graph file"
+        )
     own_image, own_channels, own_classes = _DEFAULTS[name]
     edge = own_image if image is None else image
-    build = _Builder(Input(own_channels if channels is None else channels, edge, edge))
+    build = _Builder(ops.Input(own_channels if channels is None else channels, edge, edge))
     match name:
         case "resnet50_v1" | "resnet50_v1_5":
             build.large_stem()
@@ -73,36 +64,36 @@ def start(name: str, *, image: int | None = None, channels: int | None = None, c
 class _Builder:
     """Builder of a graph. Each method adds nodes after the last one."""
 
-    def __init__(self, image: Input) -> None:
+    def __init__(self, image: ops.Input) -> None:
         self._nodes = [Node("image", image)]
         self._channels = image.channels  # of the last node
 
-    def _add(self, name: str, op: Op, *inputs: int) -> int:
+    def _add(self, name: str, op: ops.Op, *inputs: int) -> int:
         self._nodes.append(Node(name, op, inputs or (len(self._nodes) - 1,)))
-        if isinstance(op, Convolution):
+        if isinstance(op, ops.Convolution):
             self._channels = op.out_channels
         return len(self._nodes) - 1
 
-    def _normalised(self, folder: str, number: str, op: Convolution, *inputs: int) -> int:
+    def _normalised(self, folder: str, number: str, op: ops.Convolution, *inputs: int) -> int:
         self._add(f"{folder}.conv{number}", op, *inputs)
-        return self._add(f"{folder}.norm{number}", BatchNormalisation())
+        return self._add(f"{folder}.norm{number}", ops.BatchNormalisation())
 
     def large_stem(self) -> None:
-        self._normalised("stem", "", Convolution(64, 7, stride=2, padding=3))
-        self._add("stem.relu", Relu())
-        self._add("stem.pool", MaxPooling(3, stride=2, padding=1))
+        self._normalised("stem", "", ops.Convolution(64, 7, stride=2, padding=3))
+        self._add("stem.relu", ops.Relu())
+        self._add("stem.pool", ops.MaxPooling(3, stride=2, padding=1))
 
     def small_stem(self, width: int) -> None:
-        self._normalised("stem", "", Convolution(width, 3, padding=1))
-        self._add("stem.relu", Relu())
+        self._normalised("stem", "", ops.Convolution(width, 3, padding=1))
+        self._add("stem.relu", ops.Relu())
 
     def bottleneck(self, folder: str, width: int, stride: int, *, strided_1x1: bool) -> None:
         entering, entering_channels = len(self._nodes) - 1, self._channels
-        self._normalised(folder, "1", Convolution(width, 1, stride=stride if strided_1x1 else 1))
-        self._add(f"{folder}.relu1", Relu())
-        self._normalised(folder, "2", Convolution(width, 3, stride=1 if strided_1x1 else stride, padding=1))
-        self._add(f"{folder}.relu2", Relu())
-        residual = self._normalised(folder, "3", Convolution(4 * width, 1))
+        self._normalised(folder, "1", ops.Convolution(width, 1, stride=stride if strided_1x1 else 1))
+        self._add(f"{folder}.relu1", ops.Relu())
+        self._normalised(folder, "2", ops.Convolution(width, 3, stride=1 if strided_1x1 else stride, padding=1))
+        self._add(f"{folder}.relu2", ops.Relu())
+        residual = self._normalised(folder, "3", ops.Convolution(4 * width, 1))
         self._joined(folder, entering, entering_channels, residual, 4 * width, stride)
 
     def basic_stages(self, blocks_of_stages: tuple[int, ...], width: int) -> None:
@@ -113,9 +104,9 @@ class _Builder:
 
     def _basic(self, folder: str, width: int, stride: int) -> None:
         entering, entering_channels = len(self._nodes) - 1, self._channels
-        self._normalised(folder, "1", Convolution(width, 3, stride=stride, padding=1))
-        self._add(f"{folder}.relu1", Relu())
-        residual = self._normalised(folder, "2", Convolution(width, 3, padding=1))
+        self._normalised(folder, "1", ops.Convolution(width, 3, stride=stride, padding=1))
+        self._add(f"{folder}.relu1", ops.Relu())
+        residual = self._normalised(folder, "2", ops.Convolution(width, 3, padding=1))
         self._joined(folder, entering, entering_channels, residual, width, stride)
 
     def _joined(
@@ -123,12 +114,12 @@ class _Builder:
     ) -> None:
         shortcut = entering
         if stride != 1 or entering_channels != width:
-            shortcut = self._normalised(folder, "_shortcut", Convolution(width, 1, stride=stride), entering)
-        self._add(f"{folder}.add", Add(), residual, shortcut)
-        self._add(f"{folder}.relu", Relu())
+            shortcut = self._normalised(folder, "_shortcut", ops.Convolution(width, 1, stride=stride), entering)
+        self._add(f"{folder}.add", ops.Add(), residual, shortcut)
+        self._add(f"{folder}.relu", ops.Relu())
 
     def classified(self, classes: int) -> Graph:
-        self._add("head.pool", GlobalAveragePooling())
-        self._add("head.dense", Dense(classes))
-        self._add("head.softmax", Softmax())
+        self._add("head.pool", ops.GlobalAveragePooling())
+        self._add("head.dense", ops.Dense(classes))
+        self._add("head.softmax", ops.Softmax())
         return Graph(tuple(self._nodes))

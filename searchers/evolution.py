@@ -26,7 +26,7 @@ class Evolution:
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See searchers.history.Searcher; raises NothingToPropose."""
+        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         parents = history.parents()

@@ -138,7 +138,9 @@ def _cholesky(covariance: Array) -> Array:
         return covariance
     factor, offence = dpotrf(covariance, lower=1, overwrite_a=1, clean=1)
     if offence:
-        raise LinAlgError(f"a covariance is positive definite; this one of {len(covariance)} is not at {offence}")
+        raise LinAlgError(
+            f"a covariance must be positive definite. This one of {len(covariance)} rows is not, at {offence}"
+        )
     return np.asarray(factor, dtype=np.float64)
 
 

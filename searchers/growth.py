@@ -107,5 +107,5 @@ def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
     possible = legal(history.space.start, history.space.budget)
     raise NothingToPropose(
         f"the budget leaves no new architecture to grow from the starting graph ({len(possible)} morphs are "
-        f"legal on it, {len(history.trials)} trials were proposed); raise the budget"
+        f"legal on it, {len(history.trials)} trials were proposed). Raise the budget"
     )

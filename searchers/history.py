@@ -68,13 +68,13 @@ class Space:
         smallest = 1 if self.smallest_batch_size is None else self.smallest_batch_size
         if not 1 <= smallest <= self.largest_batch_size:
             raise ValueError(
-                f"batch sizes go from a smallest, at least 1, to a largest; not from {self.smallest_batch_size!r} to "
+                f"smallest_batch_size must be from 1 to largest_batch_size. This space has {self.smallest_batch_size!r} to "
                 f"{self.largest_batch_size!r}: raise the largest or lower the smallest"
             )
         if self.default_batch_size < 1:
-            raise ValueError(f"the default batch size is at least 1, not {self.default_batch_size!r}")
+            raise ValueError(f"default_batch_size must be at least 1. This space has {self.default_batch_size!r}")
         if self.tuning_from_round < 1:
-            raise ValueError(f"rounds count from 1; tuning cannot begin in round {self.tuning_from_round!r}")
+            raise ValueError(f"tuning_from_round must be at least 1. This space has {self.tuning_from_round!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Finished:
 
     def __post_init__(self) -> None:
         if not 0 <= self.accuracy <= 1:  # refuses NaN as well
-            raise ValueError(f"an accuracy is between 0 and 1; trial {self.number} reported {self.accuracy!r}")
+            raise ValueError(f"an accuracy must be from 0 to 1. Trial {self.number} reported {self.accuracy!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,11 @@ class Searcher(Protocol):
         ...
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """Return the parent (None for the starting graph with fresh weights) and the morphs."""
+        """Return the parent (None for the starting graph with fresh weights) and the morphs.
+
+        Raises:
+            NothingToPropose: no legal morph gives a new architecture.
+        """
         ...
 
 
@@ -325,7 +329,7 @@ class History:
 
     def _propose(self, trial: TrialInFlight) -> None:
         if trial.number in self.trials:
-            raise ValueError(f"trial {trial.number} was proposed before; every proposal has its own number")
+            raise ValueError(f"each proposal must have a new number. Trial {trial.number} was proposed before")
         if trial.parent is not None:
             self.trial(trial.parent)
         self._open.discard(trial.number)
@@ -361,7 +365,7 @@ class History:
             return self.trials[number]
         except KeyError:
             raise UnknownTrial(
-                f"trial {number!r} was never proposed; observations follow the journal's order, {len(self.trials)} are known"
+                f"observations must be in the journal's order. Trial {number!r} is none of {len(self.trials)} proposed trials"
             ) from None
 
     def in_flight(self) -> Mapping[int, TrialInFlight]:
@@ -433,9 +437,9 @@ class History:
         """Return True if an architecture belongs to a trial or is the starting graph, which is proposed only on request."""
         return fingerprint in self._holders or fingerprint == self.space.start.fingerprint
 
-    def open_requests(self, besides: int) -> int:
-        """Return the number of proposals in progress, except the one of number `besides`."""
-        return len(self._open) - (besides in self._open)
+    def open_requests(self, number: int) -> int:
+        """Return the number of proposals in progress, without proposal `number`."""
+        return len(self._open) - (number in self._open)
 
     # --- values derived from lineages, cached
 

@@ -40,11 +40,11 @@ class Morphing:
     name: str = "morphism"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See searchers.history.Searcher; raises NothingToPropose."""
+        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         candidates = self._candidates(history, random)
         # concurrent proposals rank nearly alike: each draws one of the first ranks, as many as there are proposals
-        place = int(random.random() * min(1 + history.open_requests(besides=request.number), len(candidates)))
+        place = int(random.random() * min(1 + history.open_requests(request.number), len(candidates)))
         ranked = _ranked(history, candidates, self.beta, request)
         passed = list(islice(ranked, place))
         for parent, morphs in chain(ranked, passed):

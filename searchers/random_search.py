@@ -19,7 +19,7 @@ class RandomSearch:
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See searchers.history.Searcher; raises NothingToPropose."""
+        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         index = int(random.random() * (history.inheritable() + 1))

@@ -63,10 +63,10 @@ class MorphismSearch(TuneSearcher):
         and mode only with a param_space, so they are arguments here. Raises ValueError.
         """
         if mode not in ("max", "min"):
-            raise ValueError(f"the mode is 'max', of an accuracy, or 'min', of an error; not {mode!r}")
+            raise ValueError(f"mode must be 'max' for an accuracy or 'min' for an error. This one is {mode!r}")
         super().__init__(metric=metric, mode=mode)
         if trials_per_round < 1:
-            raise ValueError(f"a round holds at least 1 trial, not {trials_per_round!r}")
+            raise ValueError(f"trials_per_round must be at least 1. This one is {trials_per_round!r}")
         self._searcher, self._tuner, self._seed, self._trials_per_round = searcher, tuner, seed, trials_per_round
         self._history = History(space)
         self._observations: list[Observation] = []
@@ -156,7 +156,7 @@ class MorphismSearch(TuneSearcher):
             history = History(self._history.space)
             history.tell(observations)
         except (ValueError, KeyError, TypeError, LookupError) as offence:
-            raise DamagedSearch(f"{checkpoint_path!r} holds damaged news: {offence!r}") from offence
+            raise DamagedSearch(f"{checkpoint_path!r} has damaged observations: {offence!r}") from offence
         self._history, self._observations = history, observations
         self._numbers, self._ids = numbers, {number: trial for trial, number in numbers.items()}
 
@@ -184,4 +184,4 @@ def _decoded(encoded: dict[str, Any]) -> Observation:
         case "FailedTrial":
             return FailedTrial(**fields)
         case kind:
-            raise ValueError(f"news of an unknown kind {kind!r}")
+            raise ValueError(f"an observation has the unknown kind {kind!r}")

@@ -30,7 +30,7 @@ class SearcherConf:
 
     def build(self) -> Searcher:
         """Return the searcher. Raises UnusableConf."""
-        raise UnusableConf(f"a searcher is one of {_names(SEARCHERS)}; none was chosen")
+        raise UnusableConf(f"a searcher must be one of {_names(SEARCHERS)}. None was chosen")
 
 
 @dataclass
@@ -42,7 +42,7 @@ class HpoConf:
 
     def build(self) -> Tuner | None:
         """Return the tuner, None for no tuning. Raises UnusableConf."""
-        raise UnusableConf(f"hpo is one of {_names(TUNINGS)}; none was chosen")
+        raise UnusableConf(f"hpo must be one of {_names(TUNINGS)}. None was chosen")
 
 
 @dataclass

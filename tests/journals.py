@@ -204,9 +204,11 @@ def in_old_form(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     return positioned(run_events)
 
 
-def finished(trial: int, at: float, accuracy: float) -> TrialFinished:
+def finished(trial: int, at: float, accuracy: float, attempt: int = 1) -> TrialFinished:
     """Finished trial."""
-    return TrialFinished(at=at, trial=trial, attempt=1, reason="epochs", accuracy=accuracy, reported_accuracy=accuracy)
+    return TrialFinished(
+        at=at, trial=trial, attempt=attempt, reason="epochs", accuracy=accuracy, reported_accuracy=accuracy
+    )
 
 
 def one_trial(*after: AnyEvent) -> list[AnyEvent]:

@@ -13,35 +13,7 @@ from typing import assert_never
 from aiperf.accounting.intervals import IntervalTable
 from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, WorkerPresence
 from aiperf.accounting.trial_record import Operations, Preparation, TrialRecord
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    NodeChecked,
-    Progress,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    Work,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
+from aiperf.journal import events
 from aiperf.journal.journal import folding
 
 SMALLEST_STEP_SECONDS = 1.0
@@ -73,10 +45,10 @@ class _Open:
 class WorkLog:
     """Fold of a journal. Call `take` with each event in the journal's order."""
 
-    started: RunStarted | None = None
+    started: events.RunStarted | None = None
     at: float = 0.0
     """Time of the last line."""
-    ended: RunEnded | None = None
+    ended: events.RunEnded | None = None
     intervals: IntervalTable = field(default_factory=IntervalTable)
     presences: list[WorkerPresence] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
@@ -101,7 +73,7 @@ class WorkLog:
     lost_attempts: int = 0
     attempts_lost_with_workers: int = 0
     """Running attempts that were lost with their worker. Excluded: workers released or ended with a driver."""
-    unwritten: list[CheckpointNotWritten] = field(default_factory=list)
+    unwritten: list[events.CheckpointNotWritten] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Corrupt images, each with the error of its decoder."""
     down_seconds: float = 0.0
@@ -116,69 +88,75 @@ class WorkLog:
     _asked: dict[int, int] = field(default_factory=dict)
     """Round of each open request."""
 
-    def take(self, event: AnyEvent) -> None:
+    def take(self, event: events.AnyEvent) -> None:
         """Take the next event of the journal."""
         match event:
-            case Progress():
+            case events.Progress():
                 self._work(event, event)
-            case EpochFinished():
+            case events.EpochFinished():
                 self._epoch(event)
-            case ProposalRequested():
+            case events.ProposalRequested():
                 self._asked[event.number] = event.round
-            case TrialProposed():
+            case events.TrialProposed():
                 self._propose(event)
-            case TrialRejected():
+            case events.TrialRejected():
                 self.rejected += 1
                 self.unanswered += event.by in ("generator", "silence")
                 self._asked.pop(event.number, None)
-            case TrialStarted():
+            case events.TrialStarted():
                 self._start(event, self._present[event.worker])
-            case TrialPrepared():
+            case events.TrialPrepared():
                 self._prepare(event)
-            case BatchReduced():
+            case events.BatchReduced():
                 opened = self._open[event.trial]
                 self._waste(opened, opened.epoch)
-            case TrialFinished():
+            case events.TrialFinished():
                 self._finish(event)
-            case TrialFailed():
+            case events.TrialFailed():
                 self._fail(event)
-            case TrialLost():
+            case events.TrialLost():
                 self.lost_attempts += 1
                 opened = self._open[event.trial]
                 _lose(opened.record, event.at, event.reason)
                 self._free(opened, event.at)
                 self._present[opened.worker].attempt_lost = event.at
-            case WorkerJoined():
+            case events.WorkerJoined():
                 self._join(event)
-            case WorkerLost():
+            case events.WorkerLost():
                 is_lost = event.cause != "released"
                 self.lost_workers += is_lost
                 presence = self._present.pop(event.worker)
                 self.attempts_lost_with_workers += presence.trial is not None and is_lost
                 self._leave(presence, event.at, event.reason)
-            case WorkerNotStarted():
+            case events.WorkerNotStarted():
                 self.failed_starts += event.failures > 0
                 self.hosts_without_worker.setdefault(event.host, event.reason)
-            case HelperLost():
+            case events.HelperLost():
                 self.lost_helpers.append((event.helper, event.worker))
-            case RunStarted():
+            case events.RunStarted():
                 self.started = event
-            case RunResumed():
+            case events.RunResumed():
                 self._resume(event)
-            case RunEnded():
+            case events.RunEnded():
                 self.ended = event
-            case CheckpointNotWritten():
+            case events.CheckpointNotWritten():
                 self.unwritten.append(event)
-            case ImagesSkipped():
+            case events.ImagesSkipped():
                 self.skipped.update(event.files)
-            case CeilingMeasured() | CheckpointDropped() | CheckpointWritten() | TrialHeartbeat() | NodeChecked():
+            case (
+                events.CeilingMeasured()
+                | events.CheckpointDropped()
+                | events.CheckpointWritten()
+                | events.TrialHeartbeat()
+                | events.NodeChecked()
+            ):
                 pass
             case _:
                 assert_never(event)
         if event.at > self.at:
             self.at = event.at
 
-    def _resume(self, event: RunResumed) -> None:
+    def _resume(self, event: events.RunResumed) -> None:
         # The killed driver's workers ended without an event: their time ends with the last line before.
         for presence in self._present.values():
             self._leave(presence, self.at, "the driver ended")
@@ -191,12 +169,12 @@ class WorkLog:
         if event.rolled_back_lines:
             self.rollbacks.append((event.at, event.rolled_back_lines))
 
-    def _join(self, event: WorkerJoined) -> None:
+    def _join(self, event: events.WorkerJoined) -> None:
         presence = WorkerPresence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
         self._present[event.worker] = presence
         self.presences.append(presence)
 
-    def _propose(self, event: TrialProposed) -> None:
+    def _propose(self, event: events.TrialProposed) -> None:
         tensor = event.tensor_forward_flops
         operations = Operations(
             event.forward_flops + event.backward_flops,
@@ -208,7 +186,7 @@ class WorkLog:
         is_of_start = event.parent is None and not event.morphs
         self.trials[event.number] = TrialRecord(operations, round_, round_, is_of_start)
 
-    def _start(self, event: TrialStarted, presence: WorkerPresence) -> None:
+    def _start(self, event: events.TrialStarted, presence: WorkerPresence) -> None:
         if presence.free_since is not None:
             self.idle_spans.append(IdleSpan("gap", presence.worker, presence.ranks, presence.free_since, event.at))
         presence.free_since, presence.trial = None, event.trial
@@ -227,7 +205,7 @@ class WorkLog:
             opened.worker, opened.ordered, opened.ranks = event.worker, event.at, ranks
             opened.worked, opened.epoch = event.at, event.epoch
 
-    def _prepare(self, event: TrialPrepared) -> None:
+    def _prepare(self, event: events.TrialPrepared) -> None:
         opened = self._open[event.trial]
         opened.ranks = event.ranks
         self._present[opened.worker].prepared(event.at, event.ranks)
@@ -245,7 +223,7 @@ class WorkLog:
             )
         )
 
-    def _epoch(self, event: EpochFinished) -> None:
+    def _epoch(self, event: events.EpochFinished) -> None:
         if event.interval is not None:
             self._work(event, event.interval)
         assert self.started is not None
@@ -254,7 +232,7 @@ class WorkLog:
             self.accuracies.append((event.at, event.accuracy))
         self._open[event.trial].epoch = event.epoch + 1
 
-    def _work(self, event: Progress | EpochFinished, work: Work) -> None:
+    def _work(self, event: events.Progress | events.EpochFinished, work: events.Work) -> None:
         opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt
         if attempt > 1 and opened.done_again.get(epoch) != attempt:
             opened.done_again[epoch] = attempt
@@ -271,14 +249,14 @@ class WorkLog:
         opened.epochs.append(epoch)
         opened.rows.append(row)
 
-    def _finish(self, event: TrialFinished) -> None:
+    def _finish(self, event: events.TrialFinished) -> None:
         record = self.trials[event.trial]
         self.finished.append((event.at, record.round))
         self.start_finished |= record.is_of_start
         record.outcome, record.ended = event.reason, event.at
         self._settle(event.trial)
 
-    def _fail(self, event: TrialFailed) -> None:
+    def _fail(self, event: events.TrialFailed) -> None:
         self.failed += 1
         record = self.trials[event.trial]
         record.outcome, record.reason, record.ended = "failed", event.reason, event.at
@@ -329,7 +307,7 @@ def _lose(record: TrialRecord, at: float, reason: str) -> None:
     record.outcome, record.reason, record.ended = "lost", reason, at
 
 
-def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
+def counts(started: events.RunStarted, evaluation: events.EpochFinished) -> bool:
     """Return True if an evaluation ended at or before the run's declared end.
 
     The driver accepts late messages about the time before the end, and a run that is resumed late may end much later.
@@ -337,10 +315,10 @@ def counts(started: RunStarted, evaluation: EpochFinished) -> bool:
     return evaluation.at <= started.duration_seconds
 
 
-def work_log(events: Iterable[AnyEvent]) -> WorkLog:
+def work_log(journal: Iterable[events.AnyEvent]) -> WorkLog:
     """Return the work log of a journal's events."""
     kept = WorkLog()
-    with folding(events):
-        for event in events:
+    with folding(journal):
+        for event in journal:
             kept.take(event)
     return kept

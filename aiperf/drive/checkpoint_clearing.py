@@ -18,8 +18,8 @@ from pathlib import Path
 
 from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Progress
 from aiperf.journal.journal import NAME, read_again
+from aiperf.journal.legality import TrialState
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.train.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
 from aiperf.train.kept_checkpoints import KEPT, KeptCheckpoints
 from morphism import Lineage, decode, decode_morph, encode, rebuild

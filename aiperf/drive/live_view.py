@@ -152,5 +152,5 @@ def _worker(run: Run, worker: Worker, now: float) -> WorkerView:
         epochs=epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs,
         epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
-        silent_seconds=max(0.0, now - trial.last_word),
+        silent_seconds=max(0.0, now - trial.last_message),
     )

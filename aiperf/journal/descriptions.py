@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from aiperf.journal.lawful import LARGEST, LARGEST_COUNT, ImpossibleLine
+from aiperf.journal.legality import LARGEST, LARGEST_COUNT, IllegalLine
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 _Figure = Annotated[float, msgspec.Meta(ge=-1e24, le=1e24)]
@@ -104,8 +104,8 @@ class ReadingFacts(_Description, frozen=True):
 
 
 def check_shape(name: str, value: object, shape: Any) -> None:
-    """Raise ImpossibleLine if a value lacks the shape that readers rely on. `name`: the member, for the message."""
+    """Raise IllegalLine if a value lacks the shape that readers rely on. `name`: the member, for the message."""
     try:
         msgspec.convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ImpossibleLine(f"{name} has the shape that its readers rely on; {error}") from error
+        raise IllegalLine(f"{name} must have the members and types that readers require. {error}") from error

@@ -34,7 +34,7 @@ from aiperf.errors import (
 )
 from aiperf.files import NO_LOCKS, bounded_lines, shown, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, AnyEvent, EpochFinished, Interval, Progress, RunResumed, RunStarted
-from aiperf.journal.lawful import must
+from aiperf.journal.legality import must
 from aiperf.journal.other_files import HEAD, why_no_journal
 from aiperf.journal.sealed_log import LONGEST_LINE, ORIGIN, TAIL, LineRefused, SealedLines, sealed
 from aiperf.journal.validator import Validator
@@ -72,10 +72,10 @@ def torn_warning(torn_bytes: int, lines: int) -> RunWarning | None:
     if not torn_bytes:
         return None
     return RunWarning(
-        f"the journal's last line is torn after {torn_bytes} bytes and was dropped (its driver was killed while it "
-        f"wrote, or writes now); the {lines} lines before it are whole",
+        f"the journal's last line is incomplete, {torn_bytes} bytes, and was dropped (its driver was killed while it "
+        f"wrote, or is writing now). The {lines} lines before it are complete",
         "warning",
-        "nothing needs repair: figures are of the whole lines, and a run that is resumed keeps the torn bytes in a file beside "
+        "nothing needs repair: figures use the complete lines, and a resumed run keeps the dropped bytes in a file next to "
         "its journal",
     )
 
@@ -100,9 +100,13 @@ class Reader:
             case None:
                 pass
             case "not there":
-                raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at '{path}'. Runs lie under runs/")
+                raise NoSuchRun(
+                    f"the folder of a run must contain a {NAME}. There is none at '{path}'. Runs are stored in runs/"
+                )
             case wrong:
-                raise NotAJournal(f"a run's journal is a file; {shown(path)} is {wrong}: put the journal there")
+                raise NotAJournal(
+                    f"a journal must be a regular file. {shown(path)} is {wrong}: pass a {NAME} or a run folder"
+                )
         self.path = path
         self._until = until
         self._reading = JournalReading(0, 0, ORIGIN, b"")
@@ -121,7 +125,7 @@ class Reader:
         try:
             with self.path.open("rb", buffering=1 << 20) as file:
                 if (why := why_no_journal(file.read(HEAD))) is not None:
-                    raise NotAJournal(f"a run is read from its journal; {shown(self.path)} is {why}")
+                    raise NotAJournal(f"the file must be a journal. {shown(self.path)} is {why}")
                 file.seek(0)
                 log = self._log = SealedLines(
                     file,
@@ -136,27 +140,27 @@ class Reader:
             raise self.damage(error.before, str(error)) from error.__cause__
         except OSError as error:  # errors of reading only, since the caller handles the events outside
             raise NotAJournal(
-                f"a journal is read whole; {shown(self.path)} cannot be after line {self._given} ({error.strerror}). "
-                "Let this user read it, or take it from a copy"
+                f"{shown(self.path)} cannot be read after line {self._given} ({error.strerror}). "
+                "Give this user permission to read it, or use a copy"
             ) from error
         self._reading = JournalReading(log.lines, log.end, log.chain, log.torn)
         if not log.lines and self._until is None:
             raise NoSuchRun(
-                f"a run begins with the first whole line of its journal; '{self.path}' holds none: its first line is torn, "
-                f"after {len(log.torn)} bytes (a driver killed while it wrote). Begin another: python -m aiperf"
+                f"a journal must have a complete first line. The first line of '{self.path}' is incomplete, "
+                f"{len(log.torn)} bytes (the driver was killed while it wrote). Start another run: python -m aiperf"
             )
         if self._until is not None and log.lines < self._until:
             raise JournalDamaged(f"resume_until={self._until}, but '{self.path}' has only {log.lines} whole lines")
 
     def _check_first(self, event: AnyEvent) -> None:
         if not isinstance(event, RunStarted):
-            raise self.damage(0, f"a journal begins with RunStarted, this one with {type(event).__name__}")
+            raise self.damage(0, f"a journal must begin with RunStarted. This one begins with {type(event).__name__}")
         self._check_schema(event.schema)
 
     def _check_schema(self, schema: int) -> None:
         if schema != SCHEMA:
             raise JournalDamaged(
-                f"this release reads journals of schema {SCHEMA}; '{self.path}' has schema {schema}. Read it with the release "
+                f"this release reads journals of schema {SCHEMA}. '{self.path}' has schema {schema}: read it with the release "
                 "that wrote it"
             )
 
@@ -165,15 +169,15 @@ class Reader:
         with self.path.open("rb") as file:
             total = sum(1 for line in bounded_lines(file, LONGEST_LINE) if line[-1] == 0x0A or len(line) < LONGEST_LINE)
         whole = (
-            f"the {lines} events before it are whole. To go on from there: resume_until={lines}"
+            f"The {lines} lines before it are valid. Resume from there with resume_until={lines}"
             if lines
-            else "nothing before it is whole. Begin another run: python -m aiperf"
+            else "No line before it is valid. Start another run: python -m aiperf"
         )
-        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}; {whole}", lines + 1)
+        return JournalDamaged(f"journal damaged at line {lines + 1} of {total}: {why}. {whole}", lines + 1)
 
     def unfoldable(self, error: Exception) -> JournalDamaged:
         """Return the error of the last returned line, which passes all checks but cannot be folded."""
-        return self.damage(self._given - 1, f"it cannot be taken in ({type(error).__name__}: {error})")
+        return self.damage(self._given - 1, f"the event cannot be applied ({type(error).__name__}: {error})")
 
 
 _OF_PROGRESS = 2 * len(Progress.__struct_fields__) + 4
@@ -198,12 +202,12 @@ def _decoded(body: bytes) -> AnyEvent:
 
 
 def _check_members(body: bytes) -> None:
-    """Raise ImpossibleLine if an object of a line names a member twice. The line is not in the driver's form."""
+    """Raise IllegalLine if an object of a line names a member twice. The line is not in the driver's form."""
 
     def members(pairs: list[tuple[str, object]]) -> None:
         names = [name for name, _ in pairs]
         for name in names:
-            must(names.count(name) == 1, "an object names each member once", f"{name!r} {names.count(name)} times")
+            must(names.count(name) == 1, "an object must name each member once", f"{name!r} {names.count(name)} times")
 
     json.loads(body, object_pairs_hook=members, parse_int=str)
 
@@ -354,11 +358,11 @@ class Journal:
             self._file.seek(self._end)
             self._size = self._end
         except OSError as again:  # reported with the first error, which is the cause
-            left = f"; what was written of it could not be taken back ({again.strerror}), reading drops a torn line"
-        remedy = "Make room" if error.errno in _NO_ROOM else "Let it be written (chattr -i, mount -o remount,rw)"
+            left = f". The incomplete line could not be removed ({again.strerror}). A reader drops it"
+        remedy = "Make room" if error.errno in _NO_ROOM else "Make it writable (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
-            f"what happened must stand on disk before anything acts on it; '{self.path}' "
-            f"could not be written ({error.strerror}){left}. {remedy}, then: {self._way_on()}"
+            f"events must be on disk before the run acts on them. '{self.path}' could not be written "
+            f"({error.strerror}){left}. {remedy}, then: {self._way_on()}"
         )
 
     def _way_on(self) -> str:
@@ -367,15 +371,15 @@ class Journal:
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """Raise JournalTakenAway if the file was removed, replaced or changed. The driver's further work would be lost."""
-        mine = os.fstat(self._file.fileno())
+        opened = os.fstat(self._file.fileno())
         try:
-            there = self._absolute.stat()
+            named = self._absolute.stat()
         except OSError as error:
             raise self._taken_away(f"was removed ({error.strerror})", written, is_whole=True) from error
-        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+        if (named.st_dev, named.st_ino) != (opened.st_dev, opened.st_ino):
             raise self._taken_away("was replaced by another file (as sed -i and editors do)", written, is_whole=True)
-        if mine.st_size != self._size:
-            what = f"was changed: it has {mine.st_size} bytes, and {self._size} were written"
+        if opened.st_size != self._size:
+            what = f"was changed: it has {opened.st_size} bytes, and {self._size} were written"
             raise self._taken_away(what, written, is_whole=False)
 
     def _taken_away(self, what: str, written: bytearray, *, is_whole: bool) -> JournalTakenAway:
@@ -395,14 +399,16 @@ class Journal:
             except OSError:
                 continue
         if kept is None:
-            saved = "what it held could be kept nowhere"
+            saved = "its content could not be saved anywhere"
         elif is_whole:
-            saved = f"the whole of it, with what happened last, is kept there: {shlex.join(['mv', str(kept), str(self.path)])}"
+            saved = (
+                f"its whole content, with the last events, is saved: {shlex.join(['mv', str(kept), str(self.path)])}"
+            )
         else:
-            saved = f"the lines that were to follow line {self.lines} are kept in '{kept}'"
+            saved = f"the lines after line {self.lines} are saved in '{kept}'"
         return JournalTakenAway(
-            f"a journal is its driver's alone while a run goes on; '{self.path}' {what}. The run stops; {saved}. "
-            f"To go on: {self._way_on()}"
+            f"only its driver may change the journal of a running run. '{self.path}' {what}. The run stops: {saved}. "
+            f"To resume: {self._way_on()}"
         )
 
     def close(self) -> None:
@@ -428,8 +434,8 @@ def hold(file: IO[bytes], path: Path) -> None:
     """
     if not locked(file, path):
         raise JournalNotLocked(
-            f"a lock on the journal keeps a second driver out; the file system of '{path}' has no locks. Mount it with locks "
-            "(Lustre: -o flock; NFS: without nolock, with its lock service), or keep the journal on the driver's own disk: "
+            f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it with "
+            "locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's own disk: "
             "storage.journal=local:FOLDER"
         )
 
@@ -452,10 +458,10 @@ def locked(file: IO[bytes], path: Path) -> bool:
 
 def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
     if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-        return JournalInUse(f"one driver writes a journal; '{path}' is being written by another. End that run first")
+        return JournalInUse(f"a journal has one driver. Another driver is writing '{path}': end that run first")
     return JournalNotLocked(
-        f"a lock on the journal keeps a second driver out; '{path}' could not be locked ({error.strerror}). "
-        "Fix that, or take a folder on another file system: runs=FOLDER"
+        f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
+        "Fix that, or use a folder on another file system: runs=FOLDER"
     )
 
 

@@ -63,7 +63,7 @@ def to_be_read(folder: Path, local: Path | None) -> Path:
     own = local_path(folder, local)
     if not own.exists():
         print(
-            f"the journal was written to '{own}', which is not on this host: the run goes on from its copy in '{folder}', "
+            f"the journal was written to '{own}', which is not on this host. The run resumes from its copy in '{folder}', "
             f"which may lack the last {COPY_SECONDS:.0f} s",
             file=sys.stderr,
         )
@@ -86,8 +86,8 @@ def longer(own: Path, shared: Path) -> Path:
             if one[:common] != other[:common]:
                 here = next(index for index in range(common) if one[index] != other[index])
                 raise CannotResume(
-                    f"a run has one journal; '{own}' and its copy '{shared}' go on differently from byte {at + here}: two "
-                    "drivers have gone on with it, each from one of them. Choose one, and move the other away (mv)"
+                    f"a run has one journal. '{own}' and its copy '{shared}' differ from byte {at + here} on: two drivers "
+                    "have resumed the run, each from one of them. Choose one, and move the other away (mv)"
                 )
             if len(one) != len(other) or not one:
                 return own if len(one) >= len(other) else shared
@@ -104,7 +104,7 @@ class _Copy:
         try:
             if not locked(self._file, shared):
                 print(
-                    f"the file system of '{shared}' has no locks: only on this host a second driver of the run is kept out",
+                    f"the file system of '{shared}' has no locks. A second driver of the run is refused on this host only",
                     file=sys.stderr,
                 )
         except BaseException:
@@ -150,8 +150,8 @@ class _Copy:
             self._copy(journal)
         except OSError as error:
             raise JournalNotWritten(
-                f"a run's folder holds its journal at the end; the copy in '{self._shared}' could not be made whole "
-                f"({error.strerror}). All of it lies there: {shlex.join(['cp', str(self._own), str(self._shared)])}"
+                f"the copy of the journal in '{self._shared}' could not be completed ({error.strerror}). "
+                f"Copy the complete journal: {shlex.join(['cp', str(self._own), str(self._shared)])}"
             ) from error
 
     def _follow(self, journal: Journal) -> None:
@@ -164,7 +164,7 @@ class _Copy:
             except OSError as error:
                 if self._last_error != (reason := str(error.strerror)):
                     self._last_error = reason
-                    print(f"the journal's copy '{self._shared}' falls behind: {reason}", file=sys.stderr, flush=True)
+                    print(f"the journal's copy '{self._shared}' is behind: {reason}", file=sys.stderr, flush=True)
 
     def _copy(self, journal: Journal) -> None:
         """Append newly committed lines and remove bytes beyond them."""

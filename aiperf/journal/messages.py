@@ -2,15 +2,24 @@
 
 The driver sends orders, the executor sends messages with results. The latter contain no clock reading. Work is reported as
 sums, so that a lost, late, repeated or reordered message loses no work.
+
+A message whose fields the driver records unchanged is a subclass of its event. The driver adds the time (`recorded`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from aiperf.journal import events
 from aiperf.journal.events import Cause, TunedBy
+
+NOT_RECEIVED = -1.0
+"""Time of a message that the driver has not yet received. The validator refuses it in a journal."""
+
+
+_E = TypeVar("_E", bound=events.Event)
 
 
 class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True):
@@ -87,18 +96,10 @@ Order = Propose | Train | Drop | Release | Sum
 # --- messages, executor to driver
 
 
-class WorkerUp(_Message, frozen=True, kw_only=True):
+class WorkerUp(events.WorkerJoined, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """A worker is ready. The executor numbers it. A worker that returns after a loss has a new number."""
 
-    worker: int
-    host: str
-    ranks: int
-    device: str
-    device_memory_bytes: int
-    collective: str
-    machine: dict[str, Any]
-    hosts: tuple[str, ...] = ()
-    """All hosts of a worker that spans several. `host` is the first."""
+    at: float = NOT_RECEIVED
 
 
 class WorkerDown(_Message, frozen=True, kw_only=True):
@@ -110,41 +111,28 @@ class WorkerDown(_Message, frozen=True, kw_only=True):
     """True if the executor moved the worker's accelerators to a better place. This does not count as a loss of its trial."""
 
 
-class NotStarted(_Message, frozen=True, kw_only=True):
+class NotStarted(events.WorkerNotStarted, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Failed start of a worker. The executor may try the place again."""
 
-    host: str
-    failures: int
-    reason: str
+    at: float = NOT_RECEIVED
 
 
-class Inspected(_Message, frozen=True, kw_only=True):
+class Inspected(events.NodeChecked, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Preflight result of a node that joined."""
 
-    address: str
-    host: str
-    readings: dict[str, Any]
-    faults: list[str]
-    notes: list[str]
-    excluded: bool
-    clock_offset_seconds: float | None
-    clock_error_seconds: float | None
+    at: float = NOT_RECEIVED
 
 
-class HelperDown(_Message, frozen=True, kw_only=True):
+class HelperDown(events.HelperLost, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Death and replacement of a worker's helper process: its recorder or its generator."""
 
-    worker: int
-    helper: str
-    reason: str
+    at: float = NOT_RECEIVED
 
 
-class Ceiling(_Message, frozen=True, kw_only=True):
+class Ceiling(events.CeilingMeasured, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Measured largest batch per accelerator."""
 
-    worker: int
-    family: str
-    batch_size: int
+    at: float = NOT_RECEIVED
 
 
 class ProposalReturned(_Message, frozen=True, kw_only=True):
@@ -170,27 +158,16 @@ class ProposalFailed(_Message, frozen=True, kw_only=True):
     """True if the searcher itself had nothing to propose. False if its process died."""
 
 
-class Prepared(_Message, frozen=True, kw_only=True):
+class Prepared(events.TrialPrepared, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """The module and its weights are on the accelerators."""
 
-    trial: int
-    attempt: int
-    precision: str
-    ranks: int
-    compiled: bool
-    cuda_graphs: bool
-    build_seconds: float
-    weights_seconds: float
-    compile_seconds: float
+    at: float = NOT_RECEIVED
 
 
-class Heartbeat(_Message, frozen=True, kw_only=True):
+class Heartbeat(events.TrialHeartbeat, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Sign of life of a trial without other reports. It distinguishes a slow worker from a silent one."""
 
-    trial: int
-    attempt: int
-    doing: str
-    """Slowest rank and its activity: 'rank 1 of 2 on node7 waits for images since 130 s'."""
+    at: float = NOT_RECEIVED
 
 
 class Advanced(_Message, frozen=True, kw_only=True):
@@ -222,21 +199,16 @@ class EpochDone(_Message, frozen=True, kw_only=True):
     checkpoint: bool
 
 
-class CheckpointSaved(_Message, frozen=True, kw_only=True):
+class CheckpointSaved(events.CheckpointWritten, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Completion of the checkpoint of an epoch that was reported before."""
 
-    trial: int
-    attempt: int
-    epoch: int
+    at: float = NOT_RECEIVED
 
 
-class CheckpointFailed(_Message, frozen=True, kw_only=True):
+class CheckpointFailed(events.CheckpointNotWritten, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Failed write of the checkpoint of an epoch that was reported before. Training continues."""
 
-    trial: int
-    attempt: int
-    epoch: int
-    reason: str
+    at: float = NOT_RECEIVED
 
 
 class CorruptImagesFound(_Message, frozen=True, kw_only=True):
@@ -247,13 +219,10 @@ class CorruptImagesFound(_Message, frozen=True, kw_only=True):
     """Pairs of name and decoder error."""
 
 
-class OutOfMemory(_Message, frozen=True, kw_only=True):
+class OutOfMemory(events.BatchReduced, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """The batch did not fit. The worker restarts the epoch with a smaller batch."""
 
-    trial: int
-    attempt: int
-    from_batch_size: int
-    to_batch_size: int
+    at: float = NOT_RECEIVED
 
 
 class TrialDone(_Message, frozen=True, kw_only=True):
@@ -308,3 +277,9 @@ Word = (
     | Crashed
     | CheckpointGone
 )
+
+
+def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: Any) -> _E:
+    """Return the event of a message: fields of equal name, and the computed ones."""
+    passed_on = {name: getattr(message, name) for name in message.__struct_fields__ if name in kind.__struct_fields__}
+    return kind(**(passed_on | computed | {"at": now}))

@@ -17,12 +17,12 @@ _PACKED = (
 def why_no_journal(head: bytes) -> str | None:
     """Return the reason why a file with these first `HEAD` bytes is not a journal, to follow "it is". None if it may be one."""
     if not head:
-        return "empty (0 bytes): begin another run (python -m aiperf)"
+        return "empty (0 bytes): start another run (python -m aiperf)"
     if _begins_as_a_journal(head):
         return None
     for magic, command in _PACKED:
         if head.startswith(magic):
-            return f"compressed: unpack it, {command} FILE > journal.jsonl"
+            return f"compressed: unpack it with {command} FILE > journal.jsonl"
     return f"not a journal (first bytes {head[:16]!r}): pass the run's folder with the journal that its driver wrote"
 
 

@@ -27,12 +27,12 @@ def run_folder(word: str, runs: str = "runs") -> Path:
     if wrong is None:
         if named.name == NAME:
             return named.parent
-        raise NotAJournal(f"a run is named by its folder, which holds a {NAME}; {shown(named)} is {_described(named)}")
+        raise NotAJournal(f"a run must be named by its folder with a {NAME}. {shown(named)} is {_described(named)}")
     if named.is_dir():
-        raise NoSuchRun(f"a run is a folder with a {NAME}; there is none in {shown(named)}")
+        raise NoSuchRun(f"the folder of a run must contain a {NAME}. There is none in {shown(named)}")
     others = "" if named.is_absolute() else f", nor at {shown(places[1])}"
     why = "" if wrong == "not there" else f", which is {wrong}"
-    raise NoSuchRun(f"a run is a folder with a {NAME}; there is none at {shown(named)}{why}{others}")
+    raise NoSuchRun(f"the folder of a run must contain a {NAME}. There is none at {shown(named)}{why}{others}")
 
 
 def _described(file: Path) -> str:

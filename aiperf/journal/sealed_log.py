@@ -14,7 +14,7 @@ from typing import IO, Generic, TypeVar
 import msgspec
 
 from aiperf.files import bounded_lines
-from aiperf.journal.lawful import ImpossibleLine
+from aiperf.journal.legality import IllegalLine
 
 LONGEST_LINE = 1 << 24
 """Maximum length in bytes. A first line of a journal has about 100 kB, other lines less."""
@@ -58,7 +58,7 @@ class SealedLines(Generic[Record]):
     ) -> None:
         """`of`: names of the records and of their writer, for messages. `until`: maximum number of lines to read.
 
-        Iteration raises LineRefused. `check` raises ImpossibleLine.
+        Iteration raises LineRefused. `check` raises IllegalLine.
         """
         self._file = file
         self._decode = decode
@@ -83,7 +83,7 @@ class SealedLines(Generic[Record]):
                 break
             if line[-1] != 0x0A:
                 if len(line) == LONGEST_LINE:
-                    raise LineRefused(before, f"a line has at most {LONGEST_LINE} bytes; this one is longer")
+                    raise LineRefused(before, f"a line has at most {LONGEST_LINE} bytes. This one is longer")
                 self.torn = line
                 break
             body = line[:-tail] + b"}"
@@ -97,7 +97,7 @@ class SealedLines(Generic[Record]):
                 check(record)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise LineRefused(before, f"it is no {self._of[0]} ({error})") from error
-            except ImpossibleLine as error:
+            except IllegalLine as error:
                 raise LineRefused(before, f"no {self._of[1]} can write it: {error}") from error
             chain = self.chain = seal
             self.lines = before + 1
@@ -110,5 +110,5 @@ def _why_unsealed(line: bytes) -> str:
     if line.endswith(b"\r\n"):
         return "it ends in CR LF, which no line of a journal does (an editor, or a transfer as text)"
     if line[-TAIL : -len(ORIGIN) - 3] != _SEAL:
-        return "it carries no hash"
-    return "its hash does not follow from the line before it: one of the two was changed"
+        return "it has no hash"
+    return "its hash does not follow from the line before it. One of the two lines was changed"

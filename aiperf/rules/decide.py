@@ -114,8 +114,8 @@ def decide(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[Comm
         commands.append(StartTrial(number, trial.attempt + 1, worker, trial.saved_epoch + 1, trial.round))
     for worker in run.ready:
         if worker not in taken:
-            there = run.workers[worker]
-            commands.append(StartTrial(run.next_of(there), 1, worker, 1, there.round + 1))
+            ready = run.workers[worker]
+            commands.append(StartTrial(run.next_of(ready), 1, worker, 1, ready.round + 1))
     commands += _requests(run, taken) if agenda is None else _next_to_follow(run, taken, agenda)
     commands += [
         DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable
@@ -130,7 +130,7 @@ def _requests(run: Run, taken: set[int]) -> list[Command]:
     """
     commands: list[Command] = []
     number, start_is_due = run.next_number, run.start_is_due
-    for name in run.hungry:
+    for name in run.with_demand:
         if name in taken or name in run.ready:
             continue
         worker = run.workers[name]
@@ -150,7 +150,7 @@ def _next_to_follow(run: Run, taken: set[int], agenda: ReplayQueue) -> list[Comm
     There is one request at a time. If a trial cannot be trained, its children become ready before later trials.
     """
     wanted = agenda.first
-    name = next((name for name in run.idle if name in run.hungry and name not in taken), None)
+    name = next((name for name in run.idle if name in run.with_demand and name not in taken), None)
     if wanted is None or name is None:
         return []
     seed = derive(run.started.seed, "proposal", run.next_number)
@@ -182,7 +182,7 @@ def _silent(run: Run, now: float) -> list[Command]:
     commands: list[Command] = []
     for number in islice(run.running, len(run.running)):
         trial = run.trials[number]
-        silent = now - trial.last_word
+        silent = now - trial.last_message
         if silent < run.limits.silence_seconds:
             break
         assert trial.worker is not None

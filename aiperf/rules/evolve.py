@@ -9,100 +9,73 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    NodeChecked,
-    Progress,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
+from aiperf.journal import events
+from aiperf.journal.legality import check_state
 from aiperf.rules.changes import attempts, checkpoints, proposals, transitions, workers
-from aiperf.rules.fitting import check_that_it_fits
 from aiperf.rules.state import Run
 
 
-def evolve(run: Run, event: AnyEvent) -> None:
+def evolve(run: Run, event: events.AnyEvent) -> None:
     """Apply one event.
 
     Raises:
-        IllegalEvent: it does not fit the state of its trial or of its worker. The run is unchanged.
+        IllegalLine: it does not fit the state of its trial or of its worker. The run is unchanged.
     """
     # Nearly all events pass with this one check.
-    if not ((type(event) is EpochFinished or type(event) is Progress) and event.trial in run.running):
-        check_that_it_fits(run, event)
+    if not ((type(event) is events.EpochFinished or type(event) is events.Progress) and event.trial in run.running):
+        check_state(event, run)
     run.lines += 1
     if event.at > run.at:
         run.at = event.at
     match event:
-        case Progress():
+        case events.Progress():
             attempts.worked(run, event, event)
-        case EpochFinished():
+        case events.EpochFinished():
             attempts.epoch_finished(run, event)
-        case ProposalRequested():
+        case events.ProposalRequested():
             proposals.requested(run, event)
-        case TrialProposed():
+        case events.TrialProposed():
             proposals.proposed(run, event)
-        case TrialRejected():
+        case events.TrialRejected():
             proposals.rejected(run, event)
-        case TrialStarted():
+        case events.TrialStarted():
             attempts.started(run, event)
-        case TrialPrepared():
+        case events.TrialPrepared():
             attempts.prepared(run, event)
-        case BatchReduced():
+        case events.BatchReduced():
             attempts.batch_reduced(run, event)
-        case CheckpointWritten():
+        case events.CheckpointWritten():
             attempts.checkpoint_written(run, event)
-        case CheckpointNotWritten():
+        case events.CheckpointNotWritten():
             attempts.checkpoint_not_written(run, event)
-        case TrialHeartbeat():
+        case events.TrialHeartbeat():
             attempts.heartbeat(run, event)
-        case TrialFinished():
+        case events.TrialFinished():
             transitions.finished(run, event)
-        case TrialLost():
+        case events.TrialLost():
             transitions.lose(run, event.trial, event)
-        case TrialFailed():
+        case events.TrialFailed():
             transitions.failed(run, event)
-        case WorkerJoined():
+        case events.WorkerJoined():
             workers.joined(run, event)
-        case WorkerLost():
-            workers.gone(run, event.worker, event)
-        case CheckpointDropped():
+        case events.WorkerLost():
+            workers.removed(run, event.worker, event)
+        case events.CheckpointDropped():
             checkpoints.dropped(run, event)
-        case CeilingMeasured():
+        case events.CeilingMeasured():
             run.ceiling = event.batch_size if run.ceiling is None else min(run.ceiling, event.batch_size)
-        case ImagesSkipped():
+        case events.ImagesSkipped():
             run.corrupt.update(event.files)
-        case RunResumed():
+        case events.RunResumed():
             run.ended = None
             run.corrupt.clear()
             for present in list(run.workers):
-                workers.gone(run, present, event)
-        case RunEnded():
+                workers.removed(run, present, event)
+        case events.RunEnded():
             run.ended = event.reason
-        case WorkerNotStarted() | NodeChecked() | HelperLost():
+        case events.WorkerNotStarted() | events.NodeChecked() | events.HelperLost():
             pass  # for readers only
-        case RunStarted():
+        case events.RunStarted():
             raise AssertionError("it was refused before")
         case _:
             assert_never(event)

@@ -15,11 +15,12 @@ from aiperf.journal.events import (
     TrialStarted,
     WorkerJoined,
 )
+from aiperf.journal.legality import TrialState
 from aiperf.rng import derive
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.replay import replay
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 WHY_LEFT_OUT = {
     TrialState.REQUESTED: "rejected",
@@ -84,13 +85,13 @@ def followed(events: Iterable[AnyEvent]) -> FollowedHistory:
     are not followed.
 
     Raises:
-        IllegalEvent: an event does not fit the run.
+        IllegalLine: an event does not fit the run.
     """
     order: dict[int, None] = {}
     proposals: dict[int, TrialProposed] = {}
     joined: list[WorkerJoined] = []
     run: Run | None = None
-    for run, event in replay(events):  # noqa: B007 - the last of them is what is asked for
+    for run, event in replay(events):  # noqa: B007 - the last one is used
         match event:
             case TrialProposed():
                 proposals[event.number] = event
@@ -129,6 +130,6 @@ def _trial(run: Run, trial: Trial, proposal: TrialProposed, heirs: int) -> Follo
 
 def _left_out(run: Run) -> dict[str, int]:
     """Return the number of proposals that are not followed, by reason."""
-    there = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
-    there["rejected"] += run.next_number - len(run.trials)
-    return {reason: count for reason, count in sorted(there.items()) if count}
+    left_out = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
+    left_out["rejected"] += run.next_number - len(run.trials)
+    return {reason: count for reason, count in sorted(left_out.items()) if count}

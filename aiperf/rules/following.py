@@ -55,21 +55,21 @@ def answer(
         return rejected(str(error))
     proposed = described(history, request, word, graph, cost(graph), at, wanted.follows)
     for name in SAME:
-        if (here := getattr(proposed, name)) != (there := getattr(wanted.proposal, name)):
+        if (current := getattr(proposed, name)) != (recorded := getattr(wanted.proposal, name)):
             return rejected(
-                f"trial {wanted.number} of the followed run has {name} {there!r} in its journal; the same morphs give "
-                f"{here!r} here"
+                f"trial {wanted.number} of the followed run has {name} {recorded!r} in its journal; the same morphs give "
+                f"{current!r} here"
             )
     return proposed
 
 
 def _without_weights(agenda: ReplayQueue, history: History, wanted: FollowedTrial) -> str | None:
     """Return the reason for missing inherited weights. None if they are present or none are inherited."""
-    there = wanted.proposal.parent
-    if there is None:
+    followed_parent = wanted.proposal.parent
+    if followed_parent is None:
         return None
-    parent = agenda.here.get(there)
-    inherits = f"trial {wanted.number} of the followed run inherits from its trial {there}"
+    parent = agenda.here.get(followed_parent)
+    inherits = f"trial {wanted.number} of the followed run inherits from its trial {followed_parent}"
     if parent is None:
         return f"{inherits}, which could not be trained here"
     if parent not in history.accuracies:

@@ -11,69 +11,30 @@ from typing import assert_never
 
 import msgspec
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    Interval,
-    NodeChecked,
-    Progress,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
-from aiperf.journal.messages import (
-    Advanced,
-    Ceiling,
-    CheckpointFailed,
-    CheckpointGone,
-    CheckpointSaved,
-    CorruptImagesFound,
-    Crashed,
-    EpochDone,
-    Heartbeat,
-    HelperDown,
-    Inspected,
-    NotStarted,
-    OutOfMemory,
-    Prepared,
-    TrialDone,
-    WorkerDown,
-    WorkerUp,
-)
+from aiperf.journal import events, messages
+from aiperf.journal.legality import TrialState
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 WorkerMessage = (
-    WorkerUp
-    | WorkerDown
-    | NotStarted
-    | Inspected
-    | HelperDown
-    | Ceiling
-    | Prepared
-    | Heartbeat
-    | Advanced
-    | EpochDone
-    | CheckpointSaved
-    | CheckpointFailed
-    | CorruptImagesFound
-    | OutOfMemory
-    | TrialDone
-    | Crashed
-    | CheckpointGone
+    messages.WorkerUp
+    | messages.WorkerDown
+    | messages.NotStarted
+    | messages.Inspected
+    | messages.HelperDown
+    | messages.Ceiling
+    | messages.Prepared
+    | messages.Heartbeat
+    | messages.Advanced
+    | messages.EpochDone
+    | messages.CheckpointSaved
+    | messages.CheckpointFailed
+    | messages.CorruptImagesFound
+    | messages.OutOfMemory
+    | messages.TrialDone
+    | messages.Crashed
+    | messages.CheckpointGone
 )
 """All messages except the answers to Propose, which the driver first checks against their lineage."""
 
@@ -81,115 +42,62 @@ FILES_OF_A_LINE = 100
 """Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, word: WorkerMessage, now: float) -> list[AnyEvent]:
+def interpret(run: Run, message: WorkerMessage, now: float) -> list[events.AnyEvent]:
     """Return the events of a message that arrives at `now` seconds after the start of the run.
 
     Empty if it reports nothing new.
     """
-    match word:
-        case Advanced():
-            trial = _current(run, word.trial, word.attempt)
-            return [] if trial is None else _advanced(trial, word, now)
-        case EpochDone():
-            return _epoch_done(run, word, now)
-        case WorkerUp():
-            if word.worker in run.workers or word.worker in run.departed:
-                return []
-            return [_joined(word, now)]
-        case WorkerDown():
-            if word.worker not in run.workers:
-                return []
-            return [
-                WorkerLost(
-                    at=now,
-                    worker=word.worker,
-                    cause="released" if word.released else "reported",
-                    reason=word.reason,
-                )
-            ]
-        case NotStarted():
-            return [WorkerNotStarted(at=now, host=word.host, failures=word.failures, reason=word.reason)]
-        case Inspected():
-            return [NodeChecked(at=now, **msgspec.structs.asdict(word))]
-        case HelperDown():
-            if word.worker not in run.workers:
-                return []
-            return [HelperLost(at=now, worker=word.worker, helper=word.helper, reason=word.reason)]
-        case Ceiling():
-            if word.worker not in run.workers:
-                return []
-            return [CeilingMeasured(at=now, worker=word.worker, family=word.family, batch_size=word.batch_size)]
-        case Prepared():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or trial.is_prepared:
-                return []
-            return [_prepared(word, now)]
-        case CheckpointSaved():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or not trial.saved_epoch < word.epoch <= trial.epoch:
-                return []  # reported before, or of an epoch whose own message is lost
-            return [CheckpointWritten(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch)]
-        case CheckpointFailed():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or not trial.unsaved_epoch < word.epoch <= trial.epoch:
-                return []  # reported before, or of an epoch whose own message is lost
-            return [
-                CheckpointNotWritten(
-                    at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, reason=word.reason
-                )
-            ]
-        case Heartbeat():
-            if _current(run, word.trial, word.attempt) is None:
-                return []
-            return [TrialHeartbeat(at=now, trial=word.trial, attempt=word.attempt, doing=word.doing)]
-        case CorruptImagesFound():
-            return _skipped(run, word, now)
-        case OutOfMemory():
-            trial = _current(run, word.trial, word.attempt)
-            if trial is None or trial.batch_size <= word.to_batch_size:
-                return []
-            return [_reduced(word, word.from_batch_size, word.to_batch_size, now)]
-        case TrialDone():
-            return _done(run, word, now)
-        case Crashed():
-            if _current(run, word.trial, word.attempt) is None:
-                return []
-            if not word.retry:
-                return [TrialFailed(at=now, trial=word.trial, reason=word.reason, cause=word.cause)]
-            return [TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
-        case CheckpointGone():
-            return _checkpoint_gone(run, word, now)
+    match message:
+        case messages.Advanced():
+            trial = _current(run, message.trial, message.attempt)
+            return [] if trial is None else _advanced(trial, message, now)
+        case messages.EpochDone():
+            return _epoch_done(run, message, now)
+        case messages.WorkerUp():
+            is_new = message.worker not in run.workers and message.worker not in run.departed
+            return [messages.recorded(events.WorkerJoined, message, now)] if is_new else []
+        case messages.WorkerDown():
+            cause: events.LossCause = "released" if message.released else "reported"
+            is_present = message.worker in run.workers
+            return [messages.recorded(events.WorkerLost, message, now, cause=cause)] if is_present else []
+        case messages.NotStarted():
+            return [messages.recorded(events.WorkerNotStarted, message, now)]
+        case messages.Inspected():
+            return [messages.recorded(events.NodeChecked, message, now)]
+        case messages.HelperDown():
+            return [messages.recorded(events.HelperLost, message, now)] if message.worker in run.workers else []
+        case messages.Ceiling():
+            return [messages.recorded(events.CeilingMeasured, message, now)] if message.worker in run.workers else []
+        case messages.CorruptImagesFound():
+            return _skipped(run, message, now)
+        case messages.CheckpointGone():
+            return _checkpoint_gone(run, message, now)
+    trial = _current(run, message.trial, message.attempt)
+    if trial is None:
+        return []
+    match message:
+        case messages.Prepared():
+            return [] if trial.is_prepared else [messages.recorded(events.TrialPrepared, message, now)]
+        case messages.CheckpointSaved():
+            # Otherwise it was reported before, or the message of its epoch is lost.
+            is_new = trial.saved_epoch < message.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointWritten, message, now)] if is_new else []
+        case messages.CheckpointFailed():
+            is_new = trial.unsaved_epoch < message.epoch <= trial.epoch
+            return [messages.recorded(events.CheckpointNotWritten, message, now)] if is_new else []
+        case messages.Heartbeat():
+            return [messages.recorded(events.TrialHeartbeat, message, now)]
+        case messages.OutOfMemory():
+            is_new = message.to_batch_size < trial.batch_size
+            return [messages.recorded(events.BatchReduced, message, now)] if is_new else []
+        case messages.TrialDone():
+            return _done(run, trial, message, now)
+        case messages.Crashed():
+            if message.retry:
+                return [messages.recorded(events.TrialLost, message, now)]
+            return [messages.recorded(events.TrialFailed, message, now)]
         case _:
-            assert_never(word)
-
-
-def _joined(word: WorkerUp, now: float) -> WorkerJoined:
-    return WorkerJoined(
-        at=now,
-        worker=word.worker,
-        host=word.host,
-        ranks=word.ranks,
-        device=word.device,
-        device_memory_bytes=word.device_memory_bytes,
-        collective=word.collective,
-        machine=word.machine,
-        hosts=word.hosts,
-    )
-
-
-def _prepared(word: Prepared, now: float) -> TrialPrepared:
-    return TrialPrepared(
-        at=now,
-        trial=word.trial,
-        attempt=word.attempt,
-        precision=word.precision,
-        ranks=word.ranks,
-        compiled=word.compiled,
-        cuda_graphs=word.cuda_graphs,
-        build_seconds=word.build_seconds,
-        weights_seconds=word.weights_seconds,
-        compile_seconds=word.compile_seconds,
-    )
+            assert_never(message)
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
@@ -200,28 +108,28 @@ def _current(run: Run, trial: int, attempt: int) -> Trial | None:
     return found
 
 
-def _advanced(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
-    if word.epoch != trial.current_epoch or word.batch_size > trial.batch_size:
+def _advanced(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
+    if message.epoch != trial.current_epoch or message.batch_size > trial.batch_size:
         return []  # arrived after the end of its epoch, or after the epoch was restarted with a smaller batch
-    events = _begun_again(trial, word, now)
-    interval = _interval(trial, word, now)
+    result = _unreported_reduction(trial, message, now)
+    interval = _interval(trial, message, now)
     if interval is not None:
-        fields = msgspec.structs.asdict(interval)
-        events.append(Progress(at=now, trial=word.trial, attempt=word.attempt, epoch=word.epoch, **fields))
-    return events
+        result.append(messages.recorded(events.Progress, message, now, **msgspec.structs.asdict(interval)))
+    return result
 
 
-def _begun_again(trial: Trial, word: Advanced, now: float) -> list[AnyEvent]:
+def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
     """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
-    if word.batch_size >= trial.batch_size:
+    if message.batch_size >= trial.batch_size:
         return []
-    return [_reduced(word, trial.batch_size, word.batch_size, now)]
+    before, after = trial.batch_size, message.batch_size
+    return [messages.recorded(events.BatchReduced, message, now, from_batch_size=before, to_batch_size=after)]
 
 
-def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
+def _interval(trial: Trial, message: messages.Advanced, now: float) -> events.Interval | None:
     """Return the work of the current epoch since the last message. None if it was reported before."""
-    images, validated = word.training_images, word.validation_images
-    if word.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
+    images, validated = message.training_images, message.validation_images
+    if message.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
         images -= trial.training_images
         validated -= trial.validation_images
     if images < 0 or validated < 0:
@@ -232,14 +140,14 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     before = trial.sums
     # Sums are compared with sums. An excess is left to the next interval: a message may arrive early after a late one, or
     # during a step. Exchange and validation are parts of the busy time. Input and checkpoint are not.
-    busy = min(max(0.0, word.busy_seconds - before[0]), length)
-    communication = min(max(0.0, word.communication_seconds - before[1]), busy)
-    validation = min(max(0.0, word.validation_seconds - before[2]), busy - communication)
-    input_ = min(max(0.0, word.input_seconds - before[3]), length - busy)
-    checkpoint = min(max(0.0, word.checkpoint_seconds - before[4]), length - busy - input_)
+    busy = min(max(0.0, message.busy_seconds - before[0]), length)
+    communication = min(max(0.0, message.communication_seconds - before[1]), busy)
+    validation = min(max(0.0, message.validation_seconds - before[2]), busy - communication)
+    input_ = min(max(0.0, message.input_seconds - before[3]), length - busy)
+    checkpoint = min(max(0.0, message.checkpoint_seconds - before[4]), length - busy - input_)
     if not (images or validated or busy or communication or validation or input_ or checkpoint):
         return None
-    return Interval(
+    return events.Interval(
         worker=trial.worker,
         start=start,
         end=end,
@@ -253,42 +161,35 @@ def _interval(trial: Trial, word: Advanced, now: float) -> Interval | None:
     )
 
 
-def _reduced(word: Advanced | OutOfMemory, before: int, to: int, now: float) -> BatchReduced:
-    return BatchReduced(at=now, trial=word.trial, attempt=word.attempt, from_batch_size=before, to_batch_size=to)
-
-
-def _epoch_done(run: Run, word: EpochDone, now: float) -> list[AnyEvent]:
-    sums = word.advanced
+def _epoch_done(run: Run, message: messages.EpochDone, now: float) -> list[events.AnyEvent]:
+    sums = message.advanced
     trial = _current(run, sums.trial, sums.attempt)
     if trial is None or sums.epoch != trial.current_epoch:
         return []
     # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
-        *_begun_again(trial, sums, now),
-        EpochFinished(
-            at=now,
+        *_unreported_reduction(trial, sums, now),
+        messages.recorded(
+            events.EpochFinished,
+            message,
+            now,
             trial=sums.trial,
             attempt=sums.attempt,
             epoch=sums.epoch,
-            accuracy=word.accuracy,
-            validation_loss=word.validation_loss,
-            training_loss=word.training_loss,
-            learning_rate=word.learning_rate,
-            checkpoint=word.checkpoint,
             interval=_interval(trial, sums, now),
         ),
     ]
 
 
-def _skipped(run: Run, word: CorruptImagesFound, now: float) -> list[AnyEvent]:
+def _skipped(run: Run, message: messages.CorruptImagesFound, now: float) -> list[events.AnyEvent]:
     """Report each file once: all ranks of all workers read the same files."""
-    if word.worker not in run.workers and word.worker not in run.departed:
+    if message.worker not in run.workers and message.worker not in run.departed:
         return []
-    fresh = [(name, why) for name, why in dict(word.files).items() if name not in run.corrupt]
+    fresh = [(name, why) for name, why in dict(message.files).items() if name not in run.corrupt]
     return [
-        ImagesSkipped(
+        events.ImagesSkipped(
             at=now,
-            worker=word.worker,
+            worker=message.worker,
             images=len(run.corrupt) + min(start + FILES_OF_A_LINE, len(fresh)),
             files=dict(fresh[start : start + FILES_OF_A_LINE]),
         )
@@ -296,38 +197,29 @@ def _skipped(run: Run, word: CorruptImagesFound, now: float) -> list[AnyEvent]:
     ]
 
 
-def _done(run: Run, word: TrialDone, now: float) -> list[AnyEvent]:
-    trial = _current(run, word.trial, word.attempt)
-    if trial is None:
-        return []
+def _done(run: Run, trial: Trial, message: messages.TrialDone, now: float) -> list[events.AnyEvent]:
     reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
     if reason is None:
         # The message of an epoch was lost or is late, so the work log lacks its images. The epoch is repeated from the last
         # saved one.
-        return [
-            TrialLost(
-                at=now,
-                trial=word.trial,
-                attempt=word.attempt,
-                reason=f"it was called done ({word.reason}), but its end has not arrived: {trial.epoch} epochs have",
-            )
-        ]
+        text = f"it was called done ({message.reason}), but its end has not arrived: {trial.epoch} epochs have"
+        return [messages.recorded(events.TrialLost, message, now, reason=text)]
     return end(run, trial, reason, now)
 
 
-def end(run: Run, trial: Trial, reason: str, now: float) -> list[AnyEvent]:
+def end(run: Run, trial: Trial, reason: str, now: float) -> list[events.AnyEvent]:
     """Return the events that end a trial whose epochs were all reported. A trial that was never saved leaves no weights."""
-    events: list[AnyEvent] = [finish(run, trial, reason, now)]
+    result: list[events.AnyEvent] = [finish(run, trial, reason, now)]
     if not trial.saved_epoch:
-        events.append(
-            CheckpointDropped(at=now, trial=trial.number, cause="not written", reason="none was ever written")
+        result.append(
+            events.CheckpointDropped(at=now, trial=trial.number, cause="not written", reason="none was ever written")
         )
-    return events
+    return result
 
 
-def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
+def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinished:
     """Return the result of a trial."""
-    return TrialFinished(
+    return events.TrialFinished(
         at=now,
         trial=trial.number,
         attempt=trial.attempt,
@@ -337,12 +229,12 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> TrialFinished:
     )
 
 
-def _checkpoint_gone(run: Run, word: CheckpointGone, now: float) -> list[AnyEvent]:
-    if _current(run, word.trial, word.attempt) is None:
+def _checkpoint_gone(run: Run, message: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
+    if _current(run, message.trial, message.attempt) is None:
         return []
-    dropped = CheckpointDropped(at=now, trial=word.missing, cause="gone", reason=word.reason)
-    if word.missing == word.trial:
+    dropped = events.CheckpointDropped(at=now, trial=message.missing, cause="gone", reason=message.reason)
+    if message.missing == message.trial:
         # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.
-        return [dropped, TrialLost(at=now, trial=word.trial, attempt=word.attempt, reason=word.reason)]
-    reason = f"its parent's weights are gone: {word.reason}"
-    return [dropped, TrialFailed(at=now, trial=word.trial, reason=reason, cause="machine")]
+        return [dropped, messages.recorded(events.TrialLost, message, now)]
+    reason = f"its parent's weights are gone: {message.reason}"
+    return [dropped, events.TrialFailed(at=now, trial=message.trial, reason=reason, cause="machine")]

@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    EpochFinished,
-    Progress,
-    ProposalRequested,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
-from aiperf.rules.fitting import check_that_it_fits
+from aiperf.journal import events
+from aiperf.journal.legality import TrialState, check_state
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 from morphism import decode_morph
 from searchers.history import (
@@ -39,23 +23,23 @@ from searchers.history import (
 )
 
 
-def observations(run: Run, event: AnyEvent) -> list[Observation]:
+def observations(run: Run, event: events.AnyEvent) -> list[Observation]:
     """Return observations in the order of the searchers' history. Most events yield none.
 
     Raises:
-        IllegalEvent: the event does not fit the run.
+        IllegalLine: the event does not fit the run.
     """
     match event:
-        case Progress() | EpochFinished():
+        case events.Progress() | events.EpochFinished():
             return []  # nearly all events, therefore first
         case _:
-            check_that_it_fits(run, event)
+            check_state(event, run)
     match event:
-        case ProposalRequested():
+        case events.ProposalRequested():
             return [Requested(event.number)]
-        case TrialRejected():
+        case events.TrialRejected():
             return [RequestWithoutTrial(event.number)]
-        case TrialProposed():
+        case events.TrialProposed():
             return [
                 TrialInFlight(
                     number=event.number,
@@ -70,28 +54,28 @@ def observations(run: Run, event: AnyEvent) -> list[Observation]:
                     can_grow=event.can_grow,
                 )
             ]
-        case TrialStarted():
+        case events.TrialStarted():
             # Only spares are reported: they may be trained in a later round than the proposed one.
             return [SpareBegan(event.trial, event.round)] if event.round != run.trials[event.trial].round else []
-        case TrialFinished():
+        case events.TrialFinished():
             return [Finished(event.trial, event.reported_accuracy)]
-        case TrialFailed():
+        case events.TrialFailed():
             never_began = run.trials[event.trial].state is TrialState.WAITING
             return [WithdrawnTrial(event.trial) if never_began else FailedTrial(event.trial, event.cause)]
-        case BatchReduced():
+        case events.BatchReduced():
             return [ReducedBatch(event.trial, event.from_batch_size, event.to_batch_size)]
-        case CheckpointDropped():
+        case events.CheckpointDropped():
             return [WeightsDropped(event.trial)]
-        case CeilingMeasured():
+        case events.CeilingMeasured():
             return [CeilingKnown(event.batch_size)]
-        case WorkerLost():
-            return _gone(run.workers[event.worker])
-        case RunResumed():
-            return [each for worker in run.workers.values() for each in _gone(worker)]
+        case events.WorkerLost():
+            return _withdrawals(run.workers[event.worker])
+        case events.RunResumed():
+            return [each for worker in run.workers.values() for each in _withdrawals(worker)]
         case _:
             return []
 
 
-def _gone(worker: Worker) -> list[Observation]:
+def _withdrawals(worker: Worker) -> list[Observation]:
     """Return the observations of a lost worker's waiting trials and open requests, which end with it."""
     return [*map(WithdrawnTrial, worker.waiting), *map(RequestWithoutTrial, sorted(worker.requested))]

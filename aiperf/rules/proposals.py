@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from aiperf.journal.events import FollowedValues, ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
+from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
@@ -107,19 +107,15 @@ def described(
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the event of a proposal whose graph was rebuilt and whose operations were counted."""
-    return TrialProposed(
-        at=at,
-        number=word.number,
+    """Return the event of a checked proposal. `graph`: its rebuilt graph. `counted`: operations of the graph."""
+    return recorded(
+        TrialProposed,
+        word,
+        at,
         position=request.position,
         seed=request.seed,
-        searcher=word.searcher,
-        parent=word.parent,
         morphs=list(word.morphs),
-        batch_size=word.batch_size,
-        kernel_size=word.kernel_size,
         own_kernel=own_size(graph),
-        tuned_by=word.tuned_by,
         can_grow=not choices(graph, history.space.budget).is_empty(),
         pruned=list(word.pruned),
         fingerprint=graph.fingerprint,
@@ -129,6 +125,5 @@ def described(
         tensor_forward_flops=counted.tensor_forward_flops,
         tensor_backward_flops=counted.tensor_backward_flops,
         parameters=counted.parameters,
-        seconds=word.seconds,
         follows=follows,
     )

@@ -15,7 +15,7 @@ def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
     The run is always the same object. It takes the event when the next pair is requested.
 
     Raises:
-        IllegalEvent: an event does not fit the run.
+        IllegalLine: an event does not fit the run.
     """
     lines = iter(events)
     first = next(lines, None)
@@ -30,7 +30,7 @@ def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
 def state_after(events: Iterable[AnyEvent]) -> Run:
     """Return the state after a journal's events."""
     run: Run | None = None
-    for run, _ in replay(events):  # noqa: B007 - the last of them is what is asked for
+    for run, _ in replay(events):  # noqa: B007 - the last one is used
         pass
     assert run is not None, "a replay gives at least one pair"
     return run

@@ -11,18 +11,8 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiperf.journal.events import (
-    AnyEvent,
-    ProposalRequested,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
-from aiperf.rules.fitting import REMEDY, IllegalEvent
+from aiperf.journal import events
+from aiperf.journal.legality import IllegalLine
 from aiperf.rules.followed import FollowedTrial
 
 
@@ -33,7 +23,7 @@ class ReplayQueue:
     Call `take` with each event of this run after its first. `first` and `is_done` then describe the remaining trials.
     Trials are named by their numbers in the followed run, except in `here`.
 
-    `take` raises IllegalEvent if an event requests a trial that is not due.
+    `take` raises IllegalLine if an event requests a trial that is not due.
     """
 
     trials: Sequence[FollowedTrial]
@@ -74,27 +64,27 @@ class ReplayQueue:
         """Return a trial of the followed run. Raises KeyError if it is not followed."""
         return self.trials[self._places[number]]
 
-    def take(self, event: AnyEvent) -> None:
+    def take(self, event: events.AnyEvent) -> None:
         """Take the next event of this run."""
         match event:
-            case ProposalRequested():
+            case events.ProposalRequested():
                 assert event.follows is not None, "the validator has seen that a run that follows asks for nothing else"
                 self._ask(event.number, event.worker, event.follows)
-            case TrialProposed():
+            case events.TrialProposed():
                 self.here[self._asked[event.number][1]] = event.number
-            case TrialRejected():
+            case events.TrialRejected():
                 self._settle(self._asked.pop(event.number)[1])
-            case TrialStarted():
+            case events.TrialStarted():
                 if event.trial in self._asked:
                     self._of[event.trial] = self._asked.pop(event.trial)[1]
-            case TrialFinished():
+            case events.TrialFinished():
                 self._settle(self._of.pop(event.trial))
-            case TrialFailed():
+            case events.TrialFailed():
                 begun = self._of.pop(event.trial, None)
                 self._settle(self._asked.pop(event.trial)[1] if begun is None else begun)
-            case WorkerLost():
+            case events.WorkerLost():
                 self._give_back([number for number, (worker, _) in self._asked.items() if worker == event.worker])
-            case RunResumed():
+            case events.RunResumed():
                 self._give_back(list(self._asked))
             case _:
                 pass
@@ -103,9 +93,9 @@ class ReplayQueue:
         place = self._places.get(trial, -1)
         index = bisect_left(self.ready, place)
         if self.ready[index : index + 1] != [place]:
-            raise IllegalEvent(
-                f"a run asks for a trial of the followed run that is due; proposal {number} is to be its trial {trial!r}, "
-                f"which is not. {REMEDY}"
+            raise IllegalLine(
+                f"a request must be for a trial of the followed run that is ready. Proposal {number} requests trial {trial!r}, "
+                "which is not ready"
             )
         del self.ready[index]
         self._asked[number] = (worker, trial)
@@ -115,7 +105,7 @@ class ReplayQueue:
             insort(self.ready, place)
 
     def _give_back(self, numbers: Sequence[int]) -> None:
-        """Make trials ready again whose worker was lost before they started."""
+        """Return trials to the queue after the loss of their worker before their start."""
         for number in numbers:
             _, trial = self._asked.pop(number)
             self.here.pop(trial, None)

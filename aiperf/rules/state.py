@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiperf.journal.events import ProposalRequested, RunStarted
+from aiperf.journal.legality import Presence, TrialState
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
 from aiperf.rules.trial import Trial
-from aiperf.rules.trial_history import TrialHistories
 from aiperf.rules.worker import Worker
 
 
@@ -38,7 +38,7 @@ class Run:
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Idle workers with a waiting proposal."""
-    hungry: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    with_demand: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers with proposal demand."""
     lost: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Trials to be retried, in the order of their loss."""
@@ -75,8 +75,28 @@ class Run:
     best_accuracy: float | None = None
     corrupt: set[str] = field(default_factory=set)
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
-    stories: TrialHistories = field(default_factory=TrialHistories)
-    """History of each trial's states."""
+
+    def state_of(self, number: int) -> TrialState | None:
+        """See `aiperf.journal.legality.StateView`."""
+        if (trial := self.trials.get(number)) is not None:
+            return trial.state
+        if number in self.requests:
+            return TrialState.REQUESTED
+        return TrialState.REJECTED if 0 <= number < self.next_number else None
+
+    def attempt_of(self, trial: int) -> int:
+        """See `StateView`."""
+        return self.trials[trial].attempt
+
+    def made_for(self, trial: int) -> int:
+        """See `StateView`."""
+        return self.trials[trial].made_for
+
+    def presence_of(self, worker: int) -> Presence:
+        """See `StateView`."""
+        if worker in self.workers:
+            return "idle" if worker in self.idle else "training"
+        return "lost" if worker in self.departed else "unknown"
 
     @property
     def duration(self) -> float:

@@ -1,4 +1,4 @@
-"""Trial and its states.
+"""Trial and its progress.
 
 The functions in `aiperf/rules/changes/` change a Trial. Only `transitions.enter` changes its state.
 """
@@ -6,28 +6,10 @@ The functions in `aiperf/rules/changes/` change a Trial. Only `transitions.enter
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from aiperf.journal.events import FollowedValues
-
-
-class TrialState(Enum):
-    """State of a number from its request to its end. The first two are states of numbers that are not trials."""
-
-    REQUESTED = "requested"
-    """A proposal is requested."""
-    REJECTED = "rejected"
-    """The request failed."""
-    WAITING = "waiting"
-    """Proposed, and waiting for its worker."""
-    RUNNING = "running"
-    LOST = "lost"
-    """Its attempt ended early, alone or with its worker. It is retried or ends."""
-    FINISHED = "finished"
-    FAILED = "failed"
-    WITHDRAWN = "withdrawn"
-    """The worker of its request or proposal was lost."""
+from aiperf.journal.legality import TrialState
 
 
 @dataclass(slots=True)
@@ -62,7 +44,7 @@ class Trial:
     accuracies: list[float] = field(default_factory=list)
     best_accuracy: float = 0.0
     reported_accuracy: float | None = None
-    last_word: float = 0.0
+    last_message: float = 0.0
     is_prepared: bool = False
     """True if its attempt has reported that the module is ready."""
     has_worked: bool = False

@@ -70,7 +70,7 @@ def check_rules(first: RunStarted) -> None:
     """Raise OtherRules if this code has another version of the proposal rules than the run."""
     if first.proposal_rules != RULES:
         raise OtherRules(
-            f"a run's proposals all follow from its history by one version of the rules; those of '{first.run}' by version "
+            f"all proposals of a run follow one version of the proposal rules. The run '{first.run}' was made by version "
             f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run "
             f"({_named(first.versions)})"
         )
@@ -131,17 +131,17 @@ def check_followed(first: RunStarted, work: FollowedHistory | None, last_hash: s
 
     `last_hash`: last hash of the journal that `work` was read from.
     """
-    assert first.follows is not None, "its caller has looked"
-    there = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
+    assert first.follows is not None, "checked by the caller"
+    followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
     if work is None:
         raise CannotFollow(
-            f"proposals of a run that follows another are made again from that one's journal; '{first.run}' follows {there}, "
+            f"the proposals of a following run need the followed run's journal. '{first.run}' follows {followed}, "
             "which was not given"
         )
     if last_hash != first.follows.last_hash:
         raise CannotFollow(
-            f"proposals of a run are made again from the journal that it follows, {there}; found '{work.first.run}' with "
-            f"the hash {(last_hash or '')[:12]}…"
+            f"the proposals of '{first.run}' are recomputed from the journal of {followed}. The given journal is "
+            f"'{work.first.run}' with the hash {(last_hash or '')[:12]}…"
         )
     return work
 

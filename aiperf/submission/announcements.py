@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from aiperf.errors import AnnouncementsDamaged
-from aiperf.journal.lawful import YEAR_10000, must
+from aiperf.journal.legality import YEAR_10000, must
 from aiperf.journal.sealed_log import ORIGIN, LineRefused, SealedLines, sealed
 from aiperf.submission.signatures import principals, signing_key
 

@@ -9,18 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiperf.journal.events import (
-    BatchReduced,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    ImagesSkipped,
-    Progress,
-    TrialHeartbeat,
-    TrialPrepared,
-    TrialStarted,
-    WorkerJoined,
-)
+from aiperf.journal import events
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
@@ -48,7 +37,7 @@ class OpenAttempt:
     training_images: int = 0
     """Training images in the current epoch so far."""
     validation_images: int = 0
-    heard: float = 0.0
+    received: float = 0.0
     """Time of its last message in seconds, as seen by the driver's rules."""
 
 
@@ -65,53 +54,53 @@ class Attempts:
     def handlers(self) -> Mapping[type, Callable[[Any], None]]:
         """Return the handler of each event type."""
         return {
-            Progress: self._progress,
-            EpochFinished: self._epoch,
-            TrialStarted: self._started,
-            TrialPrepared: self._prepared,
-            BatchReduced: self._reduced,
-            WorkerJoined: self._joined,
-            ImagesSkipped: self._skipped,
-            CheckpointWritten: self._heard,
-            CheckpointNotWritten: self._heard,
-            TrialHeartbeat: self._heard,
+            events.Progress: self._progress,
+            events.EpochFinished: self._epoch,
+            events.TrialStarted: self._started,
+            events.TrialPrepared: self._prepared,
+            events.BatchReduced: self._reduced,
+            events.WorkerJoined: self._joined,
+            events.ImagesSkipped: self._skipped,
+            events.CheckpointWritten: self._received,
+            events.CheckpointNotWritten: self._received,
+            events.TrialHeartbeat: self._received,
         }
 
-    def _heard(self, event: CheckpointWritten | CheckpointNotWritten | TrialHeartbeat) -> None:
-        self.running[event.trial].heard = event.at
+    def _received(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
+        self.running[event.trial].received = event.at
 
-    def _progress(self, event: Progress) -> None:
+    def _progress(self, event: events.Progress) -> None:
         attempt = self.running[event.trial]
-        attempt.worked, attempt.has_worked, attempt.heard = event.end, True, event.at
+        attempt.worked, attempt.has_worked, attempt.received = event.end, True, event.at
         attempt.training_images += event.training_images
         attempt.validation_images += event.validation_images
 
-    def _epoch(self, event: EpochFinished) -> None:
+    def _epoch(self, event: events.EpochFinished) -> None:
         attempt = self.running[event.trial]
         if event.interval is not None:
             attempt.worked, attempt.has_worked = event.interval.end, True
         attempt.training_images = attempt.validation_images = 0
-        attempt.heard = event.at
+        attempt.received = event.at
 
-    def _started(self, event: TrialStarted) -> None:
+    def _started(self, event: events.TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
-        self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, heard=event.at)
+        self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, received=event.at)
 
-    def _prepared(self, event: TrialPrepared) -> None:
+    def _prepared(self, event: events.TrialPrepared) -> None:
         attempt = self.running[event.trial]
-        attempt.ranks, attempt.heard = event.ranks, event.at
+        attempt.ranks, attempt.received = event.ranks, event.at
         if not attempt.has_worked:
             attempt.worked = event.at
 
-    def _reduced(self, event: BatchReduced) -> None:
+    def _reduced(self, event: events.BatchReduced) -> None:
         attempt = self.running[event.trial]
         attempt.batch_size = event.to_batch_size
         attempt.batches.add(event.to_batch_size)
-        attempt.heard = event.at
+        attempt.received = event.at
         attempt.training_images = attempt.validation_images = 0
 
-    def _joined(self, event: WorkerJoined) -> None:
+    def _joined(self, event: events.WorkerJoined) -> None:
         self.ranks[event.worker] = event.ranks
 
-    def _skipped(self, event: ImagesSkipped) -> None:
+    def _skipped(self, event: events.ImagesSkipped) -> None:
         self.skipped = max(self.skipped, event.images)

@@ -10,20 +10,8 @@ from __future__ import annotations
 
 import math
 
-from aiperf.journal.events import (
-    AnyEvent,
-    CheckpointDropped,
-    EpochFinished,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    TrialFailed,
-    TrialFinished,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
+from aiperf.journal import events
+from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import (
     Command,
     DeclareLost,
@@ -38,7 +26,6 @@ from aiperf.rules.decide import (
 )
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import CheckResult
 
@@ -66,30 +53,30 @@ class Decisions:
         """Trial that has just finished without a checkpoint. A `CheckpointDropped` may follow its end."""
         self._due_since: float | None = None
 
-    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+    def before(self, line: int, run: Run, event: events.AnyEvent) -> None:
         """Examine an event. `run`: state before the event."""
         goes_with = self._goes_with
-        if type(event) is EpochFinished and goes_with is None and not self._required and self._due_since is None:
+        if type(event) is events.EpochFinished and goes_with is None and not self._required and self._due_since is None:
             return
-        if self._agenda is not None and isinstance(event, TrialProposed | TrialRejected):
+        if self._agenda is not None and isinstance(event, events.TrialProposed | events.TrialRejected):
             return  # The driver itself answers the previous request.
         self._goes_with = None
-        if isinstance(event, CheckpointDropped) and event.trial == goes_with:
+        if isinstance(event, events.CheckpointDropped) and event.trial == goes_with:
             return
-        if isinstance(event, RunResumed) or _is_from_silence(event):
+        if isinstance(event, events.RunResumed) or _is_from_silence(event):
             self._required, self._due_since = [], None
             return
-        if isinstance(event, RunEnded) and event.reason in FROM_OUTSIDE:
+        if isinstance(event, events.RunEnded) and event.reason in FROM_OUTSIDE:
             self._required = []
             return
-        if isinstance(event, TrialFinished) and not run.trials[event.trial].saved_epoch:
+        if isinstance(event, events.TrialFinished) and not run.trials[event.trial].saved_epoch:
             self._goes_with = event.trial
         if _is_decided(run, event):
             self._decided(line, run, event)
         else:
             self._received(line, run, event)
 
-    def after(self, run: Run, event: AnyEvent) -> None:
+    def after(self, run: Run, event: events.AnyEvent) -> None:
         """Update the pending decisions. `run`: state after the event."""
         if self._agenda is not None:
             self._agenda.take(event)
@@ -102,7 +89,7 @@ class Decisions:
         """Return the result."""
         return self._notes.checked()
 
-    def _decided(self, line: int, run: Run, event: AnyEvent) -> None:
+    def _decided(self, line: int, run: Run, event: events.AnyEvent) -> None:
         self._notes.examined += 1
         self._due_since = None
         expected = self._required
@@ -123,7 +110,7 @@ class Decisions:
         self._notes.add(line, LAW, f"recorded is {_recorded(event)}, but the rules require {first}")
         self._required = []
 
-    def _received(self, line: int, run: Run, event: AnyEvent) -> None:
+    def _received(self, line: int, run: Run, event: events.AnyEvent) -> None:
         if self._required and not isinstance(self._required[0], End):
             if not isinstance(next(iter(decide(run, event.at, self._agenda)), None), End):
                 self._missing(line, event)
@@ -138,47 +125,47 @@ class Decisions:
                 )
             self._due_since = None
 
-    def _missing(self, line: int, event: AnyEvent) -> None:
+    def _missing(self, line: int, event: events.AnyEvent) -> None:
         self._notes.add(
             line, LAW, f"recorded is {_recorded(event)}, but the rules require {_description(self._required[0])} first"
         )
 
 
-def _is_from_silence(event: AnyEvent) -> bool:
+def _is_from_silence(event: events.AnyEvent) -> bool:
     """Return if the driver decided the line from silence. Such a line comes before all other decisions (`silences.py`)."""
-    if isinstance(event, WorkerLost):
+    if isinstance(event, events.WorkerLost):
         return event.cause == "silence"
-    return isinstance(event, TrialRejected) and event.by == "silence"
+    return isinstance(event, events.TrialRejected) and event.by == "silence"
 
 
-def _is_decided(run: Run, event: AnyEvent) -> bool:
+def _is_decided(run: Run, event: events.AnyEvent) -> bool:
     """Return if the line is a decision of the driver and not a message."""
     match event:
-        case ProposalRequested() | TrialStarted() | RunEnded():
+        case events.ProposalRequested() | events.TrialStarted() | events.RunEnded():
             return True
-        case TrialFinished():
+        case events.TrialFinished():
             return run.trials[event.trial].state is not TrialState.RUNNING
-        case TrialFailed():
+        case events.TrialFailed():
             return run.trials[event.trial].state is not TrialState.RUNNING
-        case CheckpointDropped():
+        case events.CheckpointDropped():
             return event.cause == "not best"
         case _:
             return False
 
 
 def _is_due(run: Run) -> bool:
-    return bool(run.ready or run.lost or run.ending or run.orphaned or run.droppable or run.hungry)
+    return bool(run.ready or run.lost or run.ending or run.orphaned or run.droppable or run.with_demand)
 
 
-def _is(command: Command, event: AnyEvent, run: Run) -> bool:
+def _is(command: Command, event: events.AnyEvent, run: Run) -> bool:
     """Return if the event records the execution of the command."""
     match command, event:
-        case StartTrial(), TrialStarted():
+        case StartTrial(), events.TrialStarted():
             recorded = (event.trial, event.attempt, event.worker, event.epoch, event.round)
             return recorded == (command.trial, command.attempt, command.worker, command.epoch, command.round) and (
                 event.batch_size == run.trials[event.trial].batch_size
             )
-        case RequestProposal(), ProposalRequested():
+        case RequestProposal(), events.ProposalRequested():
             requested = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
             return event.number == command.number and requested == (
                 command.worker,
@@ -188,13 +175,13 @@ def _is(command: Command, event: AnyEvent, run: Run) -> bool:
                 command.spare,
                 command.follows,
             )
-        case Finish(), TrialFinished():
+        case Finish(), events.TrialFinished():
             return (event.trial, event.reason) == (command.trial, command.reason)
-        case GiveUp(), TrialFailed():
+        case GiveUp(), events.TrialFailed():
             return (event.trial, event.reason) == (command.trial, command.reason)
-        case DropCheckpoint(), CheckpointDropped():
+        case DropCheckpoint(), events.CheckpointDropped():
             return event.trial == command.trial
-        case End(), RunEnded():
+        case End(), events.RunEnded():
             return event.reason == command.reason
         case _:
             return False
@@ -226,22 +213,22 @@ def _description(command: Command) -> str:
             return f"the end of the run ({command.reason})"
 
 
-def _recorded(event: AnyEvent) -> str:
+def _recorded(event: events.AnyEvent) -> str:
     match event:
-        case TrialStarted():
+        case events.TrialStarted():
             command: Command = StartTrial(event.trial, event.attempt, event.worker, event.epoch, event.round)
             return f"{_description(command)}, batch {event.batch_size}"
-        case ProposalRequested():
+        case events.ProposalRequested():
             return _description(
                 RequestProposal(
                     event.number, event.worker, event.round, event.seed, event.starting_network, event.spare
                 )
             )
-        case RunEnded():
+        case events.RunEnded():
             return _description(End(event.reason))
-        case CheckpointDropped():
+        case events.CheckpointDropped():
             return _description(DropCheckpoint(event.trial, event.reason))
-        case TrialFinished():
+        case events.TrialFinished():
             return _description(Finish(event.trial, event.reason))
         case _:
             return type(event).__name__

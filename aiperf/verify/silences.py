@@ -9,19 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aiperf.errors import AiperfError
-from aiperf.journal.events import (
-    HelperLost,
-    ProposalRequested,
-    RunResumed,
-    RunStarted,
-    TrialFailed,
-    TrialFinished,
-    TrialLost,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
+from aiperf.journal import events
 from aiperf.rules.limits import limits_of
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, Handler, Notes
@@ -42,7 +30,7 @@ class Silences(Check):
         """Trial of each worker that trains."""
         self._workers: dict[int, int] = {}
         """Worker of each trial that is trained."""
-        self._requests: dict[int, dict[int, ProposalRequested]] = {}
+        self._requests: dict[int, dict[int, events.ProposalRequested]] = {}
         """Open requests of each worker by number, oldest first."""
         self._worker_of: dict[int, int] = {}
         """Worker of each open request."""
@@ -50,53 +38,53 @@ class Silences(Check):
 
     def handlers(self) -> Mapping[type, Handler]:
         return {
-            RunStarted: self._started,
-            RunResumed: self._resumed,
-            TrialStarted: self._trial_started,
-            TrialFinished: self._over,
-            TrialFailed: self._over,
-            TrialLost: self._over,
-            WorkerLost: self._worker_lost,
-            ProposalRequested: self._requested,
-            TrialProposed: self._proposed,
-            TrialRejected: self._rejected,
-            HelperLost: self._helper_lost,
+            events.RunStarted: self._started,
+            events.RunResumed: self._resumed,
+            events.TrialStarted: self._trial_started,
+            events.TrialFinished: self._over,
+            events.TrialFailed: self._over,
+            events.TrialLost: self._over,
+            events.WorkerLost: self._worker_lost,
+            events.ProposalRequested: self._requested,
+            events.TrialProposed: self._proposed,
+            events.TrialRejected: self._rejected,
+            events.HelperLost: self._helper_lost,
         }
 
-    def _started(self, line: int, event: RunStarted) -> None:
+    def _started(self, line: int, event: events.RunStarted) -> None:
         try:
             self._seconds = limits_of(event).silence_seconds
         except (AiperfError, LookupError, ValueError) as error:
             self._notes.not_checked = f"this release cannot read the limits of the configuration ({error})"
 
-    def _resumed(self, line: int, event: RunResumed) -> None:
+    def _resumed(self, line: int, event: events.RunResumed) -> None:
         for of in (self._trials, self._workers, self._requests, self._worker_of):
             of.clear()
 
-    def _trial_started(self, line: int, event: TrialStarted) -> None:
+    def _trial_started(self, line: int, event: events.TrialStarted) -> None:
         self._trials[event.worker], self._workers[event.trial] = event.trial, event.worker
 
-    def _over(self, line: int, event: TrialFinished | TrialFailed | TrialLost) -> None:
+    def _over(self, line: int, event: events.TrialFinished | events.TrialFailed | events.TrialLost) -> None:
         worker = self._workers.pop(event.trial, None)
         if worker is not None:
             del self._trials[worker]
 
-    def _requested(self, line: int, event: ProposalRequested) -> None:
+    def _requested(self, line: int, event: events.ProposalRequested) -> None:
         self._requests.setdefault(event.worker, {})[event.number] = event
         self._worker_of[event.number] = event.worker
 
-    def _answered(self, number: int) -> ProposalRequested | None:
+    def _answered(self, number: int) -> events.ProposalRequested | None:
         worker = self._worker_of.pop(number, None)
         return None if worker is None else self._requests[worker].pop(number)
 
-    def _proposed(self, line: int, event: TrialProposed) -> None:
+    def _proposed(self, line: int, event: events.TrialProposed) -> None:
         self._answered(event.number)
 
-    def _helper_lost(self, line: int, event: HelperLost) -> None:
+    def _helper_lost(self, line: int, event: events.HelperLost) -> None:
         if event.helper == "generator":
             self._generator_lost = event.at
 
-    def _rejected(self, line: int, event: TrialRejected) -> None:
+    def _rejected(self, line: int, event: events.TrialRejected) -> None:
         request = self._answered(event.number)
         if request is None or self._seconds is None:
             return
@@ -112,7 +100,7 @@ class Silences(Check):
                 found = f"proposal {event.number} was lost with a generator, but no line since its request records that loss"
                 self._notes.add(line, GENERATOR, found, "cannot be determined")
 
-    def _worker_lost(self, line: int, event: WorkerLost) -> None:
+    def _worker_lost(self, line: int, event: events.WorkerLost) -> None:
         trial = self._trials.pop(event.worker, None)
         if trial is not None:
             del self._workers[trial]
@@ -122,7 +110,7 @@ class Silences(Check):
         if event.cause != "silence" or self._seconds is None:
             return
         if trial is not None:
-            since: float | None = self._attempts[trial].heard
+            since: float | None = self._attempts[trial].received
         else:
             since = requests[0].at if requests else None
         if since is None:

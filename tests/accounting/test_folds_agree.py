@@ -11,9 +11,9 @@ import pytest
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, read
+from aiperf.journal.legality import TrialState
 from aiperf.rules.replay import replay
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from tests.audit.random_runs import play, random_case
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -159,7 +159,7 @@ class Auditor:
                     IDLE, f"proposal {request.number} has been waited for since {request.at} s", request.number
                 )
         for trial_number in driver.run.running:
-            if now - driver.run.trials[trial_number].last_word > overdue:
+            if now - driver.run.trials[trial_number].last_message > overdue:
                 raise BrokenLaw(
                     IDLE, f"trial {trial_number} has been silent for longer than {self._shadow.silence} s", trial_number
                 )

@@ -38,7 +38,7 @@ def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_
     [
         (("one", "--to", "tensorbord"), "did you mean 'tensorboard'?"),
         (("one", "--to", "excel"), "tensorboard, mlflow, optuna, csv, but found 'excel'"),
-        (("none", "--to", "csv"), "a run is a folder with a journal.jsonl"),
+        (("none", "--to", "csv"), "the folder of a run must contain a journal.jsonl"),
         (("one",), "--to"),
         (("one", "--to", "csv", "--out", "file/below"), "could not be written (File exists)"),
         (("one", "--to", "csv", "--out", "file"), "'file' exists"),

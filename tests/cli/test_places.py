@@ -152,7 +152,7 @@ def test_each_verb_that_drops_a_torn_line_reports_it(aiperf: User, tmp_path: Pat
         file.write(b'{"event":"Prog')
 
     for verb in ("score", "report", "check"):
-        assert "torn after 14 bytes" in aiperf(verb, str(run)).out, verb
+        assert "last line is incomplete, 14 bytes" in aiperf(verb, str(run)).out, verb
 
 
 def test_a_run_is_given_by_folder_name_or_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,7 +307,7 @@ def test_a_run_that_is_nowhere_cannot_be_resumed(aiperf: User, tmp_path: Path) -
     answer = aiperf("resume=nowhere")
 
     assert answer.status == 2
-    assert "there is none at 'nowhere'" in answer.err
+    assert "There is none at 'nowhere'" in answer.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -330,7 +330,7 @@ def test_a_run_with_other_proposal_rules_cannot_be_resumed(aiperf: User, tmp_pat
     answer = aiperf("resume=old")
 
     assert answer.status == 2
-    assert f"those of 'old' by version {earlier.proposal_rules}" in answer.err
+    assert f"The run 'old' was made by version {earlier.proposal_rules}" in answer.err
     assert f"Install the aiperf of that run (aiperf-cluster {first.versions['aiperf-cluster']}" in answer.err
     assert journal.read_bytes() == before
 

@@ -173,7 +173,7 @@ def test_a_folder_without_a_run_is_named(aiperf: User) -> None:
     answer = aiperf("score", "nowhere")
 
     assert answer.status == 2
-    assert "there is none at 'nowhere'" in answer.err
+    assert "There is none at 'nowhere'" in answer.err
 
 
 def test_a_damaged_journal_is_refused_with_line_and_remedy(aiperf: User, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.journal.forged import lines_of, write
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl"
 
 TORN = b'{"kind":"Progress","at":99.5'
-SAID = "the journal's last line is torn after 28 bytes and was dropped"
+SAID = "the journal's last line is incomplete, 28 bytes, and was dropped"
 
 
 @pytest.fixture

@@ -135,7 +135,7 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
         (("fast/a0",), "two sides are compared, but found 1 without --with"),
         (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed; these differ in"),
         (("fast/a0", "fast/a0", "--with", "slow/s0"), "each run is given once"),
-        (("fast/a0", "nowhere"), "a run is a folder with a journal.jsonl"),
+        (("fast/a0", "nowhere"), "the folder of a run must contain a journal.jsonl"),
         (("fast/a0", "slow/s0", "--max-regression", "two"), "found 'two'"),
         (("fast/a0", "slow/s0", "--max-regresion", "2%"), "did you mean '--max-regression'?"),
         (("fast/a0", "slow/s0", "--metric", "speed"), "invalid choice: 'speed'"),

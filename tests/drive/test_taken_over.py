@@ -27,7 +27,7 @@ def test_a_journal_is_waited_for_until_its_driver_ends(tmp_path: Path) -> None:
     (tmp_path / NAME).touch()
     with (tmp_path / NAME).open("r+b") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(JournalInUse, match="is being written by another"):
+        with pytest.raises(JournalInUse, match="Another driver is writing"):
             require_free(tmp_path)
         threading.Timer(1.5, lambda: fcntl.flock(held, fcntl.LOCK_UN)).start()
 
@@ -71,7 +71,7 @@ def test_a_new_driver_of_a_job_takes_the_run_over(tmp_path: Path) -> None:
         new.kill()
 
     assert by_hand.returncode == 2
-    assert "is being written by another. End that run first" in by_hand.stderr
+    assert "end that run first" in by_hand.stderr
     ends = [event.reason for event in read(folder) if isinstance(event, RunEnded)]
     (resumed,) = [event for event in read(folder) if isinstance(event, RunResumed)]
     assert ends == ["interrupted", "interrupted"]

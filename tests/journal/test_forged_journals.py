@@ -300,7 +300,9 @@ def test_a_member_named_twice_is_refused_by_both_readers(tmp_path: Path, raw: by
     number = 87 if b'"Progress"' in raw else 13
     (tmp_path / NAME).write_bytes(hash_chained([*map(body, REAL[: number - 1]), raw]))
 
-    with pytest.raises(JournalDamaged, match=f"line {number} of {number}: .*each member once; found '[a-z_0]+' "):
+    with pytest.raises(
+        JournalDamaged, match=f"line {number} of {number}: .*each member once. This line has '[a-z_0]+' "
+    ):
         list(read(tmp_path))
     with pytest.raises(Untrue, match=f"line {number}: .*twice"):
         verified(tmp_path)
@@ -317,25 +319,25 @@ def skipped(lines: list[Line], *counts: tuple[int, tuple[str, ...]]) -> list[Lin
 
 
 @pytest.mark.parametrize(
-    ("counts", "found"),
+    ("counts", "refused"),
     [
         ([(2, ("a", "b")), (3, ("c",))], None),
-        ([(3, ("a", "b"))], "found 3"),
-        ([(2, ("a", "b")), (4, ("c",))], "found 4"),
-        ([(1, ("a",)), (2, ("a",))], "found 'a'"),
-        ([(1000, ())], "found 1000"),
+        ([(3, ("a", "b"))], "has 3"),
+        ([(2, ("a", "b")), (4, ("c",))], "has 4"),
+        ([(1, ("a",)), (2, ("a",))], "has 'a'"),
+        ([(1000, ())], "has 1000"),
     ],
     ids=["honest", "more than its files", "more than all files", "once more", "no files"],
 )
 def test_images_are_skipped_as_many_as_their_files(
-    tmp_path: Path, counts: list[tuple[int, tuple[str, ...]]], found: str | None
+    tmp_path: Path, counts: list[tuple[int, tuple[str, ...]]], refused: str | None
 ) -> None:
     folder = write(tmp_path, skipped(REAL[:20], *counts))
 
-    if found is None:
+    if refused is None:
         assert len(list(read(folder))) == 22
     else:
-        with pytest.raises(JournalDamaged, match=found):
+        with pytest.raises(JournalDamaged, match=refused):
             list(read(folder))
 
 
@@ -347,7 +349,7 @@ def test_a_share_of_memory_is_a_number(tmp_path: Path, share: object) -> None:
     first_line = configured(lambda config: config["budget"].update(memory_share=share))
     first_line(lines)
 
-    with pytest.raises(JournalDamaged, match=r"budget\.memory_share is a number from 0 to 1|no event of schema"):
+    with pytest.raises(JournalDamaged, match=r"budget\.memory_share must be a number from 0 to 1|no event of schema"):
         list(read(write(tmp_path, lines)))
 
 
@@ -387,7 +389,7 @@ def test_value_read_only_by_a_resume_is_refused_with_its_line(tmp_path: Path, li
     lines[0]["proposal_rules"] = RULES
     folder = write(tmp_path / "run", lines[:-1])
 
-    with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: it cannot be taken in"):
+    with pytest.raises(JournalDamaged, match=f"journal damaged at line {line} of 96: the event cannot be applied"):
         resumable(configure([f"resume={folder}"]))
     work_log(read(folder))  # the score does not depend on it
 
@@ -455,5 +457,5 @@ def test_forged_run_is_found_by_name_and_refused_on_command_line(
     assert run_folder("forged") == Path("runs/forged")
     said = capsys.readouterr().err
     assert said.startswith(
-        "aiperf: journal damaged at line 17 of 97: no run can write it: a parent was proposed before"
+        "aiperf: journal damaged at line 17 of 97: no run can write it: a parent must be proposed before"
     )

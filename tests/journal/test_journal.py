@@ -70,7 +70,7 @@ def test_a_byte_changed_in_any_whole_line_is_noticed(
     path.write_bytes(whole)
     number = whole[:position].count(b"\n") + 1
 
-    remedy = f"resume_until={number - 1}" if number > 1 else "Begin another run"
+    remedy = f"resume_until={number - 1}" if number > 1 else "Start another run"
     with pytest.raises(JournalDamaged, match=f"at line {number} of {len(RUN)}.*{remedy}"):
         list(read(path))
 
@@ -117,7 +117,7 @@ def test_two_drivers_cannot_write_one_journal(tmp_path: Path) -> None:
         journal.append(RUN)
         reader = read(path)
         list(reader)
-        with pytest.raises(JournalInUse, match="another"):
+        with pytest.raises(JournalInUse, match="Another driver"):
             Journal(path, reader.reading)
 
 
@@ -154,13 +154,13 @@ assert list(read(path)) == RUN
 
 @pytest.mark.parametrize(
     ("written", "told"),
-    [(b"", r"empty \(0 bytes\)"), (b'{"event":"RunStarted"', "first line is torn, after 21 bytes")],
+    [(b"", r"empty \(0 bytes\)"), (b'{"event":"RunStarted"', "is incomplete, 21 bytes")],
     ids=["empty", "torn"],
 )
 def test_a_journal_without_a_whole_line_is_no_run(tmp_path: Path, written: bytes, told: str) -> None:
     (tmp_path / NAME).write_bytes(written)
 
-    with pytest.raises(NoSuchRun, match=told + r"[^.]*begin another|" + told + r".*\. Begin another"):
+    with pytest.raises(NoSuchRun, match=told + r"[^.]*start another|" + told + r".*\. Start another"):
         list(read(tmp_path))
 
 
@@ -176,7 +176,7 @@ def test_a_journal_of_another_schema_is_refused(tmp_path: Path, schema: int, at:
     with Journal(tmp_path / NAME) as journal:
         journal.append([started(schema=schema)] if at == "begun" else [started(), resumed(schema=schema)])
 
-    with pytest.raises(JournalDamaged, match=f"reads journals of schema {SCHEMA}; .* has schema {schema}"):
+    with pytest.raises(JournalDamaged, match=f"reads journals of schema {SCHEMA}. .* has schema {schema}"):
         list(read(tmp_path))
 
 

@@ -158,13 +158,13 @@ def test_a_local_journal_needs_no_locks_in_the_runs_folder(
         journal.append(RUN)
 
     assert list(read(folder)) == RUN
-    assert "has no locks: only on this host" in capsys.readouterr().err
+    assert "refused on this host only" in capsys.readouterr().err
 
 
 def test_a_second_driver_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
 
-    with taken_up(path), pytest.raises(JournalInUse, match="is being written by another"):
+    with taken_up(path), pytest.raises(JournalInUse, match="Another driver is writing"):
         taken_up(path)
 
 
@@ -232,12 +232,12 @@ def test_driver_without_its_journal_stops_at_the_next_commit(tmp_path: Path, har
         whole = (folder / NAME).read_bytes()
         harm(folder / NAME)
 
-        with pytest.raises(JournalTakenAway, match=r"The run stops; .* (is kept there: mv|are kept in) ") as error:
+        with pytest.raises(JournalTakenAway, match=r"The run stops: .* (is saved: mv|are saved in) ") as error:
             journal.append([ended()])
 
     said = str(error.value)
     assert f"resume={folder}" in said
-    kept = Path(re.split(r"is kept there: mv |are kept in '", said)[1].split()[0].rstrip("'."))
+    kept = Path(re.split(r"is saved: mv |are saved in '", said)[1].split()[0].rstrip("'."))
     if harm in AWAY:
         # all of it was still open here, so it continues when restored
         assert kept.read_bytes().startswith(whole)
@@ -265,7 +265,7 @@ def test_immutable_journal_ends_in_a_clear_error(tmp_path: Path) -> None:
         if subprocess.run(["chattr", "+i", path], capture_output=True, check=False).returncode != 0:
             pytest.skip("this file system or user makes no file immutable (chattr +i)")
         try:
-            with pytest.raises(JournalNotWritten, match=r"could not be written .*could not be taken back.*resume="):
+            with pytest.raises(JournalNotWritten, match=r"could not be written .*could not be removed.*resume="):
                 journal.append([ended()])
         finally:
             subprocess.run(["chattr", "-i", path], check=True)

@@ -125,7 +125,7 @@ def test_diverged_journals_are_refused_and_unchanged(folder: Path, disk: Path) -
         elsewhere.append([resumed(50.0, down_seconds=50.0 - RUN[-1].at)])
     copy = (folder / NAME).read_bytes()
 
-    with pytest.raises(CannotResume, match=r"go on differently from byte \d+: two drivers"):
+    with pytest.raises(CannotResume, match=r"differ from byte \d+ on: two drivers"):
         to_be_read(folder, disk)
 
     assert (own.read_bytes(), (folder / NAME).read_bytes()) == (gone_on, copy)
@@ -159,7 +159,7 @@ def test_incomplete_copy_is_an_error_with_the_journals_path(
     monkeypatch.setattr(local_journal._Copy, "_copy", full)
 
     with (
-        pytest.raises(JournalNotWritten, match=rf"No space left.*lies there: cp {local_path(folder, disk)} "),
+        pytest.raises(JournalNotWritten, match=rf"No space left.*complete journal: cp {local_path(folder, disk)} "),
         open_journal(folder, disk) as journal,
     ):
         journal.append(RUN)

@@ -81,43 +81,67 @@ def changed(change: Callable[[dict[str, JSON], Any], object]) -> str:
 
 
 DAMAGED: dict[str, tuple[str, str]] = {
-    "10,000 deep lists": ("[" * 10_000, "four levels deep"),
-    "10,000 deep objects": ('{"nodes":' * 10_000, "four levels deep"),
+    "10,000 deep lists": ("[" * 10_000, "at most four levels"),
+    "10,000 deep objects": ('{"nodes":' * 10_000, "at most four levels"),
     "deep, in place of a number": (
         encode(start("digits_small")).replace('"kernel": 3', f'"kernel": {"[" * 500}{"]" * 500}', 1),
-        "kernel is a number, not a list of 1",
+        "kernel must be a number. This one is a list of 1",
     ),
-    "deep, in place of everything": (f"{'[' * 500}{']' * 500}", "not a list of 1"),
+    "deep, in place of everything": (f"{'[' * 500}{']' * 500}", "This one is a list of 1"),
     "huge": (" " * (LARGEST_FILE + 1), f"{LARGEST_FILE} characters at most"),
-    "a huge number": ('{"version": ' + "9" * 1_000_000 + "}", "20 digits at most"),
-    "too many nodes": (changed(lambda _, nodes: nodes.extend([{}] * LARGEST_GRAPH)), "10000 at most, not a list of"),
+    "a huge number": ('{"version": ' + "9" * 1_000_000 + "}", "at most 20 digits"),
+    "too many nodes": (
+        changed(lambda _, nodes: nodes.extend([{}] * LARGEST_GRAPH)),
+        "10000 nodes. This file has a list of",
+    ),
     "not JSON": ("graph", "no JSON"),
     "nothing": ("", "no JSON"),
     "cut short": (encode(start("digits_small"))[:-40], "no JSON"),
-    "another format": ('{"format": "onnx", "version": 1}', "not an object of 2 fields"),
-    "the future": (changed(lambda found, _: found.update(version=2)), "version 2, and this program reads up to 1"),
-    "a version that is true": (changed(lambda found, _: found.update(version=True)), "not True"),
-    "a field twice": ('{"format": "morphism-graph", "format": "x"}', "stands once in an object, not twice: 'format'"),
-    "NaN": (changed(lambda _, nodes: nodes[1].update(kernel=float("nan"))), "a number is finite, not NaN"),
-    "infinity": (changed(lambda _, nodes: nodes[1].update(kernel=float("inf"))), "a number is finite, not Infinity"),
-    "a float": (changed(lambda _, nodes: nodes[1].update(kernel=3.0)), "a whole number from 1 to 255, not 3.0"),
-    "a bool": (changed(lambda _, nodes: nodes[1].update(groups=True)), "a whole number from 1 to 65536, not True"),
+    "another format": ('{"format": "onnx", "version": 1}', "This one is an object of 2 fields"),
+    "the future": (changed(lambda found, _: found.update(version=2)), "versions up to 1. This file has version 2"),
+    "a version that is true": (changed(lambda found, _: found.update(version=True)), "has True"),
+    "a field twice": ('{"format": "morphism-graph", "format": "x"}', "This file repeats 'format'"),
+    "NaN": (changed(lambda _, nodes: nodes[1].update(kernel=float("nan"))), "must be finite. This file has NaN"),
+    "infinity": (
+        changed(lambda _, nodes: nodes[1].update(kernel=float("inf"))),
+        "must be finite. This file has Infinity",
+    ),
+    "a float": (changed(lambda _, nodes: nodes[1].update(kernel=3.0)), "an integer from 1 to 255. This one is 3.0"),
+    "a bool": (changed(lambda _, nodes: nodes[1].update(groups=True)), "an integer from 1 to 65536. This one is True"),
     "an absurd size": (changed(lambda _, nodes: nodes[0].update(height=10**9)), "from 1 to 16384"),
-    "an unknown operation": (changed(lambda _, nodes: nodes[1].update(op="attention")), "not 'attention'"),
-    "an operation that is code": (changed(lambda _, nodes: nodes[1].update(op="__import__('os')")), "an op is one of"),
+    "an unknown operation": (changed(lambda _, nodes: nodes[1].update(op="attention")), "This one is 'attention'"),
+    "an operation that is code": (
+        changed(lambda _, nodes: nodes[1].update(op="__import__('os')")),
+        "op must be one of",
+    ),
     "an unknown field": (changed(lambda _, nodes: nodes[1].update(dilation=2)), "'dilation' is none of them"),
     "an unknown field of the file": (changed(lambda found, _: found.update(weights=[])), "'weights' is none of them"),
-    "a missing field": (changed(lambda _, nodes: nodes[1].pop("kernel")), "a convolution has a kernel; add it"),
-    "a cycle": (changed(lambda _, nodes: nodes[1].update(inputs=["stem.relu"])), "there is no 'stem.relu' there"),
-    "a node that reads itself": (changed(lambda _, nodes: nodes[1].update(inputs=["stem.conv"])), "stand before it"),
-    "an input that is a number": (changed(lambda _, nodes: nodes[1].update(inputs=[0])), "there is no 0 there"),
-    "inputs that are a word": (changed(lambda _, nodes: nodes[1].update(inputs="image")), "inputs is a list of names"),
-    "a name twice": (changed(lambda _, nodes: nodes[2].update(name="stem.conv")), "'stem.conv' stands twice"),
-    "a name that is none": (changed(lambda _, nodes: nodes[1].update(name="../weights")), "a name is segments of"),
-    "a name of a megabyte": (changed(lambda _, nodes: nodes[1].update(name="a" * 1_000_000)), "a name is segments of"),
-    "a node that is a list": (changed(lambda _, nodes: nodes.__setitem__(1, [])), "a node is an object"),
-    "no nodes": (changed(lambda found, _: found.pop("nodes")), "nodes is a list"),
-    "an illegal graph": (changed(lambda _, nodes: nodes.pop()), "the last node is the Softmax"),
+    "a missing field": (changed(lambda _, nodes: nodes[1].pop("kernel")), "a convolution must have a kernel. Add it"),
+    "a cycle": (
+        changed(lambda _, nodes: nodes[1].update(inputs=["stem.relu"])),
+        "No earlier node is named 'stem.relu'",
+    ),
+    "a node that reads itself": (
+        changed(lambda _, nodes: nodes[1].update(inputs=["stem.conv"])),
+        "must name earlier nodes",
+    ),
+    "an input that is a number": (changed(lambda _, nodes: nodes[1].update(inputs=[0])), "No earlier node is named 0"),
+    "inputs that are a word": (
+        changed(lambda _, nodes: nodes[1].update(inputs="image")),
+        "inputs must be a list of names",
+    ),
+    "a name twice": (changed(lambda _, nodes: nodes[2].update(name="stem.conv")), "have the name 'stem.conv'"),
+    "a name that is none": (
+        changed(lambda _, nodes: nodes[1].update(name="../weights")),
+        "a name consists of segments of",
+    ),
+    "a name of a megabyte": (
+        changed(lambda _, nodes: nodes[1].update(name="a" * 1_000_000)),
+        "a name consists of segments of",
+    ),
+    "a node that is a list": (changed(lambda _, nodes: nodes.__setitem__(1, [])), "a node must be an object"),
+    "no nodes": (changed(lambda found, _: found.pop("nodes")), "nodes must be a list"),
+    "an illegal graph": (changed(lambda _, nodes: nodes.pop()), "the last node must be the Softmax"),
 }
 
 
@@ -139,7 +163,7 @@ def test_channels_joined_repeatedly_are_refused_early() -> None:
             nodes.insert(4 + number, {"name": f"double{number}", "op": "concat", "inputs": [last, last]})
             last = f"double{number}"
 
-    with pytest.raises(DamagedGraphFile, match="maps have 65536 channels at most"):
+    with pytest.raises(DamagedGraphFile, match="maps have at most 65536 channels"):
         decode(changed(doubling))
 
 

@@ -165,7 +165,7 @@ def test_the_cache_of_one_lineage_admits_no_illegal_one() -> None:
     rebuild(Lineage(SMALL, (Deepen("stem.relu"),)))
 
     for _ in range(2):
-        with pytest.raises(IllegalMorph, match="there is no such node"):
+        with pytest.raises(IllegalMorph, match="no node has this name"):
             rebuild(Lineage(SMALL, (Deepen("stem.relu"), Deepen("deepen2.relu"))))
-        with pytest.raises(IllegalMorph, match="there is no such node"):
+        with pytest.raises(IllegalMorph, match="no node has this name"):
             rebuild(Lineage(start("resnet18"), (Deepen("stem.relu"), Deepen("deepen2.relu"))))

@@ -236,7 +236,7 @@ def test_widen_grows_a_depthwise_convolution_and_its_input() -> None:
 def test_widen_respects_the_largest_number_of_channels() -> None:
     graph = closed(conv("a", 0, 20_000), Node("b", Concat(), (1, 1, 1)), conv("c", 2))
 
-    with pytest.raises(IllegalMorph, match="legal here: 20001 to 21845"):
+    with pytest.raises(IllegalMorph, match="Legal are 20001 to 21845"):
         apply(graph, Widen("a", 21_846))
     assert not [morph for morph in legal(graph, NO_LIMIT) if isinstance(morph, Widen) and morph.convolution == "a"]
 
@@ -291,19 +291,19 @@ def residual() -> Graph:
 
 
 REFUSED: list[tuple[Morph, str]] = [
-    (Deepen("stem"), "cannot deepen after 'stem': it is no ReLU on maps; legal here: 'relu', 'last'"),
-    (Deepen("nowhere"), "there is no such node"),
+    (Deepen("stem"), "cannot deepen after 'stem': it is no ReLU on maps. Legal nodes: 'relu', 'last'"),
+    (Deepen("nowhere"), "no node has this name"),
     (Widen("stem", 8), "cannot widen 'stem': the convolution 'grouped' divides them into 2 groups"),
-    (Widen("grouped", 8), "it has 2 groups; a depthwise one grows with the convolution that feeds it"),
-    (Widen("relu", 8), "it is no convolution but Relu; legal here: 'inner', 'even'"),
-    (Widen("inner", 4), "cannot widen 'inner' from 4 channels to 4; legal here: 5 to 65536"),
-    (Skip("last", "norm"), "a skip leads forward"),
+    (Widen("grouped", 8), "it has 2 groups. A depthwise convolution is widened with the convolution before it"),
+    (Widen("relu", 8), "it is no convolution but Relu. Legal nodes: 'inner', 'even'"),
+    (Widen("inner", 4), "cannot widen 'inner' from 4 channels to 4. Legal are 5 to 65536"),
+    (Skip("last", "norm"), "a skip must lead forward"),
     (Skip("stem", "add"), "it is no activation"),
     (Skip("relu", "last"), "it is no pre-activation"),
-    (Kernel("stem", 5), "not of a convolution that reads the image; legal here: 'grouped', 'inner'"),
+    (Kernel("stem", 5), "not of a convolution that reads the image. Legal nodes: 'grouped', 'inner'"),
     (Kernel("even", 4), "only odd kernels from 3 on grow"),
-    (Kernel("inner", 4), "cannot enlarge 'inner' from kernel 3 to 4; legal here: 5, 7"),
-    (Kernel("inner", 9), "legal here: 5, 7"),
+    (Kernel("inner", 4), "cannot enlarge 'inner' from kernel 3 to 4. Legal sizes: 5, 7"),
+    (Kernel("inner", 9), "Legal sizes: 5, 7"),
 ]
 
 
@@ -319,7 +319,7 @@ def test_the_same_skip_is_not_added_twice() -> None:
     graph, _ = apply(residual(), Skip("relu", "add"))
 
     assert Skip("relu", "skip1.add") not in legal(graph, NO_LIMIT)
-    with pytest.raises(IllegalMorph, match="such a branch is there already"):
+    with pytest.raises(IllegalMorph, match="this skip exists"):
         apply(graph, Skip("relu", "skip1.add"))
 
 

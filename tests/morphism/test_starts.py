@@ -40,5 +40,5 @@ def test_an_unknown_start_is_refused_with_the_known_names() -> None:
 
 
 def test_a_start_without_classes_is_refused() -> None:
-    with pytest.raises(IllegalGraph, match="out_features is a whole number from 1"):
+    with pytest.raises(IllegalGraph, match="out_features must be an integer from 1"):
         start("resnet18", classes=0)

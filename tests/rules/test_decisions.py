@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from aiperf.journal import messages
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -20,23 +21,12 @@ from aiperf.journal.events import (
     TrialRejected,
     WorkerLost,
 )
-from aiperf.journal.messages import (
-    Advanced,
-    CheckpointGone,
-    Crashed,
-    EpochDone,
-    OutOfMemory,
-    Prepared,
-    TrialDone,
-    WorkerDown,
-    WorkerUp,
-)
+from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from tests.journals import (
     begun,
     evaluated,
@@ -54,8 +44,8 @@ from tests.journals import (
 
 def advanced(
     trial: int, epoch: int, training: int, validation: int = 0, attempt: int = 1, batch_size: int = 32
-) -> Advanced:
-    return Advanced(
+) -> messages.Advanced:
+    return messages.Advanced(
         trial=trial,
         attempt=attempt,
         epoch=epoch,
@@ -70,8 +60,8 @@ def advanced(
     )
 
 
-def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> EpochDone:
-    return EpochDone(
+def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> messages.EpochDone:
+    return messages.EpochDone(
         advanced=advanced(trial, epoch, 100, 50, attempt),
         accuracy=accuracy,
         validation_loss=1 - accuracy,
@@ -81,7 +71,7 @@ def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> Epo
     )
 
 
-PREPARED = Prepared(
+PREPARED = messages.Prepared(
     trial=0,
     attempt=1,
     precision="fp32",
@@ -94,7 +84,7 @@ PREPARED = Prepared(
 )
 
 
-def heard(run: Run, word: object, now: float) -> list[AnyEvent]:
+def received(run: Run, word: object, now: float) -> list[AnyEvent]:
     events = interpret(run, word, now)  # type: ignore[arg-type]
     for event in events:
         evolve(run, event)
@@ -110,7 +100,9 @@ def images_of(event: AnyEvent) -> int:
 def test_sums_become_intervals_that_tile_the_attempt() -> None:
     run = state_after(one_trial())
 
-    events = [event for at, done in ((5.0, 10), (7.0, 30), (9.0, 60)) for event in heard(run, advanced(0, 1, done), at)]
+    events = [
+        event for at, done in ((5.0, 10), (7.0, 30), (9.0, 60)) for event in received(run, advanced(0, 1, done), at)
+    ]
 
     assert [(e.start, e.end, e.training_images) for e in events if isinstance(e, Progress)] == [
         (2, 5, 10),
@@ -125,8 +117,8 @@ def test_interval_clocks_stay_within_its_length() -> None:
         advanced(0, 1, 10), busy_seconds=2.5, communication_seconds=2.0, validation_seconds=1.0, input_seconds=0.75
     )
 
-    (first,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5), 5.0)
-    (second,) = heard(run, msgspec.structs.replace(word, checkpoint_seconds=0.5, training_images=20), 7.0)
+    (first,) = received(run, msgspec.structs.replace(word, checkpoint_seconds=0.5), 5.0)
+    (second,) = received(run, msgspec.structs.replace(word, checkpoint_seconds=0.5, training_images=20), 7.0)
 
     assert isinstance(first, Progress) and isinstance(second, Progress)
     assert (first.busy_seconds, first.communication_seconds, first.validation_seconds) == (2.5, 2.0, 0.5)
@@ -136,43 +128,43 @@ def test_interval_clocks_stay_within_its_length() -> None:
 
 def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 30), 5.0)
+    received(run, advanced(0, 1, 30), 5.0)
 
-    assert heard(run, advanced(0, 1, 30), 6.0) == []
-    assert heard(run, advanced(0, 1, 20), 6.0) == []
-    heard(run, epoch_done(0, 1, 0.5), 7.0)
-    assert heard(run, epoch_done(0, 1, 0.5), 8.0) == []
-    assert heard(run, advanced(0, 1, 90), 8.0) == []
-    assert heard(run, advanced(0, 2, 10, attempt=2), 8.0) == []
+    assert received(run, advanced(0, 1, 30), 6.0) == []
+    assert received(run, advanced(0, 1, 20), 6.0) == []
+    received(run, epoch_done(0, 1, 0.5), 7.0)
+    assert received(run, epoch_done(0, 1, 0.5), 8.0) == []
+    assert received(run, advanced(0, 1, 90), 8.0) == []
+    assert received(run, advanced(0, 2, 10, attempt=2), 8.0) == []
 
 
 def test_message_from_before_out_of_memory_is_ignored() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 30), 5.0)
-    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, advanced(0, 1, 30), 5.0)
+    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
-    assert heard(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
+    assert received(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
     assert [
-        e.training_images for e in heard(run, advanced(0, 1, 20, batch_size=16), 8.0) if isinstance(e, Progress)
+        e.training_images for e in received(run, advanced(0, 1, 20, batch_size=16), 8.0) if isinstance(e, Progress)
     ] == [20]
 
 
 def test_smaller_batch_reports_a_reduction_with_a_lost_message() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 30), 5.0)
+    received(run, advanced(0, 1, 30), 5.0)
 
-    reduced, progress = heard(run, advanced(0, 1, 20, batch_size=16), 8.0)
+    reduced, progress = received(run, advanced(0, 1, 20, batch_size=16), 8.0)
 
     assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
     assert isinstance(progress, Progress) and progress.training_images == 20
-    assert heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+    assert received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
 
 
 def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
     run = state_after(one_trial())
-    heard(run, OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
-    events = heard(run, epoch_done(0, 1, 0.5), 7.0)
+    events = received(run, epoch_done(0, 1, 0.5), 7.0)
 
     (ended,) = events
     assert isinstance(ended, EpochFinished) and ended.interval is not None
@@ -182,9 +174,9 @@ def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
 
 def test_end_of_epoch_is_one_line_with_its_last_interval() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 30), 5.0)
+    received(run, advanced(0, 1, 30), 5.0)
 
-    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+    (ended,) = received(run, epoch_done(0, 1, 0.5), 7.0)
 
     assert isinstance(ended, EpochFinished) and ended.interval is not None
     interval = ended.interval
@@ -195,20 +187,20 @@ def test_end_of_epoch_is_one_line_with_its_last_interval() -> None:
 
 def test_end_of_epoch_without_new_work_has_no_interval() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 100, 50), 5.0)
+    received(run, advanced(0, 1, 100, 50), 5.0)
 
-    (ended,) = heard(run, epoch_done(0, 1, 0.5), 7.0)
+    (ended,) = received(run, epoch_done(0, 1, 0.5), 7.0)
 
     assert isinstance(ended, EpochFinished) and ended.interval is None
 
 
 def test_end_of_epoch_may_report_a_smaller_batch_first() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 30), 5.0)
+    received(run, advanced(0, 1, 30), 5.0)
     word = epoch_done(0, 1, 0.5)
     word = msgspec.structs.replace(word, advanced=msgspec.structs.replace(word.advanced, batch_size=16))
 
-    reduced, ended = heard(run, word, 7.0)
+    reduced, ended = received(run, word, 7.0)
 
     assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
     assert isinstance(ended, EpochFinished) and ended.interval is not None
@@ -222,7 +214,9 @@ def test_images_sum_for_any_order_and_repetition_of_messages(seed: int) -> None:
     words = chooser.sample(words, k=chooser.randint(0, 9)) + chooser.choices(words, k=4)
     run = state_after(one_trial())
 
-    events = [event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in heard(run, word, 3.0 + at)]
+    events = [
+        event for at, word in enumerate([*words, epoch_done(0, 1, 0.5)]) for event in received(run, word, 3.0 + at)
+    ]
 
     assert sum(images_of(event) for event in events) == 100
     assert sum(isinstance(e, EpochFinished) for e in events) == 1
@@ -235,11 +229,11 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
     for word in (
         advanced(0, 1, 50),
         epoch_done(0, 1, 0.9),
-        TrialDone(trial=0, attempt=1, reason="epochs"),
-        OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
-        Crashed(trial=0, attempt=1, reason="", retry=True),
+        messages.TrialDone(trial=0, attempt=1, reason="epochs"),
+        messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        messages.Crashed(trial=0, attempt=1, reason="", retry=True),
     ):
-        assert heard(run, word, 6.0) == []
+        assert received(run, word, 6.0) == []
     assert run.lines == before
 
 
@@ -375,10 +369,12 @@ def test_a_silent_worker_is_written_off() -> None:
 def test_message_of_a_written_off_worker_is_ignored() -> None:
     run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
-    up = WorkerUp(worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={})
+    up = messages.WorkerUp(
+        worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={}
+    )
 
     assert interpret(run, up, 6.0) == []
-    assert interpret(run, WorkerDown(worker=0, reason="again"), 6.0) == []
+    assert interpret(run, messages.WorkerDown(worker=0, reason="again"), 6.0) == []
 
 
 def test_missing_own_checkpoint_restarts_the_trial() -> None:
@@ -387,7 +383,7 @@ def test_missing_own_checkpoint_restarts_the_trial() -> None:
     )
     run = state_after(events)
 
-    heard(run, CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
+    received(run, messages.CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
     assert StartTrial(0, 3, 0, 1, 1) in decide(run, 9.0)
 
@@ -398,7 +394,7 @@ def test_missing_parent_fails_the_trial_and_loses_its_role() -> None:
     )
     run = state_after(events)
 
-    heard(run, CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
+    received(run, messages.CheckpointGone(trial=1, attempt=1, missing=0, reason="no file"), 8.0)
 
     assert run.trials[1].state is TrialState.FAILED and run.trials[0].saved_epoch == 0 and run.workers[0].trial is None
 
@@ -442,19 +438,19 @@ def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> 
 
 def test_a_doubled_word_that_a_trial_is_prepared_is_one_event() -> None:
     run = state_after(one_trial())
-    assert [type(event) for event in heard(run, PREPARED, 3.0)] == [TrialPrepared]
-    assert heard(run, PREPARED, 4.0) == []
-    heard(run, Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
+    assert [type(event) for event in received(run, PREPARED, 3.0)] == [TrialPrepared]
+    assert received(run, PREPARED, 4.0) == []
+    received(run, messages.Crashed(trial=0, attempt=1, reason="x", retry=True), 5.0)
     evolve(run, begun(0, 6.0, attempt=2))
-    assert heard(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
+    assert received(run, msgspec.structs.replace(PREPARED, attempt=2), 7.0) != []
 
 
 def test_late_prepared_message_does_not_shorten_an_interval() -> None:
     run = state_after(one_trial())
-    heard(run, advanced(0, 1, 10), 5.0)
+    received(run, advanced(0, 1, 10), 5.0)
 
-    heard(run, PREPARED, 6.0)
-    (progress,) = heard(run, advanced(0, 1, 30), 8.0)
+    received(run, PREPARED, 6.0)
+    (progress,) = received(run, advanced(0, 1, 30), 8.0)
 
     assert isinstance(progress, Progress) and (progress.start, progress.end) == (5.0, 8.0)
 
@@ -474,14 +470,14 @@ def test_only_the_best_checkpoint_that_cannot_grow_is_kept() -> None:
 
 @pytest.mark.parametrize("cause", ["divergence", "memory", "network", "machine"])
 def test_a_failed_trial_says_whose_failure_it_was(cause: Cause) -> None:
-    word = Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
+    word = messages.Crashed(trial=0, attempt=1, reason="x", retry=False, cause=cause)
 
     assert interpret(state_after(one_trial()), word, 5.0) == [TrialFailed(at=5.0, trial=0, reason="x", cause=cause)]
 
 
 def test_trial_without_its_parents_weights_failed_by_the_machine() -> None:
     (_, failed) = interpret(
-        state_after(one_trial()), CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
+        state_after(one_trial()), messages.CheckpointGone(trial=0, attempt=1, missing=7, reason="no file"), 5.0
     )
 
     assert isinstance(failed, TrialFailed) and failed.cause == "machine"

@@ -168,7 +168,7 @@ def test_spare_is_requested_after_the_first_finished_trial() -> None:
 
     evolve(run, KNOWN[-1])
 
-    # worker 0 is idle with one request and has demand; worker 1 is in its first epoch of two
+    # worker 0 is idle with one request and has demand, and worker 1 is in its first epoch of two
     assert asked(run) == [(0, 2, False), (1, 2, True)]
     carried_out(run)
     assert asked(run) == []

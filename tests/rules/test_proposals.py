@@ -74,14 +74,14 @@ def test_proposal_that_inherits_missing_weights_is_rejected() -> None:
 
 WRONG: list[tuple[ProposalReturned, str]] = [
     (proposed({"kind": "deepen", "after": "stem.relu"}, parent=9), "its parent, trial 9, is not in the journal"),
-    (proposed({"kind": "deepen", "after": "nowhere"}), "cannot deepen after 'nowhere': there is no such node"),
+    (proposed({"kind": "deepen", "after": "nowhere"}), "cannot deepen after 'nowhere': no node has this name"),
     (
         proposed({"kind": "deepen", "after": "stem.relu"}, {"kind": "deepen", "after": "deepen2.relu"}),
-        "cannot deepen after 'deepen2.relu': there is no such node",
+        "cannot deepen after 'deepen2.relu': no node has this name",
     ),
     (proposed({"kind": "kernel", "convolution": "stem.conv", "kernel": 5}), "cannot enlarge 'stem.conv'"),
-    (proposed({"kind": "widen", "convolution": "stem.conv", "channels": 32.0, "seed": 0}), "is a whole number"),
-    (proposed({"kind": "explode"}), "a morph is an object whose kind is"),
+    (proposed({"kind": "widen", "convolution": "stem.conv", "channels": 32.0, "seed": 0}), "must be an integer"),
+    (proposed({"kind": "explode"}), "a morph must be an object with kind"),
     (
         proposed({"kind": "kernel", "convolution": "stage3.block2.conv2", "kernel": 5}),
         "a kernel of 5 is larger than the maps of 'stage3.block2.conv2' can use",

@@ -9,8 +9,8 @@ import pytest
 
 from aiperf.journal.events import AnyEvent, RunStarted, TrialHeartbeat
 from aiperf.journal.journal import read
+from aiperf.journal.legality import IllegalLine
 from aiperf.rules.evolve import evolve
-from aiperf.rules.fitting import IllegalEvent
 from aiperf.rules.replay import replay, state_after
 from aiperf.rules.state import begin
 from tests.journals import begun, joined, one_trial, proposed, requested, started
@@ -62,5 +62,5 @@ def test_unfitting_event_ends_the_replay_where_it_is_applied() -> None:
     seen = [next(pairs)[1] for _ in events]
 
     assert seen == events
-    with pytest.raises(IllegalEvent, match=r"TrialHeartbeat .* waiting \(line 4, TrialProposed\)"):
+    with pytest.raises(IllegalLine, match=r"TrialHeartbeat requires .* Trial 0 is waiting"):
         next(pairs)

@@ -88,7 +88,7 @@ steps = st.lists(
 
 @given(steps)
 def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str, object]]) -> None:
-    """Round k is started as often as there are workers, present or lost, whose successors have reached it."""
+    """Round k is started once per worker, present or lost, with a successor in round k."""
     run = state_after([started(duration=1e6)])
     begun_rounds: Counter[int] = Counter()
     most_at_once = 0
@@ -112,7 +112,7 @@ def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str
                         evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch, start.round))
                         begun_rounds[run.trials[start.trial].round] += start.attempt == 1
                         if what == "train":
-                            evolve(run, finished(start.trial, run.at, 0.5))
+                            evolve(run, finished(start.trial, run.at, 0.5, start.attempt))
 
     # All sequences of rounds: of present workers, and of lost workers without a successor.
     while len(run.workers) < most_at_once:

@@ -29,7 +29,7 @@ def run_of(corrupt_limit: int | None) -> Run:
     return state_after([started(config=config), joined(0), joined(1)])
 
 
-def heard(run: Run, word: CorruptImagesFound | CheckpointSaved | CheckpointFailed, now: float) -> list[AnyEvent]:
+def received(run: Run, word: CorruptImagesFound | CheckpointSaved | CheckpointFailed, now: float) -> list[AnyEvent]:
     events = interpret(run, word, now)
     for event in events:
         evolve(run, event)
@@ -39,9 +39,9 @@ def heard(run: Run, word: CorruptImagesFound | CheckpointSaved | CheckpointFaile
 def test_each_corrupt_image_is_reported_once() -> None:
     run = run_of(10)
 
-    first = heard(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
-    again = heard(run, CorruptImagesFound(worker=0, files=files(1, 2)), 2.0)
-    other = heard(run, CorruptImagesFound(worker=1, files=files(2, 3)), 3.0)
+    first = received(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
+    again = received(run, CorruptImagesFound(worker=0, files=files(1, 2)), 2.0)
+    other = received(run, CorruptImagesFound(worker=1, files=files(2, 3)), 3.0)
 
     assert first == [ImagesSkipped(at=1.0, worker=0, images=2, files=dict(files(1, 2)))]
     assert again == []
@@ -49,13 +49,13 @@ def test_each_corrupt_image_is_reported_once() -> None:
 
 
 def test_a_worker_that_never_was_there_tells_of_nothing() -> None:
-    assert heard(run_of(10), CorruptImagesFound(worker=7, files=files(1)), 1.0) == []
+    assert received(run_of(10), CorruptImagesFound(worker=7, files=files(1)), 1.0) == []
 
 
 def test_lines_of_limited_length_name_all_corrupt_images() -> None:
     run = run_of(1000)
 
-    events = heard(run, CorruptImagesFound(worker=0, files=files(*range(250))), 1.0)
+    events = received(run, CorruptImagesFound(worker=0, files=files(*range(250))), 1.0)
 
     lines = [event for event in events if isinstance(event, ImagesSkipped)]
     assert [len(event.files) for event in lines] == [FILES_OF_A_LINE, FILES_OF_A_LINE, 50]
@@ -66,15 +66,15 @@ def test_lines_of_limited_length_name_all_corrupt_images() -> None:
 def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | None, ends: bool) -> None:
     """The limit is for all workers together. Each of them may have met fewer."""
     run = run_of(limit)
-    heard(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
-    heard(run, CorruptImagesFound(worker=1, files=files(3)), 1.0)
+    received(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
+    received(run, CorruptImagesFound(worker=1, files=files(3)), 1.0)
 
     assert (decide(run, 2.0) == [End("corrupt images")]) is ends
 
 
 def test_a_run_whose_images_were_repaired_can_be_taken_up_again() -> None:
     run = run_of(0)
-    heard(run, CorruptImagesFound(worker=0, files=files(1)), 1.0)
+    received(run, CorruptImagesFound(worker=0, files=files(1)), 1.0)
 
     evolve(run, RunResumed(schema=1, at=5.0, down_seconds=1.0, clock_stepped_back_seconds=0.0, versions={}, machine={}))
 
@@ -86,13 +86,13 @@ def test_unwritten_checkpoint_is_an_event_of_a_running_trial() -> None:
         [started(), joined(), requested(0), proposed(0), begun(0, 1.0), evaluated(0, 5.0, 0.5, checkpoint=False)]
     )
 
-    late = heard(run, CheckpointFailed(trial=0, attempt=2, epoch=1, reason="of another attempt"), 6.0)
-    events = heard(run, CheckpointFailed(trial=0, attempt=1, epoch=1, reason="No space left"), 6.0)
+    late = received(run, CheckpointFailed(trial=0, attempt=2, epoch=1, reason="of another attempt"), 6.0)
+    events = received(run, CheckpointFailed(trial=0, attempt=1, epoch=1, reason="No space left"), 6.0)
 
     assert late == []
     assert events == [CheckpointNotWritten(at=6.0, trial=0, attempt=1, epoch=1, reason="No space left")]
     assert 0 in run.running and run.trials[0].saved_epoch == 0
-    assert run.trials[0].last_word == 6.0
+    assert run.trials[0].last_message == 6.0
 
 
 def test_both_stand_as_warnings_beside_the_score() -> None:
@@ -114,17 +114,17 @@ def test_unwritten_checkpoint_is_reported_once_per_epoch() -> None:
     def unsaved(epoch: int) -> CheckpointFailed:
         return CheckpointFailed(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
 
-    assert [type(event) for event in heard(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
-    assert heard(run, unsaved(1), 5.0) == []
-    assert heard(run, unsaved(3), 6.0) == []
+    assert [type(event) for event in received(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
+    assert received(run, unsaved(1), 5.0) == []
+    assert received(run, unsaved(3), 6.0) == []
 
 
 def test_checkpoint_completed_after_its_epoch_can_be_resumed() -> None:
     run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
     word = CheckpointSaved(trial=0, attempt=1, epoch=1)
 
-    assert [type(event) for event in heard(run, word, 4.0)] == [CheckpointWritten]
-    assert heard(run, word, 5.0) == []
-    assert heard(run, CheckpointSaved(trial=0, attempt=1, epoch=3), 5.0) == []
+    assert [type(event) for event in received(run, word, 4.0)] == [CheckpointWritten]
+    assert received(run, word, 5.0) == []
+    assert received(run, CheckpointSaved(trial=0, attempt=1, epoch=3), 5.0) == []
 
-    assert run.trials[0].saved_epoch == 1 and run.trials[0].last_word == 4.0
+    assert run.trials[0].saved_epoch == 1 and run.trials[0].last_message == 4.0

@@ -40,7 +40,7 @@ START = decode(msgspec.json.encode(started().start_graph).decode())
 
 
 def asked(first: RunStarted, seed: int = 1, *, is_trained: bool = True) -> list[AnyEvent]:
-    """Return a run whose starting network was trained by worker 0, or is still being trained, with one more request."""
+    """Return a run with a trained or running starting network on worker 0, and one more request."""
     of_start = msgspec.structs.replace(proposed(0), fingerprint=START.fingerprint, seed=0)
     training: list[AnyEvent] = [begun(0, 1.0), evaluated(0, 2.0, 0.5)]
     ending: list[AnyEvent] = [finished(0, 2.0, 0.5)] if is_trained else []
@@ -60,7 +60,7 @@ def answer(events: Sequence[AnyEvent]) -> ProposalReturned | ProposalFailed:
 
 
 def a_child_of_the_trained_network() -> list[AnyEvent]:
-    """Return events whose last request is answered by a morph of trial 0."""
+    """Return events with a last request, answered by a morph of trial 0."""
     for seed in range(100):
         events = asked(drivable(), seed)
         word = answer(events)

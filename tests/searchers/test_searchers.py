@@ -110,7 +110,7 @@ def test_a_budget_without_a_legal_child_is_reported(searcher: Searcher) -> None:
     history = History(space(budget=Budget.of(SMALL, 1.0)))
 
     assert propose(searcher, history, Request(0, 1, 0), None).morphs == ()
-    with pytest.raises(NothingToPropose, match="raise the budget"):
+    with pytest.raises(NothingToPropose, match="Raise the budget"):
         propose(searcher, history, Request(1, 1, 0), None)
 
 

@@ -83,10 +83,10 @@ def test_as_many_requests_are_open_as_were_made_and_not_answered(answers: list[t
         expected = expected | {number} if is_made else expected - {number}
 
         # a request does not compete with itself, before or after its observation arrives
-        assert history.open_requests(besides=3) == len(expected - {3})
+        assert history.open_requests(3) == len(expected - {3})
 
     history.tell([Requested(9), trial(9)])
-    assert history.open_requests(besides=3) == len(expected - {3})
+    assert history.open_requests(3) == len(expected - {3})
 
 
 def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:

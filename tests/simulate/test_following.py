@@ -207,7 +207,7 @@ def test_proposals_are_recomputed_from_the_followed_journal_only(
     assert made and all(one.is_equal for one in made)
     with pytest.raises(CannotFollow, match="which was not given"):
         list(verify_proposals(again, proposer))
-    with pytest.raises(CannotFollow, match=r"found .* with the hash"):
+    with pytest.raises(CannotFollow, match=r"The given journal is .* with the hash"):
         list(verify_proposals(again, proposer, wrong.work, wrong.recorded.last_hash))
 
 

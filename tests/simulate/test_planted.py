@@ -36,6 +36,7 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import Journal
+from aiperf.journal.legality import TrialState
 from aiperf.journal.messages import Advanced, Train, TrialDone, Word, WorkerUp
 from aiperf.rules.decide import Command, StartTrial
 from aiperf.rules.evolve import evolve
@@ -43,7 +44,7 @@ from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 from cluster.faults import (
     AnyFault,
     BadProposalConf,
@@ -82,8 +83,8 @@ def counting_words_of_dead_attempts(patch: pytest.MonkeyPatch) -> None:
 def retrying_without_end(patch: pytest.MonkeyPatch) -> None:
     enter = aiperf.rules.changes.transitions.enter
 
-    def never_ending(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
-        enter(run, trial, state, event)
+    def never_ending(run: Run, trial: Trial, state: TrialState) -> None:
+        enter(run, trial, state)
         if run.ending.pop(trial.number, run) is None:
             run.lost[trial.number] = None
 
@@ -140,8 +141,8 @@ def resuming_with_workers_that_are_gone(patch: pytest.MonkeyPatch) -> None:
         if isinstance(event, WorkerLost) and event.cause != "released":
             gone(run, number, event)
 
-    gone = aiperf.rules.changes.workers.gone
-    patch.setattr(aiperf.rules.changes.workers, "gone", keep)
+    gone = aiperf.rules.changes.workers.removed
+    patch.setattr(aiperf.rules.changes.workers, "removed", keep)
 
 
 def a_window_off_by_an_interval(patch: pytest.MonkeyPatch) -> None:
@@ -284,9 +285,8 @@ def taking_a_late_worker_for_a_dead_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def ending_a_trial_whose_last_epoch_never_arrived(patch: pytest.MonkeyPatch) -> None:
-    def credulous(run: Run, word: TrialDone, now: float) -> Sequence[AnyEvent]:
-        trial = aiperf.rules.interpret._current(run, word.trial, word.attempt)
-        return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial and trial.accuracies else []
+    def credulous(run: Run, trial: Trial, word: TrialDone, now: float) -> Sequence[AnyEvent]:
+        return [aiperf.rules.interpret.finish(run, trial, word.reason, now)] if trial.accuracies else []
 
     patch.setattr(aiperf.rules.interpret, "_done", credulous)
 
@@ -379,7 +379,7 @@ OVERTAKEN = case(28, BadProposalConf(rate=0.5), searches=True, seconds=400.0, wo
 """A request must not observe a checkpoint that is dropped in the same turn and recorded after it. This takes a rejection and
 the end of a trial outside the best in one turn. About half of such observations change the proposal."""
 PLANTS: list[tuple[Plant, Case, str]] = [
-    (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), laws.ONCE),
+    (counting_words_of_dead_attempts, case(3, LateConf(rate=0.5), CrashConf(rate=0.5, final=0)), "IllegalLine"),
     (retrying_without_end, LOSSES, laws.LIMITS),
     (retrying_at_once_and_again, LOSSES, laws.LIMITS),
     (forgetting_that_a_line_was_torn, case(5, DriverDiesConf(rate=0.03)), laws.JOURNAL),

@@ -169,7 +169,7 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_a_later_format_is_refused_as_such(tmp_path: Path) -> None:
-    with pytest.raises(AnnouncementsDamaged, match="this release reads format 1; found format 2"):
+    with pytest.raises(AnnouncementsDamaged, match=r"this release reads format 1\. This line has format 2"):
         add(
             tmp_path / "log",
             key_file(tmp_path),

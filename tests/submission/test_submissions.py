@@ -116,7 +116,7 @@ def test_a_last_line_that_was_torn_is_said_as_everywhere(site: Site) -> None:
 
     found = site.judged(repacked(site.bundle, torn, site.key))
 
-    said = "the journal's last line is torn after 28 bytes and was dropped"
+    said = "the journal's last line is incomplete, 28 bytes, and was dropped"
     told = [each.outcome for each in found.findings if each.check == "verify" and said in each.text]
     assert told == ["note"], found.findings  # its report.json, which was made of the whole journal, is bad besides
 

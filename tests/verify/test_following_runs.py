@@ -54,7 +54,7 @@ def test_another_run_is_not_taken_for_the_followed_one(runs: tuple[Path, Path, l
 
     found = verify(again, followed=tmp_path / "other")
 
-    assert "found 'simulated' with the hash" in str(check(found, "proposals").not_checked)
+    assert "is 'simulated' with the hash" in str(check(found, "proposals").not_checked)
 
 
 @pytest.mark.parametrize("what", ["seed", "batch"])

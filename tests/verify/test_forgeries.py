@@ -111,7 +111,7 @@ def test_a_journal_of_another_schema_is_refused(tmp_path: Path, schema: int) -> 
     lines = copy.deepcopy(REAL)
     lines[0]["schema"] = schema
 
-    with pytest.raises(JournalDamaged, match=f"this release reads journals of schema 1; .* has schema {schema}"):
+    with pytest.raises(JournalDamaged, match=f"this release reads journals of schema 1. .* has schema {schema}"):
         verify(write(tmp_path, lines))
 
 

@@ -62,7 +62,7 @@ def test_the_command_lists_its_checks_and_exits_with_0(
 def test_a_file_that_is_no_journal_cannot_be_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(tmp_path)]) == 2
 
-    assert "a run is a folder with a journal.jsonl" in capsys.readouterr().err
+    assert "the folder of a run must contain a journal.jsonl" in capsys.readouterr().err
 
 
 def test_a_following_run_is_sound_and_lists_unchecked_parts(tmp_path: Path) -> None:

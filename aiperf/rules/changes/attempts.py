@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from aiperf.journal.events import (
-    BatchReduced,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    Progress,
-    TrialHeartbeat,
-    TrialPrepared,
-    TrialStarted,
-    Work,
-)
+from aiperf.journal import events
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.procedure import nears_its_end
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 
-def started(run: Run, event: TrialStarted) -> None:
+def started(run: Run, event: events.TrialStarted) -> None:
     """Assign a trial to a worker."""
     trial, worker = run.trials[event.trial], run.workers[event.worker]
     if trial.state is TrialState.WAITING:
         trial.round = event.round
         worker.round = trial.round
         worker.waiting.remove(event.trial)
-    transitions.enter(run, trial, TrialState.RUNNING, event)
+    transitions.enter(run, trial, TrialState.RUNNING)
     del run.idle[event.worker]
     run.ready.pop(event.worker, None)
     worker.trial = event.trial
     trial.worker = event.worker
     trial.attempt = event.attempt
-    trial.last_word = trial.interval_end = event.at
+    trial.last_message = trial.interval_end = event.at
     trial.is_prepared = trial.has_worked = False
     trial.epoch, trial.unsaved_epoch = event.epoch - 1, 0
     del trial.losses[trial.epoch :], trial.accuracies[trial.epoch :]
@@ -43,33 +34,33 @@ def started(run: Run, event: TrialStarted) -> None:
     proposal_demand.update(run, worker)
 
 
-def prepared(run: Run, event: TrialPrepared) -> None:
+def prepared(run: Run, event: events.TrialPrepared) -> None:
     """Mark the network and its weights as ready."""
     trial = run.trials[event.trial]
-    trial.is_prepared, trial.last_word = True, event.at
+    trial.is_prepared, trial.last_message = True, event.at
     if not trial.has_worked:
         trial.interval_end = event.at
     run.running.move_to_end(event.trial)
 
 
-def batch_reduced(run: Run, event: BatchReduced) -> None:
+def batch_reduced(run: Run, event: events.BatchReduced) -> None:
     """Restart the epoch with a smaller batch."""
     trial = run.trials[event.trial]
     trial.batch_size = event.to_batch_size
-    trial.last_word = event.at
+    trial.last_message = event.at
     _begin_epoch(trial, trial.current_epoch)
     run.running.move_to_end(event.trial)
 
 
-def worked(run: Run, event: Progress | EpochFinished, work: Work) -> None:
+def worked(run: Run, event: events.Progress | events.EpochFinished, work: events.Work) -> None:
     """Add an interval of work."""
     trial = run.trials[event.trial]
     _add(trial, event.epoch, work)
-    trial.last_word = event.at
+    trial.last_message = event.at
     run.running.move_to_end(event.trial)
 
 
-def _add(trial: Trial, epoch: int, work: Work) -> None:
+def _add(trial: Trial, epoch: int, work: events.Work) -> None:
     if epoch != trial.current_epoch:
         _begin_epoch(trial, epoch)
     trial.training_images += work.training_images
@@ -85,7 +76,7 @@ def _add(trial: Trial, epoch: int, work: Work) -> None:
     trial.interval_end, trial.has_worked = work.end, True
 
 
-def epoch_finished(run: Run, event: EpochFinished) -> None:
+def epoch_finished(run: Run, event: events.EpochFinished) -> None:
     """End an epoch together with its last interval."""
     trial, epoch, accuracy = run.trials[event.trial], event.epoch, event.accuracy
     if event.interval is not None:
@@ -97,7 +88,7 @@ def epoch_finished(run: Run, event: EpochFinished) -> None:
         trial.best_accuracy = accuracy
     if event.checkpoint:
         trial.saved_epoch = epoch
-    trial.last_word = event.at
+    trial.last_message = event.at
     run.running.move_to_end(event.trial)
     if run.best_accuracy is None or accuracy > run.best_accuracy:
         run.best_accuracy = accuracy
@@ -109,23 +100,23 @@ def epoch_finished(run: Run, event: EpochFinished) -> None:
         proposal_demand.update(run, worker)
 
 
-def checkpoint_written(run: Run, event: CheckpointWritten) -> None:
+def checkpoint_written(run: Run, event: events.CheckpointWritten) -> None:
     """Record the epoch as resumable."""
     trial = run.trials[event.trial]
-    trial.last_word, trial.saved_epoch = event.at, event.epoch
+    trial.last_message, trial.saved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
-def checkpoint_not_written(run: Run, event: CheckpointNotWritten) -> None:
+def checkpoint_not_written(run: Run, event: events.CheckpointNotWritten) -> None:
     """Record the failed write."""
     trial = run.trials[event.trial]
-    trial.last_word, trial.unsaved_epoch = event.at, event.epoch
+    trial.last_message, trial.unsaved_epoch = event.at, event.epoch
     run.running.move_to_end(event.trial)
 
 
-def heartbeat(run: Run, event: TrialHeartbeat) -> None:
+def heartbeat(run: Run, event: events.TrialHeartbeat) -> None:
     """Record a sign of life."""
-    run.trials[event.trial].last_word = event.at
+    run.trials[event.trial].last_message = event.at
     run.running.move_to_end(event.trial)
 
 

@@ -9,12 +9,12 @@ from aiperf.rules.worker import Worker
 def update(run: Run, worker: Worker) -> None:
     """Update a worker's proposal demand."""
     if worker.number not in run.exhausted and any(run.short_of(worker)):
-        run.hungry[worker.number] = None
+        run.with_demand[worker.number] = None
     else:
-        run.hungry.pop(worker.number, None)
+        run.with_demand.pop(worker.number, None)
 
 
-def came_to_nothing(run: Run, worker: Worker, number: int) -> None:
+def count_rejection(run: Run, worker: Worker, number: int) -> None:
     """Count a rejected request of a present worker. The worker requests again unless it reached the limit."""
     worker.requested.discard(number)
     worker.rejected_in_a_row += 1
@@ -24,7 +24,7 @@ def came_to_nothing(run: Run, worker: Worker, number: int) -> None:
     update(run, worker)
 
 
-def ask_again(run: Run) -> None:
+def request_for_skipped_workers(run: Run) -> None:
     """Request again for skipped workers, because a finished trial gives the search a new observation."""
     while run.exhausted:  # there is a new parent, so each worker requests once more
         worker = run.workers[run.exhausted.popitem(last=False)[0]]
@@ -35,7 +35,7 @@ def ask_again(run: Run) -> None:
             update(run, worker)
 
 
-def miss_start(run: Run, number: int) -> None:
+def reset_start(run: Run, number: int) -> None:
     """Request the starting network again if its proposal or trial failed."""
     if run.start == number:
         run.start = None

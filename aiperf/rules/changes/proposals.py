@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import insort
 
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import checkpoints, proposal_demand, transitions
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 
 def requested(run: Run, event: ProposalRequested) -> None:
@@ -18,16 +19,14 @@ def requested(run: Run, event: ProposalRequested) -> None:
     if event.starting_network:
         run.start = event.number
     worker.requested.add(event.number)
-    run.stories.add(event.number, TrialState.REQUESTED, run.lines, event)
     proposal_demand.update(run, worker)
 
 
 def rejected(run: Run, event: TrialRejected) -> None:
     """Record a rejected request."""
     request = run.requests.pop(event.number)
-    run.stories.add(event.number, TrialState.REJECTED, run.lines, event)
-    proposal_demand.miss_start(run, event.number)
-    proposal_demand.came_to_nothing(run, run.workers[request.worker], event.number)
+    proposal_demand.reset_start(run, event.number)
+    proposal_demand.count_rejection(run, run.workers[request.worker], event.number)
 
 
 def proposed(run: Run, event: TrialProposed) -> None:
@@ -45,7 +44,7 @@ def proposed(run: Run, event: TrialProposed) -> None:
         event.can_grow,
         event.follows,
     )
-    transitions.enter(run, trial, TrialState.WAITING, event)
+    transitions.enter(run, trial, TrialState.WAITING)
     insort(worker.waiting, event.number)
     if worker.trial is None:
         run.ready[worker.number] = None

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from aiperf.journal.events import AnyEvent, RunResumed, TrialFailed, TrialFinished, TrialLost, WorkerLost
+from aiperf.journal.events import RunResumed, TrialFailed, TrialFinished, TrialLost, WorkerLost
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import checkpoints, proposal_demand
 from aiperf.rules.procedure import end_of_trial
 from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial, TrialState
+from aiperf.rules.trial import Trial
 
 
-def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+def enter(run: Run, trial: Trial, state: TrialState) -> None:
     """Change a trial's state and the ordered sets that `decide` reads. No other function changes the state."""
     number = trial.number
     match trial.state:
@@ -29,7 +30,6 @@ def enter(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
         # Sorted here once: after a loss of all workers thousands of trials wait for many decisions.
         is_over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs) is not None
         (run.ending if is_over or trial.losses_of_worker >= run.limits.attempts else run.lost)[number] = None
-    run.stories.add(number, state, run.lines, event)
 
 
 def finished(run: Run, event: TrialFinished) -> None:
@@ -37,10 +37,10 @@ def finished(run: Run, event: TrialFinished) -> None:
     trial = run.trials[event.trial]
     trial.reported_accuracy = event.reported_accuracy
     _free_worker(run, trial)
-    settle(run, trial, TrialState.FINISHED, event)
+    settle(run, trial, TrialState.FINISHED)
     run.finished += 1
     run.highest_round = max(run.highest_round, trial.round)
-    proposal_demand.ask_again(run)
+    proposal_demand.request_for_skipped_workers(run)
     checkpoints.keep_if_among_the_best(run, trial, event.reported_accuracy)
 
 
@@ -50,13 +50,13 @@ def failed(run: Run, event: TrialFailed) -> None:
     if trial.state is TrialState.WAITING:
         _take_back(run, trial)
     _free_worker(run, trial)
-    settle(run, trial, TrialState.FAILED, event)
+    settle(run, trial, TrialState.FAILED)
     run.failed += 1
     if trial.follows is not None:
         run.children_due.pop(trial.number, None)  # none of its children can be trained
     if event.trial == run.start:
         run.start_failures += 1
-        proposal_demand.miss_start(run, event.trial)
+        proposal_demand.reset_start(run, event.trial)
     checkpoints.drop_if_idle(run, trial.number)
 
 
@@ -68,12 +68,12 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
     trial.losses_of_worker += isinstance(event, TrialLost) or (
         isinstance(event, WorkerLost) and event.cause != "released"
     )
-    enter(run, trial, TrialState.LOST, event)
+    enter(run, trial, TrialState.LOST)
 
 
-def settle(run: Run, trial: Trial, state: TrialState, event: AnyEvent) -> None:
+def settle(run: Run, trial: Trial, state: TrialState) -> None:
     """Move a trial to a final state."""
-    enter(run, trial, state, event)
+    enter(run, trial, state)
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.
     trial.losses, trial.accuracies = [], []
     if trial.follows is None or state is not TrialState.WITHDRAWN:  # a withdrawn followed trial is trained again later

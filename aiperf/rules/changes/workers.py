@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 
 from aiperf.journal.events import RunResumed, WorkerJoined, WorkerLost
+from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.state import Run
-from aiperf.rules.trial import TrialState
 from aiperf.rules.worker import Worker
 
 
@@ -20,12 +20,12 @@ def joined(run: Run, event: WorkerJoined) -> None:
     proposal_demand.update(run, worker)
 
 
-def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
+def removed(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
     """Remove a worker with its waiting proposals. Its trial is lost."""
     worker = run.workers.pop(number)
     run.idle.pop(number, None)
     run.ready.pop(number, None)
-    run.hungry.pop(number, None)
+    run.with_demand.pop(number, None)
     run.exhausted.pop(number, None)
     run.departed.add(number)
     if worker.round:
@@ -34,11 +34,10 @@ def gone(run: Run, number: int, event: WorkerLost | RunResumed) -> None:
     for request in worker.requested:
         # A late answer finds no request and changes nothing.
         del run.requests[request]
-        run.stories.add(request, TrialState.WITHDRAWN, run.lines, event)
-        proposal_demand.miss_start(run, request)
+        proposal_demand.reset_start(run, request)
     for waiting in worker.waiting:
-        proposal_demand.miss_start(run, waiting)
-        transitions.settle(run, run.trials[waiting], TrialState.WITHDRAWN, event)
+        proposal_demand.reset_start(run, waiting)
+        transitions.settle(run, run.trials[waiting], TrialState.WITHDRAWN)
     if worker.trial is not None:
         transitions.lose(run, worker.trial, event)
 

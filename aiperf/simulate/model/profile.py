@@ -14,21 +14,7 @@ from statistics import fmean, median, pstdev
 import numpy as np
 
 from aiperf.errors import BadConfiguration
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    EpochFinished,
-    Progress,
-    RunStarted,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialStarted,
-    Work,
-    WorkerJoined,
-    WorkerLost,
-)
+from aiperf.journal import events
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.simulate.model.pace import ImageCosts, seconds_of_an_image
@@ -43,7 +29,7 @@ from cluster.simulated import SimulatedConf
 class WorkOfAttempt:
     """Sums over the intervals of one attempt at one batch size."""
 
-    proposal: TrialProposed
+    proposal: events.TrialProposed
     generation: int
     worker: int
     batch: int
@@ -97,34 +83,34 @@ class Profile:
     """Smallest measured ceiling by fingerprint of the starting graph: the limit of the run's proposals."""
 
 
-def profile(events: Iterable[AnyEvent]) -> Profile:
+def profile(journal: Iterable[events.AnyEvent]) -> Profile:
     """Read the figures in one pass over a journal."""
     figures = Profile()
-    proposals: dict[int, TrialProposed] = {}
+    proposals: dict[int, events.TrialProposed] = {}
     generations: dict[int, int] = {}
     current: dict[int, WorkOfAttempt] = {}
     ordered: dict[int, float] = {}
-    for event in events:
+    for event in journal:
         match event:
-            case RunStarted():
+            case events.RunStarted():
                 figures.warmup_seconds = event.warmup_seconds
-            case WorkerJoined():
+            case events.WorkerJoined():
                 figures.ranks = event.ranks
                 figures.memory_bytes = event.device_memory_bytes
                 if not figures.attempts:
                     figures.join_seconds.append(event.at)
-            case TrialProposed():
+            case events.TrialProposed():
                 proposals[event.number] = event
                 generations[event.number] = 1 if event.parent is None else generations[event.parent] + 1
                 figures.proposal_seconds.append(event.seconds)
-            case TrialStarted():
+            case events.TrialStarted():
                 figures.attempts += 1
                 ordered[event.trial] = event.at
                 current[event.trial] = WorkOfAttempt(
                     proposals[event.trial], generations[event.trial], event.worker, event.batch_size
                 )
                 figures.work.append(current[event.trial])
-            case BatchReduced():
+            case events.BatchReduced():
                 current[event.trial] = replace(
                     current[event.trial],
                     batch=event.to_batch_size,
@@ -134,24 +120,24 @@ def profile(events: Iterable[AnyEvent]) -> Profile:
                     validation_seconds=0.0,
                 )
                 figures.work.append(current[event.trial])
-            case CeilingMeasured():
-                limit = figures.ceilings.get(event.family, event.batch_size)
-                figures.ceilings[event.family] = min(limit, event.batch_size)
-            case TrialPrepared():
+            case events.CeilingMeasured():
+                known = figures.ceilings.get(event.family, event.batch_size)
+                figures.ceilings[event.family] = min(known, event.batch_size)
+            case events.TrialPrepared():
                 figures.precision = event.precision
                 figures.build_seconds.append(max(0.0, event.at - ordered[event.trial] - event.compile_seconds))
                 figures.compile_seconds.append(event.compile_seconds)
-            case Progress() | EpochFinished():
+            case events.Progress() | events.EpochFinished():
                 if event.interval is not None:
                     _worked(figures, current[event.trial], event.interval)
-            case WorkerLost() | TrialLost():
+            case events.WorkerLost() | events.TrialLost():
                 figures.losses += 1
             case _:
                 pass
     return figures
 
 
-def _worked(figures: Profile, own: WorkOfAttempt, work: Work) -> None:
+def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
     if work.start < figures.warmup_seconds:
         return
     own.training_images += work.training_images
@@ -171,13 +157,13 @@ def profile_of(run: str, runs: str) -> Profile:
         NoSuchRun: there is no such run.
     """
     reader = read(run_folder(run, runs))
-    events = iter(reader)
-    first = next(events)
-    assert isinstance(first, RunStarted)
+    lines = iter(reader)
+    first = next(lines)
+    assert isinstance(first, events.RunStarted)
     if first.simulated:
         raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated")
     with folding(reader):
-        figures = profile(events)
+        figures = profile(lines)
     if not any(each.steps_seconds > 0 and each.training_images for each in figures.work):
         raise BadConfiguration(f"a profile needs a run that trained, but '{run}' has no training after its warm-up")
     return figures
@@ -241,7 +227,7 @@ def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
     return costs, speeds, measured / validated if validated > 0 else 1.0
 
 
-def _figures(own: TrialProposed) -> ImageCosts:
+def _figures(own: events.TrialProposed) -> ImageCosts:
     training, tensor = own.forward_flops + own.backward_flops, own.tensor_forward_flops
     return ImageCosts(
         training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0

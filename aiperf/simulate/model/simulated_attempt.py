@@ -11,17 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.journal.messages import (
-    Advanced,
-    CheckpointFailed,
-    Crashed,
-    EpochDone,
-    OutOfMemory,
-    Prepared,
-    Train,
-    TrialDone,
-    Word,
-)
+from aiperf.journal import messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
@@ -78,7 +68,7 @@ class SimulatedWorker:
 class SimulatedAttempt:
     """Attempt from the order to train to its last message or the end of its worker."""
 
-    order: Train
+    order: messages.Train
     worker: SimulatedWorker
     task: SimulatedTask
     pace_of: Callable[[int], TrialTiming]
@@ -87,7 +77,7 @@ class SimulatedAttempt:
     """Return True if the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
-    prepared: Prepared
+    prepared: messages.Prepared
     began: float
     """Time of the order."""
     fate: AttemptFaults
@@ -120,7 +110,7 @@ class SimulatedAttempt:
         epochs = max(0, self.order.last_epoch - self.order.first_epoch + 1)
         return epochs * self.pace.epoch_seconds
 
-    def step(self) -> list[Word]:
+    def step(self) -> list[messages.Word]:
         """Return the messages that are due now, in order, and set `due` to the time of the next ones."""
         now = self.due
         if not self.epoch:
@@ -138,7 +128,7 @@ class SimulatedAttempt:
         self._set_due()
         return [self._advanced(now)]
 
-    def sums(self, now: float) -> Advanced:
+    def sums(self, now: float) -> messages.Advanced:
         """Return the sums of the current epoch, as requested by the driver."""
         return self._advanced(now)
 
@@ -149,13 +139,13 @@ class SimulatedAttempt:
         if self.holds(self.batch_size):
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
-    def _run_out_of_memory(self) -> OutOfMemory | Crashed:
+    def _run_out_of_memory(self) -> messages.OutOfMemory | messages.Crashed:
         """Continue with the next smaller batch, or end the attempt if there is none."""
         order, before = self.order, self.batch_size
         reduced = smaller(before)
         if reduced is None:
             self.due = math.inf
-            return Crashed(
+            return messages.Crashed(
                 trial=order.trial,
                 attempt=order.attempt,
                 reason=f"out of memory even at batch {before}",
@@ -163,9 +153,11 @@ class SimulatedAttempt:
                 cause="memory",
             )
         self.batch_size, self.pace = reduced, self.pace_of(reduced)
-        return OutOfMemory(trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced)
+        return messages.OutOfMemory(
+            trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced
+        )
 
-    def _go_on(self, epoch: int, now: float) -> list[Word]:
+    def _go_on(self, epoch: int, now: float) -> list[messages.Word]:
         """Begin the next epoch, or end the attempt. A resumed trial may have no epoch left."""
         order = self.order
         reason = None
@@ -175,7 +167,7 @@ class SimulatedAttempt:
             reason = "early stop"
         if reason is not None:
             self.due = math.inf
-            return [TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)]
+            return [messages.TrialDone(trial=order.trial, attempt=order.attempt, reason=reason)]
         self._begin_epoch(epoch, now)
         return []
 
@@ -201,12 +193,12 @@ class SimulatedAttempt:
                 due = at
         self.due = due
 
-    def _accident(self, now: float) -> list[Word]:
+    def _accident(self, now: float) -> list[messages.Word]:
         order, fate = self.order, self.fate
         if fate.crashes_in == self.epoch - order.first_epoch:
             self.due = math.inf
             return [
-                Crashed(
+                messages.Crashed(
                     trial=order.trial,
                     attempt=order.attempt,
                     reason="an invented crash" if fate.crash_can_be_retried else "an invented divergence",
@@ -221,7 +213,7 @@ class SimulatedAttempt:
             self._begin_epoch(self.epoch, now)
         return [word]
 
-    def _end_epoch(self, now: float) -> list[Word]:
+    def _end_epoch(self, now: float) -> list[messages.Word]:
         order, epoch, curve = self.order, self.epoch, self.curve
         loss = curve.loss(epoch, self.task.classes)
         self.losses.append(loss)
@@ -229,7 +221,7 @@ class SimulatedAttempt:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
         sums = self._advanced(now)
         self._sums_before = _seconds(sums)
-        done = EpochDone(
+        done = messages.EpochDone(
             advanced=sums,
             accuracy=1 - curve.error(epoch),
             validation_loss=loss,
@@ -237,14 +229,16 @@ class SimulatedAttempt:
             learning_rate=0.1,
             checkpoint=not self.fate.has_no_disk,
         )
-        unsaved: list[Word] = []
+        unsaved: list[messages.Word] = []
         if self.fate.has_no_disk:
             unsaved = [
-                CheckpointFailed(trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk")
+                messages.CheckpointFailed(
+                    trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk"
+                )
             ]
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
-    def _advanced(self, now: float) -> Advanced:
+    def _advanced(self, now: float) -> messages.Advanced:
         """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
         pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
@@ -264,7 +258,7 @@ class SimulatedAttempt:
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = task.validation_images * validation / pace.validation_seconds
         before = self._sums_before
-        return Advanced(
+        return messages.Advanced(
             trial=self.order.trial,
             attempt=self.order.attempt,
             epoch=self.epoch,
@@ -279,7 +273,7 @@ class SimulatedAttempt:
         )
 
 
-def _seconds(sums: Advanced) -> tuple[float, float, float, float, float]:
+def _seconds(sums: messages.Advanced) -> tuple[float, float, float, float, float]:
     return (
         sums.busy_seconds,
         sums.communication_seconds,

@@ -16,22 +16,7 @@ from typing import assert_never, cast
 
 import msgspec
 
-from aiperf.journal.messages import (
-    Ceiling,
-    CheckpointGone,
-    Drop,
-    Order,
-    Prepared,
-    ProposalReturned,
-    Propose,
-    Release,
-    Sum,
-    Train,
-    TrialDone,
-    Word,
-    WorkerDown,
-    WorkerUp,
-)
+from aiperf.journal import messages
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
@@ -123,34 +108,34 @@ class SimulatedExecutor:
         self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
 
-    def send(self, order: Order) -> None:
+    def send(self, order: messages.Order) -> None:
         """Deliver an order at once. The worker's messages are due later."""
         began = time.process_time()
         for fault in self._on_order:
             fault.ordered(self, order)
         self.now = max(self.now, self.world.clock.now())
         match order:
-            case Propose():
+            case messages.Propose():
                 self._propose(order)
-            case Train():
+            case messages.Train():
                 self._train(order)
-            case Drop():
+            case messages.Drop():
                 self.world.checkpoints.drop(order.trial)
-            case Release():
+            case messages.Release():
                 self.lose(order.worker, is_noticed=False)
-            case Sum():
+            case messages.Sum():
                 self._sum(order.worker)
             case _:
                 assert_never(order)
         self.busy_seconds += time.process_time() - began
 
-    def words(self, timeout: float) -> list[Word]:
+    def words(self, timeout: float) -> list[messages.Word]:
         """Simulate up to the first messages that are due and `turn_seconds` more, and advance the clock to the last of them."""
         began = time.process_time()
         clock, heap, turn = self.world.clock, self._heap, self.world.conf.turn_seconds
         deadline = limit = clock.now() + timeout
         self.now = clock.now()
-        words: list[Word] = []
+        words: list[messages.Word] = []
         while heap and heap[0][0] <= deadline:
             due, _, kind, what = heappop(heap)
             if due > self.now:
@@ -161,7 +146,7 @@ class SimulatedExecutor:
                 if attempt.due == due and attempt.worker.attempt is attempt:
                     words += self._step(attempt)
             elif kind == _WORD:
-                words.append(cast(Word, what))
+                words.append(cast(messages.Word, what))
             else:
                 cast(Callable[[], None], what)()
             if words and deadline == limit:
@@ -214,7 +199,7 @@ class SimulatedExecutor:
         self._slots.discard(worker.slot)
         worker.attempt = None
         if is_noticed:
-            self.post(WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
+            self.post(messages.WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
@@ -224,14 +209,14 @@ class SimulatedExecutor:
             worker.attempt = None
             worker.is_silent = True
 
-    def post(self, word: Word, delay: float = 0.0) -> None:
+    def post(self, word: messages.Word, delay: float = 0.0) -> None:
         """Send a message to the driver. Faults may delay, repeat or lose it."""
         for each in self._delays(word, delay):
             self._push(self.now + each, _WORD, word)
 
     # --- workers
 
-    def _delays(self, word: Word, delay: float) -> list[float]:
+    def _delays(self, word: messages.Word, delay: float) -> list[float]:
         delays = [delay]
         for fault in self._on_word:
             delays = [later for earlier in delays for later in fault.delivery_delays(word, earlier)]
@@ -251,7 +236,7 @@ class SimulatedExecutor:
         self.workers[worker.number] = worker
         self._slots.add(slot)
         self.post(
-            WorkerUp(
+            messages.WorkerUp(
                 worker=worker.number,
                 host=worker.host,
                 ranks=conf.accelerators,
@@ -263,7 +248,7 @@ class SimulatedExecutor:
         )
         if not worker.is_silent:
             family = self.world.space.start.fingerprint
-            self.post(Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
+            self.post(messages.Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
 
     def _sum(self, number: int) -> None:
         worker = self.workers.get(number)
@@ -275,7 +260,7 @@ class SimulatedExecutor:
         for word in words:
             self.post(word)
 
-    def _propose(self, order: Propose) -> None:
+    def _propose(self, order: messages.Propose) -> None:
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
             return
@@ -284,7 +269,7 @@ class SimulatedExecutor:
         began = time.process_time()
         answer = make(self.world.proposer, self._history, order)
         self.proposing_seconds += time.process_time() - began
-        if isinstance(answer, ProposalReturned):
+        if isinstance(answer, messages.ProposalReturned):
             # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
@@ -293,12 +278,12 @@ class SimulatedExecutor:
             if changed is None:
                 return
             answer = changed
-        if isinstance(answer, ProposalReturned):
+        if isinstance(answer, messages.ProposalReturned):
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.post(answer, self.world.conf.proposal_seconds)
 
-    def _train(self, order: Train) -> None:
+    def _train(self, order: messages.Train) -> None:
         world = self.world
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
@@ -316,7 +301,7 @@ class SimulatedExecutor:
         if worker.attempt is attempt:
             self._push(attempt.due, _STEP, attempt)
 
-    def _missing(self, order: Train) -> CheckpointGone | None:
+    def _missing(self, order: messages.Train) -> messages.CheckpointGone | None:
         stored = self.world.checkpoints
         missing = None
         if order.first_epoch > 1:
@@ -326,14 +311,14 @@ class SimulatedExecutor:
             missing = order.parent
         if missing is None:
             return None
-        return CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
+        return messages.CheckpointGone(trial=order.trial, attempt=order.attempt, missing=missing, reason="no such file")
 
     def _work_out(self, number: int, graph: Graph) -> None:
         """Compute the cost of a proposal's network and the error that its training converges to."""
         self.world.figures[number] = ImageCosts.of(cost(graph))
         self.world.floors[number] = self.world.learning.floor(graph)
 
-    def _attempt(self, order: Train, worker: SimulatedWorker) -> SimulatedAttempt:
+    def _attempt(self, order: messages.Train, worker: SimulatedWorker) -> SimulatedAttempt:
         world, conf = self.world, self.world.conf
         if order.trial not in world.figures:  # it follows another run's trial and was not proposed in this run
             self._work_out(order.trial, self._history.graph(order.trial))
@@ -364,7 +349,7 @@ class SimulatedExecutor:
                 order.last_epoch,
             ),
             checkpoints=world.checkpoints,
-            prepared=Prepared(
+            prepared=messages.Prepared(
                 trial=order.trial,
                 attempt=order.attempt,
                 precision="simulated",
@@ -386,7 +371,7 @@ class SimulatedExecutor:
         images = task.training_images, task.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
-    def _step(self, attempt: SimulatedAttempt) -> list[Word]:
+    def _step(self, attempt: SimulatedAttempt) -> list[messages.Word]:
         """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
         worker = attempt.worker
         words = attempt.step()
@@ -395,7 +380,7 @@ class SimulatedExecutor:
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []
-        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], TrialDone):
+        if attempt.fate.is_lost == "after" and words and isinstance(words[-1], messages.TrialDone):
             del words[-1]
             self.lose(worker.number, "lost after it had trained (invented)")
         elif attempt.is_over:
@@ -404,7 +389,7 @@ class SimulatedExecutor:
             self._push(attempt.due, _STEP, attempt)
         if not self._on_word:
             return words
-        heard: list[Word] = []
+        heard: list[messages.Word] = []
         for word in words:
             for delay in self._delays(word, 0.0):
                 if delay > 0:

@@ -1,0 +1,223 @@
+"""Legality of an event, given the state of the run: one table for the validator, `evolve` and `verify`.
+
+`LEGAL` has one row per event type: the required states of its trial, the required presence of its worker, and the ranges of
+its numbers. `check_state` and `check_ranges` apply a row. The state itself belongs to the caller (`StateView`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal, Protocol
+
+from aiperf.journal import events
+
+LARGEST = 2**31
+"""Upper bound of every number of workers, trials, attempts, epochs and images in a batch."""
+LARGEST_COUNT = 2**53
+"""Upper bound of every count of images, bytes and operations of one image. Exact in floating point."""
+LARGEST_SECONDS = 1e12
+YEAR_10000 = 253_402_300_800
+
+
+class IllegalLine(ValueError):
+    """A line that no run can write. The text has the rule and the offending value."""
+
+
+def must(holds: bool, law: str, value: str) -> None:
+    """Raise IllegalLine with the rule and the offending value unless the rule holds."""
+    if not holds:
+        raise IllegalLine(f"{law}. This line has {value}")
+
+
+def must_be_integer(name: str, value: object, least: int, most: int) -> None:
+    """Raise IllegalLine unless the value of an untyped member is an integer of this range."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise IllegalLine(f"{name} must be an integer from {least} to {most}. This line has {value!r}")
+
+
+class TrialState(Enum):
+    """State of a number from its request to its end. The first two are states of numbers that are not trials."""
+
+    REQUESTED = "requested"
+    """A proposal is requested."""
+    REJECTED = "rejected"
+    """The request failed."""
+    WAITING = "waiting"
+    """Proposed, and waiting for its worker."""
+    RUNNING = "running"
+    LOST = "lost"
+    """Its attempt ended early, alone or with its worker. It is retried or ends."""
+    FINISHED = "finished"
+    FAILED = "failed"
+    WITHDRAWN = "withdrawn"
+    """The worker of its request or proposal was lost."""
+
+
+class StateView(Protocol):
+    """State of a run, as far as the legality of the next event depends on it."""
+
+    def state_of(self, number: int) -> TrialState | None:
+        """Return the state of a trial or of a requested proposal. None for a number that was never requested."""
+        ...
+
+    def attempt_of(self, trial: int) -> int:
+        """Return the last attempt of an unsettled trial. 0 before the first."""
+        ...
+
+    def made_for(self, trial: int) -> int:
+        """Return the worker that an unsettled trial was proposed for."""
+        ...
+
+    def presence_of(self, worker: int) -> Presence:
+        """Return the presence of a worker."""
+        ...
+
+
+Presence = Literal["unknown", "lost", "idle", "training"]
+_PRESENT: tuple[Presence, ...] = ("idle", "training")
+_JOINED: tuple[Presence, ...] = ("lost", "idle", "training")
+_RUNNING = (TrialState.RUNNING,)
+_PROPOSED = (*TrialState,)[2:]
+_ATTEMPTED = (TrialState.RUNNING, TrialState.LOST, TrialState.FINISHED, TrialState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class LegalEvent:
+    """Row of the table: requirements of one type of event."""
+
+    states: tuple[TrialState | None, ...] | None = None
+    """States of its trial. None as a state: the number was never requested. None as a whole: it concerns no single trial."""
+    of_current_attempt: bool = False
+    """True if its attempt must be the last one of the trial."""
+    presence: tuple[Presence, ...] | None = None
+    """Presence of its worker. None: it names no worker, or its trial determines the worker."""
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Least and largest value of its fields. A field that is None has no range."""
+
+
+_INTEGER = (1, LARGEST)
+_SECONDS = (0, LARGEST_SECONDS)
+_CLOCK = (-LARGEST_SECONDS, LARGEST_SECONDS)
+_SHARE = (0, 1)
+
+LEGAL: dict[type[Any], LegalEvent] = {
+    events.RunStarted: LegalEvent(),
+    events.RunResumed: LegalEvent(
+        ranges={
+            "down_seconds": _SECONDS,
+            "clock_stepped_back_seconds": _SECONDS,
+            "clock_stepped_forward_seconds": _SECONDS,
+            "rolled_back_lines": (0, LARGEST_COUNT),
+        }
+    ),
+    events.RunEnded: LegalEvent(),
+    events.WorkerJoined: LegalEvent(
+        presence=("unknown",),
+        ranges={"worker": (0, LARGEST), "ranks": _INTEGER, "device_memory_bytes": (0, LARGEST_COUNT)},
+    ),
+    events.WorkerLost: LegalEvent(presence=_PRESENT),
+    events.WorkerNotStarted: LegalEvent(ranges={"failures": (0, LARGEST)}),
+    events.NodeChecked: LegalEvent(ranges={"clock_offset_seconds": _CLOCK, "clock_error_seconds": _CLOCK}),
+    events.HelperLost: LegalEvent(presence=_PRESENT),
+    events.CeilingMeasured: LegalEvent(presence=_PRESENT, ranges={"batch_size": _INTEGER}),
+    events.ProposalRequested: LegalEvent((None,), presence=_PRESENT, ranges={"round": _INTEGER}),
+    events.TrialProposed: LegalEvent(
+        (TrialState.REQUESTED,),
+        ranges={
+            "batch_size": _INTEGER,
+            "kernel_size": _INTEGER,
+            "own_kernel": _INTEGER,
+            "seconds": _SECONDS,
+            **dict.fromkeys(events.COUNTS, (0, LARGEST_COUNT)),
+        },
+    ),
+    events.TrialRejected: LegalEvent((TrialState.REQUESTED,)),
+    events.TrialStarted: LegalEvent(
+        (TrialState.WAITING, TrialState.LOST), presence=("idle",), ranges={"round": _INTEGER}
+    ),
+    events.TrialPrepared: LegalEvent(
+        _RUNNING,
+        of_current_attempt=True,
+        ranges={
+            "ranks": _INTEGER,
+            "build_seconds": _SECONDS,
+            "weights_seconds": _SECONDS,
+            "compile_seconds": _SECONDS,
+        },
+    ),
+    events.Progress: LegalEvent(_RUNNING, of_current_attempt=True),
+    events.EpochFinished: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"accuracy": _SHARE}),
+    events.BatchReduced: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"to_batch_size": _INTEGER}),
+    events.CheckpointWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),
+    events.CheckpointNotWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),
+    events.TrialHeartbeat: LegalEvent(_RUNNING, of_current_attempt=True),
+    events.TrialLost: LegalEvent(_RUNNING, of_current_attempt=True),
+    events.TrialFinished: LegalEvent(
+        (TrialState.RUNNING, TrialState.LOST),
+        of_current_attempt=True,
+        ranges={"accuracy": _SHARE, "reported_accuracy": _SHARE},
+    ),
+    events.TrialFailed: LegalEvent((TrialState.WAITING, TrialState.RUNNING, TrialState.LOST)),
+    events.CheckpointDropped: LegalEvent(_ATTEMPTED),
+    events.ImagesSkipped: LegalEvent(presence=_JOINED),
+}
+
+_OF_NUMBERS = (events.ProposalRequested, events.TrialProposed, events.TrialRejected)
+"""Events of a number that is not a trial yet."""
+
+
+def check_ranges(event: Any) -> None:
+    """Raise IllegalLine if a number of the event is out of its range."""
+    for name, (least, most) in LEGAL[type(event)].ranges.items():
+        value = getattr(event, name)
+        if value is not None and not least <= value <= most:
+            raise IllegalLine(f"{name} must be from {least} to {most}. This line has {value!r}")
+
+
+def check_state(event: Any, run: StateView) -> None:
+    """Raise IllegalLine if the event does not fit the state of its trial or of its worker."""
+    legal, kind = LEGAL[type(event)], type(event).__name__
+    if legal.states is not None:
+        number = event.number if type(event) in _OF_NUMBERS else event.trial
+        state = run.state_of(number)
+        if state not in legal.states:
+            raise IllegalLine(
+                f"{kind} requires a trial that is {_text(legal.states)}. Trial {number!r} is {_name(state)}"
+            )
+        if legal.of_current_attempt and event.attempt != run.attempt_of(number):
+            raise IllegalLine(
+                f"{kind} must name attempt {run.attempt_of(number)} of trial {number}. This line has {event.attempt!r}"
+            )
+    if legal.presence is not None and (presence := run.presence_of(event.worker)) not in legal.presence:
+        required = " or ".join(legal.presence)
+        raise IllegalLine(f"{kind} requires a worker that is {required}. Worker {event.worker!r} is {presence}")
+    match event:
+        case events.RunStarted():
+            raise IllegalLine("RunStarted must be the first line. This line is a later one")
+        case events.TrialProposed():
+            is_older = event.parent is None or event.parent < event.number
+            if not is_older or (event.parent is not None and run.state_of(event.parent) not in _PROPOSED):
+                raise IllegalLine(
+                    f"a parent must be proposed before its child. Trial {event.number} names {event.parent!r}"
+                )
+        case events.TrialStarted():
+            attempt, made_for = run.attempt_of(event.trial) + 1, run.made_for(event.trial)
+            if event.attempt != attempt:
+                raise IllegalLine(
+                    f"the next attempt of trial {event.trial} is {attempt}. This line has {event.attempt!r}"
+                )
+            if attempt == 1 and event.worker != made_for:
+                raise IllegalLine(
+                    f"trial {event.trial} must first start on worker {made_for}, for which it was proposed. "
+                    f"This line has worker {event.worker!r}"
+                )
+
+
+def _text(states: tuple[TrialState | None, ...]) -> str:
+    return " or ".join(map(_name, states))
+
+
+def _name(state: TrialState | None) -> str:
+    return "not requested" if state is None else state.value

@@ -115,7 +115,8 @@ from aiperf.report.tables import pairs
 def idle(report):
     svg, png, pdf = drawn(lambda figure: figure.subplots().plot([0, 1]), "idle", 2.0, "run x")
     table = pairs("idle", "Idle workers", [("all", str(len(report.workers)))], ("which", "number"))
-    return Section("idle", "Idle workers", (DrawnFigure("idle", "Idle workers", "", "", svg, png, pdf), table), facts={"all": 1})
+    figure = DrawnFigure("idle", "Idle workers", "", "", svg, png, pdf)
+    return Section("idle", "Idle workers", (figure, table), facts={"all": 1})
 """,
     "aiperf/report/sections/__init__.py": """
 from aiperf.report.sections import idle

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from aiperf.accounting.score import capacity
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import RunStarted
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from aiperf.accounting.confidence import Work, rates, trials_in_a_row
 from aiperf.accounting.presence import WorkerPresence
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 
 LOOKS = 10

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import METHOD, evenness
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import command
@@ -70,15 +70,6 @@ class CurvePoint:
     """Rate since the previous point."""
     error: float | None
     regulated_flops_per_second: float | None
-
-
-def window(work_log: WorkLog, at: float | None = None) -> Window:
-    """Return the window from the end of the warm-up to the end of the run. For a running run: to `at`, or to the last line."""
-    assert work_log.started is not None
-    end = work_log.at if at is None else at
-    if work_log.ended is not None:
-        end = work_log.ended.at
-    return Window(work_log.started.warmup_seconds, min(end, work_log.started.duration_seconds))
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:

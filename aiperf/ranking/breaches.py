@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import valid_window
 from aiperf.ranking.candidate import FACTS, Candidate, chosen, value_of, why_missing
 from aiperf.ranking.division import Division, Rule, Source, division
 from aiperf.ranking.law import Has, Law, written
@@ -67,7 +67,9 @@ def judgements(run: Candidate, held_to: Division) -> tuple[RuleOutcome, ...]:
     about results are not applied.
     """
     if run.is_simulated:
-        run = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
+        run = replace(
+            run, window_seconds=valid_window(run.warmup_seconds, run.duration_seconds, run.duration_seconds).seconds
+        )
     values = options(run.config)
     # A configuration without the choice has an unknown outcome by another rule.
     others = {part for part, name in held_to.chosen.items() if chosen(run.config, part) not in (None, name)}

@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.accounting.accelerator_time import accelerator_time, seconds_present, time_breakdown
 from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
-from aiperf.accounting.presence import seconds_there
-from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, window
+from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
 from aiperf.accounting.spans import WorkerSpan, spans
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
@@ -93,7 +92,8 @@ def gather(
     again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
-    spent = time_breakdown(work_log, inside)
+    spent = accelerator_time(work_log, inside)
+    present = seconds_present(work_log.presences, inside)
     there = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(
@@ -101,7 +101,7 @@ def gather(
         metered,
         _hosts(run, worked_until),
         result.flops_per_second,
-        seconds_there(work_log.presences, inside),
+        present,
         inside.seconds,
     )
     described = system_description(run.started.config, run.checks)
@@ -120,8 +120,8 @@ def gather(
         settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
-        time_breakdown=spent,
-        losses=losses(work_log, inside, spent, there.planned, result, used, measured, worked_until),
+        time_breakdown=time_breakdown(spent),
+        losses=losses(spent, there.planned, result.flops_per_second, used, measured, present, worked_until),
         availability=there,
         utilisation=used,
         proposals=_proposals(run),

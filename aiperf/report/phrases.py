@@ -45,7 +45,7 @@ def score_interval(report: Report) -> str:
     """Return `95 %: 40.1 to 42.0 TFLOPS within this run`, or the reason for a missing interval."""
     between = report.score.flops_per_second_interval
     if between is None:
-        return f"no 95 % interval: {report.score.interval_basis.removeprefix('none: ')}"
+        return f"no 95 % interval: {report.score.interval_basis}"
     return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
 
 
@@ -76,7 +76,7 @@ def interval_meaning(report: Report) -> str:
     """Return the explanation of the interval, with its sample."""
     meaning = "how steady this run was; another run may differ by more"
     if report.score.flops_per_second_interval is None:
-        return f"{meaning}; {report.score.interval_basis}"
+        return f"{meaning}; no interval: {report.score.interval_basis}"
     return f"{meaning}; Student's t over {report.score.interval_basis}"
 
 
@@ -213,6 +213,10 @@ def energy_by_activity(fallen: Waterfall) -> str:
     return f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}. Epochs are not split up."
 
 
+SINGULAR = {"meters": "meter", "accelerators": "accelerator", "processors": "processor"}
+"""Names of one device of each scope of energy."""
+
+
 def power(report: Report) -> str | None:
     """Return `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
 
@@ -223,7 +227,7 @@ def power(report: Report) -> str | None:
         return None
     best = energy.best
     watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
-    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else best.scope.removesuffix('s')}"
+    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else SINGULAR[best.scope]}"
     text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
     if best.flops_per_watt is not None:
         alone = "" if best.scope == "meters" else " of these only"
@@ -307,7 +311,7 @@ def _together(broken: Sequence[RuleViolation]) -> list[list[RuleViolation]]:
     """Group breaches by line: options of one part of the configuration share a line, separately for broken and unknown."""
     lines: dict[tuple[object, ...], list[RuleViolation]] = {}
     for index, breach in enumerate(broken):
-        key = (index,) if breach.option is None else (breach.option.partition(".")[0], breach.is_unknown)
+        key = (index,) if breach.option is None else (breach.option.split(".")[0], breach.is_unknown)
         lines.setdefault(key, []).append(breach)
     return list(lines.values())
 

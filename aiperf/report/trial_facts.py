@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from aiperf.accounting.trial_record import Operations, TrialRecord
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import InWindow, TrialFacts
 from aiperf.report.fold import Collected, TrialResults
 

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiperf.accounting.accelerator_time import accelerator_time
 from aiperf.accounting.availability import availability
 from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
-from aiperf.accounting.score import score, window
+from aiperf.accounting.score import score
 from aiperf.accounting.spans import spans
-from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
@@ -46,7 +47,7 @@ def fallen(kept: WorkLog, top: AcceleratorPeak, planned: int | None = None) -> W
     inside = window(kept)
     found = score(kept).flops_per_second
     there = availability(kept, inside, inside.end, found).planned if planned is None else planned
-    return waterfall(kept, inside, time_breakdown(kept, inside), there, found, top)
+    return waterfall(accelerator_time(kept, inside), there, found, top)
 
 
 def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
@@ -197,7 +198,7 @@ def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
     assert found is not None
     kernels = next(loss for loss in found.losses if loss.name == "clocks and kernels")
     assert kernels.flops_per_second < 0
-    assert kernels.why_negative is not None and "did more than the peak" in kernels.why_negative
+    assert kernels.why_negative is not None and "faster than the peak" in kernels.why_negative
 
 
 def test_attempt_running_at_the_end_is_not_counted_as_a_failure() -> None:

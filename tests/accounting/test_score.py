@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import curve, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import curve, score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -208,7 +208,7 @@ def test_lost_worker_is_absent_in_busy_share_and_breakdown() -> None:
     ]
 
     kept = work_log(run)
-    lines = {line.name: line.seconds for line in time_breakdown(kept, window(kept)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, window(kept))).lines}
 
     assert score(kept).busy_share == pytest.approx(0.5)
     assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
@@ -228,7 +228,7 @@ def test_each_line_of_the_time_breakdown_has_its_own_clock() -> None:
     )
     kept = work_log(run)
 
-    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, 100.0))).lines}
 
     assert lines["start"] == pytest.approx(2 * (3 + 1))
     assert lines["compile"] == pytest.approx(2 * 1)
@@ -243,7 +243,7 @@ def test_each_line_of_the_time_breakdown_has_its_own_clock() -> None:
 def test_time_not_covered_by_a_clock_is_unexplained() -> None:
     kept = work_log(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
 
-    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, 100.0))).lines}
 
     assert lines["unexplained"] == pytest.approx(2 * 8)
 
@@ -267,7 +267,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     )
     inside = window(kept)
 
-    entries = time_breakdown(kept, inside)
+    entries = time_breakdown(accelerator_time(kept, inside))
     found = score(kept)
 
     assert math.isclose(sum(line.seconds for line in entries.lines), entries.whole_seconds, rel_tol=1e-9)

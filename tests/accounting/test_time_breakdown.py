@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import busy_share, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import busy_share, score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
 from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
@@ -132,7 +132,7 @@ def together(*told: Life) -> list[AnyEvent]:
 def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
     kept = work_log(together(first, second))
 
-    found = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, LENGTH)).lines}
+    found = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, LENGTH))).lines}
 
     for name, value in found.items():
         truth = RANKS * (first.truth.get(name, 0.0) + second.truth.get(name, 0.0))
@@ -158,7 +158,7 @@ def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> 
     kept = work_log(together(life))
 
     before, after, whole = (
-        {line.name: line.seconds for line in time_breakdown(kept, inside).lines}
+        {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, inside)).lines}
         for inside in (Window(0.0, warmup), Window(warmup, LENGTH), Window(0.0, LENGTH))
     )
 

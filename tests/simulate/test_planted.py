@@ -19,7 +19,7 @@ import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
 import aiperf.simulate.driver_restarts
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import SessionState

@@ -106,10 +106,10 @@ def _verified(run: SubmittedRun, folder: Path, held_to: Requirements) -> Iterato
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}; law: {each.law}", run.run)
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}", run.run)
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
-        text = f"no contradictions; {len(found.checks)} checks, {again}"
+        text = f"no contradictions. {len(found.checks)} checks, {again}"
         yield InspectionFinding("verify", "good", text, run.run)
     for check in found.checks:
         if check.not_checked is not None:
@@ -128,7 +128,7 @@ def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Repo
     }
     for name, value in expected.items():
         if getattr(run, name) != value:
-            text = f"submission.json has {name} {getattr(run, name)!r}; the journal and its folder have {value!r}"
+            text = f"submission.json has {name} {getattr(run, name)!r}. The journal and its folder have {value!r}"
             yield InspectionFinding("submission", "bad", text, run.run)
 
 
@@ -171,7 +171,7 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
     outcome: Outcome = "bad" if bad else "note"
     for at, value, recomputed_value in (bad or differing)[:SHOWN]:
         by = "" if is_ours else " (another release made the file)"
-        text = f"{name}: {at} is {value!r:.80}; from the journal it is {recomputed_value!r:.80}{by}"
+        text = f"{name}: {at} is {value!r:.80}. From the journal it is {recomputed_value!r:.80}{by}"
         yield InspectionFinding(check, outcome, text, run)
     if len(bad or differing) > SHOWN:
         yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
@@ -200,7 +200,7 @@ def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Ite
     if source is not None:
         yield InspectionFinding("source", "bad", text, run.run)
     else:
-        yield InspectionFinding("source", "note", f"{text}; check them with --source FOLDER, a checkout of it", run.run)
+        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it", run.run)
 
 
 def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
@@ -214,7 +214,7 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
             "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}", run.run
         )
     if run.telemetry != "included":
-        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}; it cannot be checked", run.run)
+        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked", run.run)
     yield InspectionFinding(
         "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal", run.run
     )
@@ -233,6 +233,6 @@ def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirem
     broken = breaches(candidate_of(read(folder)), held_to.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}; found{where}: {breach.found}", run.run)
+        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}", run.run)
     if not broken:
         yield InspectionFinding("rules", "good", f"no rule of division {name} is broken", run.run)

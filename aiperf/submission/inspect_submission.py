@@ -43,7 +43,7 @@ def inspect_all(paths: Sequence[Path], held_to: Requirements | None = None) -> l
         for wanted, run, journal in one.used:
             file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
             if file != one.path and journal != other_journal:
-                text = f"announcement {wanted[:12]}… serves one run; {other} of {file} names it too"
+                text = f"announcement {wanted[:12]}… serves one run. {other} of {file} names it too"
                 more.append(InspectionFinding("announced", "bad", text, run))
         found.append(replace(one, findings=(*one.findings, *more)))
     return found
@@ -118,7 +118,7 @@ def _judged(
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
-        raise BundleRefused(f"a submission holds {SUBMISSION}; this one does not")
+        raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none")
     return submission_of(content_of(folder, SUBMISSION))
 
 
@@ -141,7 +141,7 @@ def _of_members(folder: Path, unpacked: UnpackedSubmission, submission: Submissi
     outcome: Outcome = "bad" if submission.source.get(SOURCE) == digest(installed()) else "note"
     for name in unknown[:SHOWN]:
         yield InspectionFinding(
-            "members", outcome, f"{name} is no member of a submission of these runs; it was not checked"
+            "members", outcome, f"{name} is no member of a submission of these runs. It was not checked"
         )
     if len(unknown) > SHOWN:
         yield InspectionFinding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
@@ -168,7 +168,7 @@ def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> I
             return InspectionFinding("signature", "good", f"signed by {name}, which is allowed to")
         case "nobody asked for":
             return InspectionFinding(
-                "signature", "note", f"signed by {name}; check the owner of this key with --allowed FILE"
+                "signature", "note", f"signed by {name}. Check the owner of this key with --allowed FILE"
             )
         case "unsigned":
             return InspectionFinding(
@@ -225,7 +225,7 @@ def _of_announcements(
     for name, how in against.broken:
         yield InspectionFinding(check, "bad", f"not as announced: {'; '.join(how)}", name)
     for wanted, names in against.used_twice:
-        text = f"announcement {wanted[:12]}… serves one run; {', '.join(names)} name it"
+        text = f"announcement {wanted[:12]}… serves one run. {', '.join(names)} name it"
         yield InspectionFinding(check, "bad", text)
     for name, reason in against.withdrawn:
         yield InspectionFinding(check, "note", f"its announcement was withdrawn: {reason}", name)
@@ -238,8 +238,8 @@ def _of_announcements(
             yield InspectionFinding(check, "note", "not announced before it began", name)
     yield InspectionFinding(check, "note" if against.missing else "good", f"in this submission: {against.words}")
     for missing in against.missing:
-        why = "" if missing.begun is None else f"; begun by run {missing.begun!r}"
-        why += "" if missing.withdrawn is None else f"; withdrawn: {missing.withdrawn}"
+        why = "" if missing.begun is None else f", begun by run {missing.begun!r}"
+        why += "" if missing.withdrawn is None else f", withdrawn: {missing.withdrawn}"
         yield InspectionFinding(
             check, "note", f"announced and not in this submission: {missing.id} (entry {missing.number}){why}"
         )
@@ -256,7 +256,7 @@ def _of_witnesses(
         seen = None if by is None else witnessed_unix(log, entry, by)
         if by is None:
             text = (
-                "the time of its announcement is the site's own claim; --allowed FILE shows whether others witnessed it"
+                "the time of its announcement is the site's own claim. --allowed FILE shows whether others witnessed it"
             )
         elif seen is None:
             text = "the time of its announcement is the site's own claim: no other principal has witnessed it"

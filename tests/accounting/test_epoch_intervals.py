@@ -160,7 +160,7 @@ def test_recorded_journal_scores_the_same_in_the_new_form(journal: Path) -> None
 
     scored = json.loads(json.dumps(as_json(score(work_log(events)))))
 
-    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is newer
+    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic of a newer method
     assert {name: scored[name] for name in recorded if name not in beside} == {
         name: figure for name, figure in recorded.items() if name not in beside
     }

@@ -51,7 +51,7 @@ def fallen(kept: WorkLog, top: AcceleratorPeak, planned: int | None = None) -> W
 
 
 def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
-    """Return the work log of a run whose window is the whole run."""
+    """Return the work log of a run with a window from its start to its end."""
     first, *rest = events
     assert isinstance(first, RunStarted)
     return work_log([msgspec.structs.replace(first, warmup_seconds=0.0), *rest])
@@ -76,7 +76,7 @@ def adds_up(found: Waterfall, result: float) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0, done_again=True), lives(1, done_again=True), st.integers(0, 3))
-def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second: Life, beyond: int) -> None:
+def test_every_part_equals_the_time_spent_on_it(first: Life, second: Life, beyond: int) -> None:
     kept = from_the_beginning(together(first, second))
 
     found = fallen(kept, AcceleratorPeak(PEAK, "a peak"), planned=2 * RANKS + beyond)
@@ -189,7 +189,7 @@ def test_no_waterfall_without_training_and_without_a_peak() -> None:
     assert fallen(work_log(one_trial()), AcceleratorPeak(PEAK, "a peak")) is None, "the warm-up is not over"
 
 
-def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
+def test_steps_above_their_peak_have_a_reason() -> None:
     steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
     kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
 

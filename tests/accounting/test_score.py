@@ -32,7 +32,7 @@ def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
 
 
 def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
-    # 6..16 s: six of its ten seconds are after the warm-up; 96..104 s: four of its eight before the end.
+    # 6..16 s: six of its ten seconds are after the warm-up. 96..104 s: four of its eight before the end.
     run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
 
     assert score(work_log(run)).flops_per_second == (60 * 300 + 40 * 300) / 90

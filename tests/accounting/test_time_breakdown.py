@@ -129,7 +129,7 @@ def together(*told: Life) -> list[AnyEvent]:
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0), lives(1))
-def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
+def test_every_line_equals_the_time_spent_on_it(first: Life, second: Life) -> None:
     kept = work_log(together(first, second))
 
     found = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, LENGTH))).lines}
@@ -153,7 +153,7 @@ def test_busy_share_is_busy_time_over_all_accelerator_time(first: Life, second: 
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0), st.floats(5.0, 60.0))
-def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> None:
+def test_time_before_the_window_is_in_no_line(life: Life, warmup: float) -> None:
     """The lines of two adjacent windows sum to those of the combined window."""
     kept = work_log(together(life))
 

@@ -141,7 +141,7 @@ def test_terminal_lines_are_sanitized_and_bounded() -> None:
     printed = "\n".join(lines(of(*HOSTILE, "\x1b[2Jcleared")))
 
     assert "\x1b" not in printed and "\u202e" not in printed
-    assert "…" in printed  # a long name is cut, and says so
+    assert "…" in printed  # a long name is cut, and marked as cut
     told = [line for line in printed.splitlines() if "TFLOPS" in line]
     assert len(told) == len(HOSTILE) + 1
     assert max(map(len, told)) < 160

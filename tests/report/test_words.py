@@ -51,11 +51,11 @@ REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
         (Hardware((), 0, False, 0, (), ()), "no worker came up"),
     ],
 )
-def test_the_head_says_the_machine_its_count_precision_and_collective(there: Hardware, told: str) -> None:
+def test_the_head_names_machine_count_precision_collective(there: Hardware, told: str) -> None:
     assert phrases.hardware(there) == told
 
 
-def test_the_head_of_a_page_says_machine_benchmark_run_and_release_in_this_order() -> None:
+def test_the_head_has_machine_benchmark_run_release_in_order() -> None:
     told = dict(html.about(REPORT))
 
     assert list(told) == ["Machine", "Benchmark", "Run", "Release"]
@@ -66,7 +66,7 @@ def test_the_head_of_a_page_says_machine_benchmark_run_and_release_in_this_order
     assert "0.1.0" in told["Release"]
 
 
-def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
+def test_mfu_is_shown_with_its_peak_per_rank_and_ranks() -> None:
     used = replace(REPORT.utilisation, mfu=0.41, peak_flops=312e12, peak_source=f"dense peak of {GPU} in bf16")
     report = replace(REPORT, utilisation=used)
 
@@ -78,7 +78,7 @@ def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
 
 
 @given(images=st.integers(1, 10**6), wrong=st.integers(0, 10**6))
-def test_an_error_is_a_bound_exactly_where_no_image_was_classified_wrongly(images: int, wrong: int) -> None:
+def test_an_error_is_a_bound_if_no_image_was_wrong(images: int, wrong: int) -> None:
     wrong = min(wrong, images)
     run = replace(REPORT.run, dataset={"validation_images": images})
 
@@ -91,8 +91,8 @@ def test_the_floor_of_the_error_is_told_with_its_images() -> None:
     assert phrases.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
 
 
-def test_at_the_end_a_trial_in_training_was_cut_off_and_one_that_waited_never_started() -> None:
-    # the first trial is being trained; the second was proposed, and no worker took it
+def test_open_trials_at_the_end_are_cut_off_or_never_started() -> None:
+    # the first trial is being trained. The second was proposed, and no worker took it
     events: list[AnyEvent] = [
         started(),
         joined(),
@@ -115,7 +115,7 @@ def test_a_warning_without_something_to_do_cannot_be_made() -> None:
         RunWarning("a disk is slow", "note", "")
 
 
-def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
+def test_each_warning_has_its_remedy_in_terminal_and_page() -> None:
     report = gather(invented(Shape(duration=40.0, warmup=10.0, workers=2, lose_worker_at=20.0, ends="interrupted")))
     lines = list(closing_lines(report))
     shown = page(report, [])

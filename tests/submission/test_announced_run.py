@@ -69,7 +69,7 @@ def test_the_seed_of_an_announced_run_follows_from_its_id(aiperf: User, tmp_path
 
     other = aiperf(*WORDS, f"announcement={wanted}", "announcement_log=log", "seed=7")
 
-    assert "leave seed=7 out" in chosen.err
+    assert "Leave seed=7 out" in chosen.err
     assert f" seed={announced_seed(wanted)} announcement={wanted}" in said[-1]
     assert f"seed is 7, and seed {announced_seed(wanted)} follows from the announcement" in other.err
 
@@ -174,7 +174,7 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
         (["--key", "key"], "--log"),
         (["--log", "log"], "--key KEY"),
         (["--log", "log", "--key", "nokey"], "'nokey' cannot be read"),
-        (["--log", "log", "--key", "key", "dry_run=true"], "leave dry_run out"),
+        (["--log", "log", "--key", "key", "dry_run=true"], "Leave dry_run out"),
         (["--log", "log", "--key", "key", "seed=-1"], "seed is at least 0"),
         (["--log", "log", "--key", "key", "sead=1"], "did you mean"),
         (["--log", "log", "--key", "key", "--withdraw", "0"], "go together"),

@@ -90,7 +90,7 @@ def test_an_honest_submission_is_good_with_its_notes(site: Site) -> None:
 
     assert (found.signature, found.signers, bad(found), found.is_good) == ("good", ("site",), [], True)
     assert "simulated: no machine did this work" in told
-    assert "telemetry: none recorded; it cannot be checked" in told
+    assert "telemetry: none recorded. It cannot be checked" in told
     assert "in this submission: 1 of 2 announced runs published" in told
     assert found.announced is not None
     assert (found.announced.published, found.announced.announced) == (1, 2)
@@ -186,11 +186,11 @@ CHANGED: dict[str, tuple[Callable[[Members], None], str]] = {
     "a better score": (edited(REPORT, _score), "report: report.json: score.flops_per_second is"),
     "a better accuracy": (edited(REPORT, _trial), "report: report.json: trials.0.accuracy is 0.999"),
     "no broken rule": (edited(REPORT, _rules), "report: report.json: breaches.0 is 'absent'"),
-    "another figure": (edited(REPORT, _more), "report: report.json: award is 'the fastest'; from the journal it is"),
+    "another figure": (edited(REPORT, _more), "report: report.json: award is 'the fastest'. From the journal it is"),
     "a report that is none": (lambda members: members.update({REPORT: b"{"}), "report: report.json is no JSON"),
     "another configuration": (
         edited("runs/1/configuration.json", lambda told: told["config"].update(seed=9)),
-        "configuration: configuration.json: config.seed is 9; from the journal it is",
+        "configuration: configuration.json: config.seed is 9. From the journal it is",
     ),
     "another machine": (
         edited("runs/1/system.json", lambda told: told["driver"].update(cpu_model="a better one")),
@@ -319,7 +319,7 @@ def test_an_unknown_format_is_rejected_with_the_fix(site: Site) -> None:
     found = site.judged(repacked(site.bundle, edited("submission.json", lambda told: told.update(format=2))))
 
     assert bad(found) == [
-        "archive: submission.json has format 2; this release reads 1 to 1. Read it with the release that made it"
+        "archive: submission.json has format 2. This release reads 1 to 1. Read it with the release that made it"
     ]
 
 
@@ -491,7 +491,7 @@ def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:
 
     alone, first, second = inspect(other), *inspect_all([site.bundle, other])
 
-    said = "serves one run; "
+    said = "serves one run. "
     assert any("as the one run of this announcement" in text for text in bad(alone))
     assert not any(said in text for text in bad(first))
     assert any(said in text and str(site.bundle) in text for text in bad(second))

@@ -90,8 +90,8 @@ def rest_of(
         float(np.sum(work.flops * share_inside(work.start, work.end, part))) / part.seconds
         for part in (inside, Window(inside.start, middle), Window(middle, inside.end))
     )
-    there = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
-    in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in there)
+    present = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
+    in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in present)
     if not score > 0:
         return ConvergenceResult(inside, 0.0, None, 0.0, rule.precision, in_short_rounds)
     half_width = None if down_seconds > 0 else batch_means_half_width(work, inside)

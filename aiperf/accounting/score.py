@@ -146,10 +146,10 @@ def capacity(work_log: WorkLog) -> int:
     """Return the maximum number of simultaneously present accelerators."""
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
-    most = there = 0
+    most = present = 0
     for _, change in sorted(changes):  # a worker that leaves when another joins is never counted with it
-        there += change
-        most = max(most, there)
+        present += change
+        most = max(most, present)
     return most
 
 

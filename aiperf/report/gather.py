@@ -94,7 +94,7 @@ def gather(
     points = curve(work_log, CURVE_POINTS)
     spent = accelerator_time(work_log, inside)
     present = seconds_present(work_log.presences, inside)
-    there = availability(work_log, inside, end, result.flops_per_second)
+    available = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(
         measured,
@@ -121,8 +121,8 @@ def gather(
         errors=_errors(run),
         error_points=len(run.error),
         time_breakdown=time_breakdown(spent),
-        losses=losses(spent, there.planned, result.flops_per_second, used, measured, present, worked_until),
-        availability=there,
+        losses=losses(spent, available.planned, result.flops_per_second, used, measured, present, worked_until),
+        availability=available,
         utilisation=used,
         proposals=_proposals(run),
         trials=settled_trials,
@@ -244,18 +244,18 @@ def _startup_share(run: Collected) -> float | None:
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
     return tuple(
         WorkerFacts(
-            number=there.worker,
-            host=there.host,
-            ranks=there.ranks,
-            device=there.device,
-            device_memory_bytes=run.workers[there.worker].device_memory_bytes,
-            collective=run.workers[there.worker].collective,
-            joined=there.joined,
-            lost=there.left,
-            lost_reason=there.left_reason,
-            trials=there.trials,
+            number=presence.worker,
+            host=presence.host,
+            ranks=presence.ranks,
+            device=presence.device,
+            device_memory_bytes=run.workers[presence.worker].device_memory_bytes,
+            collective=run.workers[presence.worker].collective,
+            joined=presence.joined,
+            lost=presence.left,
+            lost_reason=presence.left_reason,
+            trials=presence.trials,
         )
-        for there in sorted(run.work_log.presences, key=lambda there: there.worker)
+        for presence in sorted(run.work_log.presences, key=lambda presence: presence.worker)
     )
 
 

@@ -173,12 +173,12 @@ def adjusted(report: Report) -> str:
 
 def availability_meaning(report: Report) -> str:
     """Return `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`."""
-    there = report.availability
-    if there.share is None:
+    available = report.availability
+    if available.share is None:
         return "No valid window, or no accelerator in it"
-    planned = f"{units.count(there.planned)} {'planned ' if there.is_declared else ''}accelerators"
-    text = f"{planned} were present {share(there.share)} of the time"
-    if there.adjusted_flops_per_second is None:
+    planned = f"{units.count(available.planned)} {'planned ' if available.is_declared else ''}accelerators"
+    text = f"{planned} were present {share(available.share)} of the time"
+    if available.adjusted_flops_per_second is None:
         return text
     return f"{text}; scaled to 100 %: {adjusted(report)} (not a score)"
 
@@ -432,24 +432,24 @@ SIMULATED = "simulated"
 """Device name of a simulated worker."""
 
 
-def hardware(there: Hardware) -> str:
+def hardware(machines: Hardware) -> str:
     """Return accelerators, precision and collective: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
 
     Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
     """
-    if not there.devices:
+    if not machines.devices:
         return "no worker came up"
-    devices = " and ".join(there.devices)
-    hosts = f"{units.count(there.hosts)} host{'' if there.hosts == 1 else 's'}"
-    if there.devices == (SIMULATED,):
-        return f"{units.count(there.accelerators)} simulated accelerators on {hosts}"
-    if there.are_accelerators:
-        first = f"{units.count(there.accelerators)} × {devices} on {hosts}"
+    devices = " and ".join(machines.devices)
+    hosts = f"{units.count(machines.hosts)} host{'' if machines.hosts == 1 else 's'}"
+    if machines.devices == (SIMULATED,):
+        return f"{units.count(machines.accelerators)} simulated accelerators on {hosts}"
+    if machines.are_accelerators:
+        first = f"{units.count(machines.accelerators)} × {devices} on {hosts}"
     else:
-        processes = "process" if there.accelerators == 1 else "processes"
-        first = f"{units.count(there.accelerators)} {processes} on {devices}, {hosts}"
-    precisions = " and ".join(there.precisions) or "no precision known"
-    return " · ".join((first, precisions, " and ".join(there.collectives)))
+        processes = "process" if machines.accelerators == 1 else "processes"
+        first = f"{units.count(machines.accelerators)} {processes} on {devices}, {hosts}"
+    precisions = " and ".join(machines.precisions) or "no precision known"
+    return " · ".join((first, precisions, " and ".join(machines.collectives)))
 
 
 def source(report: Report) -> str:

@@ -73,9 +73,9 @@ def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """Return a journal of the old form in the current form. An epoch that has its interval keeps it."""
-    told: list[AnyEvent] = []
+    reported: list[AnyEvent] = []
     for event in events:
-        last = told[-1] if told else None
+        last = reported[-1] if reported else None
         if (
             isinstance(event, EpochFinished)
             and event.interval is None
@@ -83,10 +83,10 @@ def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
             and last.trial == event.trial
         ):
             fields = {name: getattr(last, name) for name in Interval.__struct_fields__}
-            told[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
+            reported[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
         else:
-            told.append(event)
-    return told
+            reported.append(event)
+    return reported
 
 
 def of_interval(**changes: Callable[[Any], Any]) -> Change:

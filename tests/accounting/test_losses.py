@@ -107,12 +107,12 @@ def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, sec
     found = spans(kept, window(kept))
 
     for life in (first, second):
-        told: dict[str, float] = {}
+        by_activity: dict[str, float] = {}
         until = 0.0
         for span in found[life.worker]:
             assert until <= span.start < span.end
             until = span.end
-            told[span.activity] = told.get(span.activity, 0.0) + span.end - span.start
+            by_activity[span.activity] = by_activity.get(span.activity, 0.0) + span.end - span.start
         of = {
             "gap": "search",
             "lost": "lost attempts",
@@ -125,7 +125,7 @@ def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, sec
             if name != "absent":
                 activity = of.get(name, "epochs")
                 truth[activity] = truth.get(activity, 0.0) + spent
-        assert told == pytest.approx({name: spent for name, spent in truth.items() if spent > 0}, abs=1e-6)
+        assert by_activity == pytest.approx({name: spent for name, spent in truth.items() if spent > 0}, abs=1e-6)
 
 
 @settings(max_examples=15, deadline=None)

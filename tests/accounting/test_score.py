@@ -172,9 +172,9 @@ def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
 ) -> None:
     events = [evaluated(0, at, accuracy, epoch=index + 1) for index, (at, accuracy) in enumerate(sorted(evaluations))]
     work = [interval(0, at, at + length, images) for at, length, images in works]
-    told: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
-    told = [event for event in told if event.at <= end]
-    kept = work_log(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
+    journal: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
+    journal = [event for event in journal if event.at <= end]
+    kept = work_log(one_trial(*journal, ended(end, "duration" if end >= 100 else "interrupted")))
 
     found, last = score(kept), curve(kept)[-1]
 

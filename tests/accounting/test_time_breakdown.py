@@ -121,9 +121,9 @@ def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
     return life
 
 
-def together(*told: Life) -> list[AnyEvent]:
+def together(*workers: Life) -> list[AnyEvent]:
     """Return the journal of several workers."""
-    events = sorted((event for life in told for event in life.events), key=lambda event: event.at)
+    events = sorted((event for life in workers for event in life.events), key=lambda event: event.at)
     return [started(duration=LENGTH, warmup=1.0), *events, ended(LENGTH)]
 
 

@@ -131,9 +131,9 @@ def test_a_simulated_run_has_its_own_colour_and_no_measurement(browser: Tab, pag
             assert not re.search("|".join(blues), plot.read_text("utf-8"), re.IGNORECASE), plot.name
     purple = browser.ask("getComputedStyle(document.querySelector('nav a')).color")
     assert contrast(purple, rgb(palette.PURPLE.light)) == pytest.approx(1.0)
-    told = browser.ask("document.body.innerText").lower()
-    assert not re.search(r"(?<!not )(?<!nothing )\bmeasured\b", told.replace("a dash was not measured", "")), (
-        re.findall(r".{40}(?<!not )measured.{30}", told)
+    page_text = browser.ask("document.body.innerText").lower()
+    assert not re.search(r"(?<!not )(?<!nothing )\bmeasured\b", page_text.replace("a dash was not measured", "")), (
+        re.findall(r".{40}(?<!not )measured.{30}", page_text)
     )
 
 
@@ -142,8 +142,8 @@ def test_raw_keys_appear_only_as_options(browser: Tab, pages: dict[str, Path]) -
 
     browser.ask("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     browser.ask("document.querySelectorAll('td.option, #table-configuration, .note li').forEach(each => each.remove())")
-    told = browser.ask("document.body.innerText").replace("digits_small", "").replace("x86_64", "")
-    assert re.findall(r"\b\w*[a-z]_[a-z]\w*", told) == []
+    page_text = browser.ask("document.body.innerText").replace("digits_small", "").replace("x86_64", "")
+    assert re.findall(r"\b\w*[a-z]_[a-z]\w*", page_text) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

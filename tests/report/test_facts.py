@@ -222,12 +222,12 @@ def test_equal_processors_share_the_fastest_measured_peak() -> None:
 
 
 def test_compute_units_select_the_peak_of_a_shared_name() -> None:
-    def told(units: int | None) -> float | None:
+    def peak_of(units: int | None) -> float | None:
         machine = {**MACHINE, "accelerators": [{"compute_units": units} if units else {}]}
         shape = Shape(device="AMD Instinct MI250X / MI250", precision="bf16", machine=machine)
         return gather(invented(shape)).utilisation.peak_flops
 
-    assert [told(units) for units in (110, 104, None)] == [191.5e12, 181.05e12, None]
+    assert [peak_of(units) for units in (110, 104, None)] == [191.5e12, 181.05e12, None]
 
 
 def test_hosts_alike_are_one_row() -> None:
@@ -332,9 +332,9 @@ def test_the_share_of_random_tuning_needs_recorded_tuners() -> None:
             ]
         return gather([*events, ended()]).proposals
 
-    told, old = gathered("default", "startup", "tpe"), gathered("default", "", "tpe")
+    recorded, old = gathered("default", "startup", "tpe"), gathered("default", "", "tpe")
 
-    assert (told.startup_trials, told.startup_share) == (1, 3 / 9)
+    assert (recorded.startup_trials, recorded.startup_share) == (1, 3 / 9)
     assert (old.startup_trials, old.startup_share) == (0, None)
 
 

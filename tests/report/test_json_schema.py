@@ -137,6 +137,6 @@ def test_a_field_that_goes_or_is_of_another_type_is_named() -> None:
 
 def test_every_field_of_report_json_is_in_docs_report() -> None:
     page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
 
-    assert sorted(told) == sorted(SCHEMA["properties"])
+    assert sorted(documented) == sorted(SCHEMA["properties"])

@@ -66,9 +66,9 @@ def test_only_a_separable_part_has_joules() -> None:
     fallen = report_with(planted(LOSSY)).losses
 
     assert fallen is not None
-    told = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
-    assert {"search", "lost attempts"} <= set(told) <= {"search", "lost attempts", "done again", "end of the run"}
-    for loss in told.values():
+    measured = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
+    assert {"search", "lost attempts"} <= set(measured) <= {"search", "lost attempts", "done again", "end of the run"}
+    for loss in measured.values():
         assert loss.joules == pytest.approx(WATTS * loss.accelerator_seconds, rel=1e-6), loss.name
 
 

@@ -277,7 +277,7 @@ def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
             case _:
                 return value
 
-    said = (
+    hostile_fields = (
         "run",
         "host",
         "device",
@@ -291,7 +291,7 @@ def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
     )
     changed: list[AnyEvent] = []
     for event in events:
-        fields = {name: into(getattr(event, name)) for name in said if hasattr(event, name)}
+        fields = {name: into(getattr(event, name)) for name in hostile_fields if hasattr(event, name)}
         if isinstance(event, RunStarted):
             fields |= {
                 "config": into(event.config) | event.config,
@@ -390,12 +390,12 @@ def test_result_of_a_run_outside_the_ranking_fits_80x24() -> None:
 def test_ranking_options_break_no_rule_about_an_option() -> None:
     """The command that replaces the remedies satisfies every rule that it claims to."""
     conf = configure(["schedule=ranking", "dataset=imagenet", "dataset.root=/x"])
-    told = options(as_plain(conf))
+    values = options(as_plain(conf))
 
     wrong = [
         rule.option
         for rule in division("ranking").rules
-        if rule.option is not None and rule.option in told and not rule.law.holds(told[rule.option], told)
+        if rule.option is not None and rule.option in values and not rule.law.holds(values[rule.option], values)
     ]
 
     assert wrong == []

@@ -135,8 +135,9 @@ def test_a_field_that_goes_or_is_of_another_type_is_named() -> None:
     ]
 
 
-def test_every_field_of_report_json_is_in_docs_report() -> None:
+def test_the_fields_that_docs_report_names_are_in_the_schema() -> None:
     page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    documented = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    named = re.search(r"Read first: (.*?)\. `--against", page, re.DOTALL)
 
-    assert sorted(documented) == sorted(SCHEMA["properties"])
+    assert named is not None
+    assert set(re.findall(r"`(\w+)`", named[1])) <= set(SCHEMA["properties"])

@@ -67,10 +67,6 @@ def scaling(words: Sequence[str]) -> tuple[Size, ...]:
     )
 
 
-def _accelerators(report: Report) -> int:
-    return round(report.time_breakdown.whole_seconds / report.score.window_seconds)
-
-
 def scaling_lines(found: Sequence[Size]) -> list[str]:
     """Return the table as text. The efficiency of one run per size includes the difference between two searches."""
     head = f"{'accelerators':>12}  {'runs':>4}  {'score':>14}  {'regulated':>14}  {'efficiency':>10}"

@@ -129,12 +129,6 @@ def instantaneous(report: Report) -> str:
     return units.flops_per_second(found.median)
 
 
-def ranks(report: Report) -> int:
-    """Return the number of accelerators in MFU, or of processes on a machine without accelerators."""
-    inside = report.score.window_seconds
-    return round(report.utilisation.accelerator_seconds / inside) if inside > 0 else 0
-
-
 def trials_finished(number: int) -> str:
     """Return `1 trial finished` or `72 trials finished`."""
     return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
@@ -145,7 +139,7 @@ def peak(report: Report) -> str | None:
     used = report.utilisation
     if used.mfu is None or used.peak_flops is None:
         return None
-    return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(ranks(report))}"
+    return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(report.hardware.accelerators)}"
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from aiperf.journal.ends import JournalHashes
-from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import ModelCount, Power
-from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, UnreadableJournal, leaderboard
-from aiperf.leaderboard.markdown import escaped, markdown
+from aiperf.leaderboard.list_files import csv_text, escaped, json_text, markdown
 from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines

@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import purpose_of
-from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import Entry, Power
-from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
-from aiperf.leaderboard.markdown import markdown
+from aiperf.leaderboard.list_files import csv_text, json_text, markdown
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.repeats import middle

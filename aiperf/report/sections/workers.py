@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.plots.accelerators import accelerators_over_time
-from aiperf.report.plots.workers import workers_over_time
+from aiperf.report.plots.workers import accelerators_over_time, workers_over_time
 from aiperf.report.section import Section
 from aiperf.report.tables import Column, Table, row_of
 

@@ -109,7 +109,7 @@ def _remedy(work_log: WorkLog, found: Score) -> str:
         again = "simulate it again: a simulated run is not resumed"
     reason = None if work_log.ended is None else work_log.ended.reason
     if reason is None and work_log.presences:
-        return f"see whether it goes on: python -m aiperf status {run}. Where its driver is gone, {again}"
+        return f"check its state: python -m aiperf status {run}. If its driver has ended, {again}"
     if reason == "interrupted":
         return again
     if not work_log.presences:

@@ -127,8 +127,8 @@ def test_only_unanswered_requests_are_a_warning() -> None:
 
     found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
 
-    assert [warning for warning in found.warnings if "never came: 2 (their generator died" in warning.text]
-    assert not any("never came" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
+    assert [warning for warning in found.warnings if "without an answer: 2 (the generator died" in warning.text]
+    assert not any("without an answer" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
 
 
 def test_wall_clock_step_back_is_a_warning_and_shortens_nothing() -> None:
@@ -278,7 +278,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
 
 
 def test_run_without_a_finished_starting_network_has_a_warning() -> None:
-    untrained = "no trial of the starting network came to its end"
+    untrained = "no trial of the starting network finished"
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
 

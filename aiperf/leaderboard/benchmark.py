@@ -49,7 +49,7 @@ class Benchmark:
     """Name of the starting graph, or the beginning of its fingerprint."""
     start_fingerprint: str | None
     follows: str | None
-    """Run whose proposals these runs train. None for runs with a search of their own."""
+    """Run with the proposals that these runs train. None for runs with a search of their own."""
     duration_seconds: float | None
     warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]

@@ -199,7 +199,7 @@ def _markdown_table(shown: Table) -> Iterator[str]:
 
 
 def _markdown_text(cell: Cell) -> str:
-    return f"{cell.text} ({cell.beside})" if cell.beside else cell.text
+    return f"{cell.text} ({cell.second_line})" if cell.second_line else cell.text
 
 
 def _markdown_row(cells: Iterator[str]) -> str:

@@ -49,18 +49,18 @@ class RuleOutcome:
     breach: RuleViolation | None = None
 
 
-def breaches(run: Candidate, held_to: Division | None = None) -> tuple[RuleViolation, ...]:
+def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation, ...]:
     """Return each broken rule and each rule with an unknown outcome. Empty: the run keeps all rules.
 
     Args:
         run: The run to check.
-        held_to: Default: the division ranking.
+        by: Division with the rules (default: ranking).
     """
-    judged = judgements(run, held_to or division("ranking"))
-    return tuple(each.breach for each in judged if each.breach is not None)
+    outcomes = judgements(run, by or division("ranking"))
+    return tuple(each.breach for each in outcomes if each.breach is not None)
 
 
-def judgements(run: Candidate, held_to: Division) -> tuple[RuleOutcome, ...]:
+def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
     """Return the outcome of each rule, in the division's order.
 
     A simulated run is checked as a real run of the same configuration and declared length. Its results are invented, so rules
@@ -72,8 +72,8 @@ def judgements(run: Candidate, held_to: Division) -> tuple[RuleOutcome, ...]:
         )
     values = options(run.config)
     # A configuration without the choice has an unknown outcome by another rule.
-    others = {part for part, name in held_to.chosen.items() if chosen(run.config, part) not in (None, name)}
-    return tuple(_judged(rule, run, values, others) for rule in held_to.rules)
+    others = {part for part, name in by.chosen.items() if chosen(run.config, part) not in (None, name)}
+    return tuple(_judged(rule, run, values, others) for rule in by.rules)
 
 
 def _judged(rule: Rule, run: Candidate, values: Mapping[str, Any], others: set[str]) -> RuleOutcome:

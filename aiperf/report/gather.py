@@ -105,15 +105,15 @@ def gather(
         inside.seconds,
     )
     described = system_description(run.started.config, run.checks)
-    judged = candidate(run, inside, result, used.mfu_busy)
+    checked = candidate(run, inside, result, used.mfu_busy)
     settled_trials = trials(run, inside)
     return Report(
-        run=_run(run, end, judged.start_network),
+        run=_run(run, end, checked.start_network),
         hardware=_hardware(run),
         score=result,
         no_score=no_score(work_log, result),
-        breaches=breaches(judged),
-        divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
+        breaches=breaches(checked),
+        divisions=tuple(name for name in BUILT_IN if not breaches(checked, division(name))),
         warnings=_warnings(run, result, described, measured, metered, energy, worked_until, again),
         curve=points,
         instantaneous=_instantaneous(points),
@@ -137,8 +137,8 @@ def gather(
         architecture=architecture,
         telemetry=measured,
         energy=energy,
-        attempts_lost_share=judged.lost_share,
-        trials_given_up_share=judged.given_up_share,
+        attempts_lost_share=checked.lost_share,
+        trials_given_up_share=checked.given_up_share,
         peaks_again=again,
     )
 

@@ -96,7 +96,7 @@ def _trial(
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
-    """Return the evaluated trials on the Pareto front of operations and accuracy, cheapest first; of equal trials the first."""
+    """Return the trials on the Pareto front of operations and accuracy, cheapest first. Of equal trials only the first."""
     kept: list[TrialFacts] = []
     best = -1.0
     for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):

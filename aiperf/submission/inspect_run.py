@@ -59,7 +59,7 @@ class RunInspection:
     findings: tuple[InspectionFinding, ...]
 
 
-def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: Requirements) -> RunInspection:
+def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, requirements: Requirements) -> RunInspection:
     """Inspect one run. `bundle`: folder of the unpacked submission."""
     folder = bundle / run.folder
     missing = [name for name in PARTS if not (folder / name).is_file()]
@@ -74,10 +74,10 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: 
         for check in (
             _of_listing(run, folder, first, report),
             _of_files(run, folder, first, report, submission),
-            _verified(run, folder, held_to),
-            _of_source(run, first, held_to.source),
+            _verified(run, folder, requirements),
+            _of_source(run, first, requirements.source),
             _to_know(run, report),
-            _of_rules(run, folder, report, held_to),
+            _of_rules(run, folder, report, requirements),
         ):
             findings += check
     except AiperfError as error:
@@ -96,10 +96,10 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
     return first, report
 
 
-def _verified(run: SubmittedRun, folder: Path, held_to: Requirements) -> Iterator[InspectionFinding]:
+def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
     """Yield the findings of aiperf.verify about the journal."""
     try:
-        found = verify(folder, held_to.sample)
+        found = verify(folder, requirements.sample)
     except OtherRules as error:
         yield InspectionFinding("verify", "bad", str(error), run.run)
         return
@@ -220,8 +220,10 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     )
 
 
-def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirements) -> Iterator[InspectionFinding]:
-    if held_to.division is None:
+def _of_rules(
+    run: SubmittedRun, folder: Path, report: Report, requirements: Requirements
+) -> Iterator[InspectionFinding]:
+    if requirements.division is None:
         if report.breaches:
             yield InspectionFinding(
                 "rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run
@@ -229,8 +231,8 @@ def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirem
         else:
             yield InspectionFinding("rules", "good", "no rule of the ranking is broken", run.run)
         return
-    name = held_to.division.name
-    broken = breaches(candidate_of(read(folder)), held_to.division)
+    name = requirements.division.name
+    broken = breaches(candidate_of(read(folder)), requirements.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
         yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}", run.run)

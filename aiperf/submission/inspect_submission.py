@@ -33,12 +33,12 @@ from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed
 
 
-def inspect_all(paths: Sequence[Path], held_to: Requirements | None = None) -> list[Inspection]:
+def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
     """Inspect several submissions, and compare the announcements of their runs. Raises as `inspect`."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     for path in paths:
-        one = inspect(path, held_to)
+        one = inspect(path, requirements)
         more = []
         for wanted, run, journal in one.used:
             file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
@@ -49,20 +49,20 @@ def inspect_all(paths: Sequence[Path], held_to: Requirements | None = None) -> l
     return found
 
 
-def inspect(path: Path, held_to: Requirements | None = None) -> Inspection:
-    """Inspect the submission in a file. `held_to`: default: requirements of the submission itself only.
+def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
+    """Inspect the submission in a file. `requirements`: default: requirements of the submission itself only.
 
     Raises:
         OSError: It is no regular file or cannot be read, or there is no room to unpack it.
     """
-    held_to = held_to or Requirements()
+    requirements = requirements or Requirements()
     require_file(path)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
         folder = Path(scratch)
         try:
-            unpacked = unpack(path, folder, held_to.most_bytes)
+            unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
             return Inspection(
@@ -76,7 +76,7 @@ def inspect(path: Path, held_to: Requirements | None = None) -> Inspection:
                 announced=None,
                 findings=(InspectionFinding("archive", "bad", str(error)),),
             )
-        return _judged(str(path), sha256, folder, unpacked, submission, held_to)
+        return _judged(str(path), sha256, folder, unpacked, submission, requirements)
 
 
 def _judged(
@@ -85,11 +85,11 @@ def _judged(
     folder: Path,
     unpacked: UnpackedSubmission,
     submission: Submission,
-    held_to: Requirements,
+    requirements: Requirements,
 ) -> Inspection:
     of_members = tuple(_of_members(folder, unpacked, submission))
-    signers = held_to.signers
-    runs = [judge_run(run, folder, submission, held_to) for run in submission.runs]
+    signers = requirements.signers
+    runs = [judge_run(run, folder, submission, requirements) for run in submission.runs]
     ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=time.time())
     signed, key, names = _signature(unpacked, signers, ended_unix)
     log, by, of_log = _log(folder, submission, signers)
@@ -157,7 +157,7 @@ def _signature(
     if key is None:
         return "bad signature", None, ()
     if signers is None:
-        return "nobody asked for", key, ()
+        return "not checked", key, ()
     names = principals(signers, unpacked.signature, unpacked.manifest, at_unix)
     return ("good" if names else "unknown key"), key, names
 
@@ -166,7 +166,7 @@ def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> I
     match signed:
         case "good":
             return InspectionFinding("signature", "good", f"signed by {name}, which is allowed to")
-        case "nobody asked for":
+        case "not checked":
             return InspectionFinding(
                 "signature", "note", f"signed by {name}. Check the owner of this key with --allowed FILE"
             )

@@ -128,7 +128,9 @@ def test_only_unanswered_requests_are_a_warning() -> None:
     found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
 
     assert [warning for warning in found.warnings if "without an answer: 2 (the generator died" in warning.text]
-    assert not any("without an answer" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
+    assert not any(
+        "without an answer" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings
+    )
 
 
 def test_wall_clock_step_back_is_a_warning_and_shortens_nothing() -> None:

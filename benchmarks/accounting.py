@@ -17,9 +17,9 @@ import statistics
 
 import numpy as np
 
-from aiperf.accounting.score import capacity, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import share_inside
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import capacity, score
+from aiperf.accounting.valid_window import share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialFinished, TrialPrepared, TrialProposed
 from aiperf.journal.journal import read
@@ -44,7 +44,7 @@ def main() -> None:
     busy = float((np.array(columns.busy) * np.array(columns.ranks) * part).sum())
     done = float((np.array(columns.flops) * part).sum())
     perfect = done / busy * capacity(log)
-    entries = time_breakdown(log, inside)
+    entries = time_breakdown(accelerator_time(log, inside))
     pauses = _pauses(events)
     prepared = [event for event in events if isinstance(event, TrialPrepared)]
     build, weights = [event.build_seconds for event in prepared], [event.weights_seconds for event in prepared]

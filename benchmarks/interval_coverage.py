@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from aiperf.accounting.confidence import Evenness, Work, evenness_of
 from aiperf.accounting.convergence import batch_means_half_width
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 
 Real = npt.NDArray[np.float64]
 Chance = np.random.Generator

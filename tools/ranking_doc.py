@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import groupby
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from aiperf.ranking.division import BUILT_IN, Division, Rule, division
@@ -17,37 +16,60 @@ LETTERS = {"paper": "P", "predecessor": "C", "decided": "D"}
 
 
 def lines() -> Iterator[str]:
-    """Yield the tables of each division as Markdown."""
-    for name in BUILT_IN:
-        yield from _of_division(division(name))
+    """Yield the tables of each division as Markdown. Those after the first show only rows that the first does not have."""
+    first = division(BUILT_IN[0])
+    yield from _of_division(first, ())
+    for name in BUILT_IN[1:]:
+        yield from _of_division(division(name), frozenset(_rows(first)))
 
 
-def _of_division(one: Division) -> Iterator[str]:
+def _of_division(one: Division, known: Collection[str]) -> Iterator[str]:
+    """Yield the tables of a division without known rows."""
     yield f"**`{one.name}`**: {one.title} (`aiperf/ranking/divisions/{one.name}.yaml`)"
+    if known:
+        ids = {rule.id for rule in one.rules}
+        left_out = [rule.id for rule in division(BUILT_IN[0]).rules if rule.fact is not None and rule.id not in ids]
+        yield ""
+        yield f"Rows as in `{BUILT_IN[0]}` are left out. Without the rules {', '.join(left_out)}."
     yield ""
-    yield "| rule | what it says | law |"
-    yield "| --- | --- | --- |"
+    for head, rows in _tables(one):
+        yield f"| {head} |"
+        yield f"| {' | '.join('---' for _ in head.split(' | '))} |"
+        yield from (row for row in rows if row not in known)
+        yield ""
+
+
+def _rows(one: Division) -> Iterator[str]:
+    for _, rows in _tables(one):
+        yield from rows
+
+
+def _tables(one: Division) -> Iterator[tuple[str, list[str]]]:
+    """Yield the head and the rows of each table."""
+    yield (
+        "rule | what it says | law",
+        [
+            f"| {rule.id} | {rule.text} {_source(rule)} | {rule.fact}: {rule.law} |"
+            for rule in one.rules
+            if rule.fact is not None
+        ],
+    )
+    parts: dict[str, list[str]] = {}
     for rule in one.rules:
-        if rule.fact is not None:
-            yield f"| {rule.id} | {rule.text} {_source(rule)} | {rule.fact}: {rule.law} |"
-    yield ""
-    yield "| part | options, and what each must be |"
-    yield "| --- | --- |"
-    on_options = [rule for rule in one.rules if rule.option is not None]
-    for part, rows in groupby(on_options, key=lambda rule: rule.about.partition(".")[0]):
-        of_part = ", ".join(f"{rule.about.partition('.')[2] or rule.about} {rule.law} {_source(rule)}" for rule in rows)
-        yield f"| {part} | {of_part} |"
-    yield ""
-    yield "| option | judged by the rule |"
-    yield "| --- | --- |"
-    for id, options in groupby(sorted(one.judged, key=one.judged.__getitem__), key=one.judged.__getitem__):
-        yield f"| {', '.join(options)} | {id} |"
-    yield ""
-    yield "| free | why |"
-    yield "| --- | --- |"
-    for why, options in groupby(sorted(one.free, key=one.free.__getitem__), key=one.free.__getitem__):
-        yield f"| {', '.join(options)} | {why} |"
-    yield ""
+        if rule.option is not None:
+            part, _, name = rule.option.partition(".")
+            parts.setdefault(part, []).append(f"{name or part} {rule.law} {_source(rule)}")
+    yield "part | options, and what each must be", [f"| {part} | {', '.join(laws)} |" for part, laws in parts.items()]
+    yield "option | judged by the rule", _grouped(one.judged)
+    yield "free | why", _grouped(one.free)
+
+
+def _grouped(by_option: Mapping[str, str]) -> list[str]:
+    """Return one row for the options with the same text."""
+    texts: dict[str, list[str]] = {}
+    for option, text in sorted(by_option.items(), key=lambda item: item[1]):
+        texts.setdefault(text, []).append(option)
+    return [f"| {', '.join(options)} | {text} |" for text, options in texts.items()]
 
 
 def _source(rule: Rule) -> str:

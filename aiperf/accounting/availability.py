@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from aiperf.accounting.score import capacity
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import RunStarted
 
@@ -46,8 +46,8 @@ def availability(work_log: WorkLog, inside: Window, end: float, flops_per_second
     if whole > 0:
         present = math.fsum(
             ranks * max(0.0, min(inside.end, math.inf if left is None else left) - max(inside.start, joined))
-            for there in work_log.presences
-            for joined, left, ranks in there.spans()
+            for presence in work_log.presences
+            for joined, left, ranks in presence.spans()
         )
         share = present / whole
     adjusted = None if not share or flops_per_second is None else flops_per_second / share
@@ -83,8 +83,8 @@ def _of_nodes(nodes: int, each: int, ranks: int | None) -> int | None:
 
 def _steps(work_log: WorkLog, end: float) -> tuple[tuple[float, int], ...]:
     changes: list[tuple[float, int]] = [(0.0, 0)]
-    for there in work_log.presences:
-        for joined, left, ranks in there.spans():
+    for presence in work_log.presences:
+        for joined, left, ranks in presence.spans():
             changes.append((joined, ranks))
             if left is not None:
                 changes.append((left, -ranks))

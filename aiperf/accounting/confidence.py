@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.units import change as relative_change
 from aiperf.units import duration
@@ -77,28 +77,28 @@ def evenness(work_log: WorkLog, inside: Window) -> Evenness:
 def evenness_of(work: Work, inside: Window, down_seconds: float) -> Evenness:
     """Return the interval of a score that is the sum of `work` inside the window ÷ its length, or the reason for none."""
     if inside.seconds <= 0:
-        return Evenness(None, "none: no valid window")
+        return Evenness(None, "no valid window")
     score = float(np.sum(work.flops * share_inside(work.start, work.end, inside))) / inside.seconds
     if not score > 0:
-        return Evenness(None, "none: no work was counted in the window")
+        return Evenness(None, "no work was counted in the window")
     if down_seconds > 0:
-        return Evenness(None, "none: the driver was down, and one event does not show how often it happens")
+        return Evenness(None, "the driver was down, and one event does not show how often it happens")
     if inside.seconds < LEAST_SECONDS:
         return Evenness(
             None,
-            f"none: the valid window lasts {duration(inside.seconds)}, and {duration(LEAST_SECONDS)} are needed: a shorter "
+            f"the valid window lasts {duration(inside.seconds)}, and {duration(LEAST_SECONDS)} are needed: a shorter "
             "one cannot show disturbances of hours that all workers share",
         )
     row = trials_in_a_row(work, inside)
     if row < FEWEST_TRIALS:
-        return Evenness(None, f"none: {row:.1f} trials in a row, and {FEWEST_TRIALS} are needed")
+        return Evenness(None, f"{row:.1f} trials in a row, and {FEWEST_TRIALS} are needed")
     step = single_step(rates(work, inside, BLOCKS))
     if step is not None:
         block, change = step
         at = duration(inside.start + block * inside.seconds / BLOCKS)
         return Evenness(
             None,
-            f"none: the rate changed once and for good, by {relative_change(change / score)} at about {at}, and one event "
+            f"the rate changed once and for good, by {relative_change(change / score)} at about {at}, and one event "
             "does not show how often it happens",
         )
     half = _half_width(work, inside)

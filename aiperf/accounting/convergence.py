@@ -15,7 +15,7 @@ import numpy as np
 
 from aiperf.accounting.confidence import Work, rates, trials_in_a_row
 from aiperf.accounting.presence import WorkerPresence
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 
 LOOKS = 10
@@ -90,8 +90,8 @@ def rest_of(
         float(np.sum(work.flops * share_inside(work.start, work.end, part))) / part.seconds
         for part in (inside, Window(inside.start, middle), Window(middle, inside.end))
     )
-    there = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
-    in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in there)
+    present = [one for one in presences if one.joined <= look and (one.left is None or one.left > look)]
+    in_short_rounds = sum(one.past_short_rounds is None or one.past_short_rounds > look for one in present)
     if not score > 0:
         return ConvergenceResult(inside, 0.0, None, 0.0, rule.precision, in_short_rounds)
     half_width = None if down_seconds > 0 else batch_means_half_width(work, inside)

@@ -7,17 +7,10 @@ are rounded once for display. Definition: docs/report.md.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-import numpy as np
-
-from aiperf.accounting.intervals import Real
-from aiperf.accounting.score import capacity
-from aiperf.accounting.time_breakdown import TimeBreakdown
-from aiperf.accounting.windows import Window, share_inside
-from aiperf.accounting.work_log import WorkLog
+from aiperf.accounting.accelerator_time import AcceleratorTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,65 +94,60 @@ class Waterfall:
         )
 
 
-OWN_RATE = "rate of this run's training steps; no one peak is known, so what clocks and kernels lose is in no part"
+OWN_RATE = "rate of this run's training steps; the peak is unknown, so losses of clocks and kernels are not included"
 
 MEANINGS = {
-    "clocks": "training steps at a lower clock than the peak is printed for",
-    "kernels": "training steps at that clock: what kernels, memory and launches leave of it",
-    "clocks and kernels": "training steps below the peak; without telemetry of the clocks the two cannot be told apart",
+    "clocks": "training steps at a lower clock than that of the peak",
+    "kernels": "training steps at that clock: kernels, memory and launches below the peak",
+    "clocks and kernels": "training steps below the peak; the two can be separated only with telemetry of the clocks",
     "input": "waiting for images",
     "communication": "exchange of gradients that the backward pass did not hide",
-    "evaluation": "validation steps, less what their counted operations are worth",
-    "checkpoints": "training stood still for a checkpoint",
-    "search": "a worker was there and had no trial: it waited for a proposal or an order",
-    "start-up": "from the order to a network that stands with its weights",
-    "compiling": "compiling, and measuring whether it pays",
-    "lost attempts": "between an attempt's last word and its loss",
-    "done again": "time of work that a loss or a smaller batch made worthless",
-    "absent": "accelerators that were there at another time: not yet, gone, or their driver was down",
-    "never there": "planned accelerators beyond the most that were there at once",
-    "end of the run": "between a running attempt's last word and the end",
-    "unexplained": "what no clock covers: the whole less all other parts",
+    "evaluation": "validation steps, minus the value of their counted operations",
+    "checkpoints": "training stopped for a checkpoint",
+    "search": "a worker without a trial waited for a proposal or an order",
+    "start-up": "from the order to a network with its weights",
+    "compiling": "compiling, and measuring the speed of the compiled network",
+    "lost attempts": "from the last message of an attempt to its loss",
+    "done again": "work that was repeated after a loss or with a smaller batch",
+    "absent": "accelerators present at another time: before joining, after leaving, or without a driver",
+    "never there": "planned accelerators above the maximum present at once",
+    "end of the run": "from the last message of a running attempt to the end of the run",
+    "unexplained": "time in no other part",
 }
 """All parts in the order of their bars."""
 
 WHY_NEGATIVE = {
-    "clocks": "the clock ran above the one that the peak is printed for",
-    "kernels": "training steps did more than the peak at that clock: the peak, the clock or the count is not this machine's",
-    "clocks and kernels": "training steps did more than the peak: it is not this machine's, or its measuring was disturbed",
-    "evaluation": "validation steps did more operations a second than the top has",
-    "unexplained": "parts overlap: a word came late, or ranks that trained were not those of the worker",
+    "clocks": "the clock was above that of the peak",
+    "kernels": "training steps were faster than the peak at that clock: peak, clock or count is not that of this machine",
+    "clocks and kernels": "training steps were faster than the peak: it is of another machine, or was measured under load",
+    "evaluation": "validation steps had a higher rate than the peak",
+    "unexplained": "parts overlap: a message was late, or other ranks than the worker's trained",
 }
 
 
 def waterfall(
-    work_log: WorkLog,
-    inside: Window,
-    spent: TimeBreakdown,
-    planned: int,
-    flops_per_second: float | None,
-    top: AcceleratorPeak,
+    spent: AcceleratorTime, planned: int, flops_per_second: float | None, top: AcceleratorPeak
 ) -> Waterfall | None:
     """Return the waterfall of a run's valid window. None without a window, an accelerator, or a peak or timed training step.
 
-    `spent`: its time breakdown.
-    `planned`: accelerators, at least the maximum of simultaneously present ones.
-    `flops_per_second`: its score.
+    Args:
+        spent: account of the window.
+        planned: accelerators, at least the maximum of simultaneously present ones.
+        flops_per_second: score of the run.
+        top: peak of an accelerator.
     """
-    if flops_per_second is None or inside.seconds <= 0 or planned <= 0:
+    if flops_per_second is None or spent.window_seconds <= 0 or planned <= 0:
         return None
-    length, score = Fraction(inside.seconds), Fraction(flops_per_second)
-    steps = _steps(work_log, inside)
-    evaluated = Fraction(steps.validation_flops)
+    length, score = Fraction(spent.window_seconds), Fraction(flops_per_second)
+    evaluated = Fraction(spent.validation_flops)
     trained = score * length - evaluated
     price = Fraction(top.flops) if top.flops else None
-    if price is None and steps.training > 0 and trained > 0:
-        price = trained / Fraction(steps.training)
+    if price is None and spent.counted.training > 0 and trained > 0:
+        price = trained / Fraction(spent.counted.training)
     if price is None:
         return None
-    seconds = _seconds(work_log, inside, spent, planned, steps)
-    amounts = {name: price * part for name, part in seconds.items()}
-    training = price * Fraction(steps.training)
+    amounts = {name: price * seconds for name, seconds in _seconds(spent, planned).items()}
+    training = price * Fraction(spent.counted.training)
     if top.flops is None:
         pass  # the price is the rate of the training steps, so they lose nothing
     elif top.clock_share is None:
@@ -168,103 +156,35 @@ def waterfall(
         amounts["clocks"] = training * (1 - Fraction(top.clock_share))
         amounts["kernels"] = training * Fraction(top.clock_share) - trained
     amounts["evaluation"] -= evaluated
-    return _drawn(
-        {name: amount / length for name, amount in amounts.items()}, price, planned, length, flops_per_second, top
-    )
+    rates = {name: amount / length for name, amount in amounts.items()}
+    return _bars(rates, price, planned, length, flops_per_second, top)
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """Accelerator seconds and operations of the counted intervals in the window."""
-
-    training: float
-    communication: float
-    validation: float
-    input: float
-    checkpoint: float
-    validation_flops: float
-    done_again: float
-    """All seconds of wasted intervals."""
-    length: float
-    """All seconds of counted intervals."""
-
-
-def _steps(work_log: WorkLog, inside: Window) -> _Steps:
-    rows = work_log.intervals
-    start, end, flops = rows.start, rows.end, rows.flops
-    inside_share = share_inside(start, end, inside)
-    weight = inside_share * rows.ranks.astype(np.float64)
-    again = rows.wasted > 0
-    kept = np.where(again, 0.0, weight)
-    busy, communication, validation = rows.busy, rows.communication, rows.validation
-
-    def total(amount: Real, over: Real) -> float:
-        return math.fsum((amount * over).tolist())
-
-    return _Steps(
-        training=total(np.maximum(0.0, busy - communication - validation), kept),
-        communication=total(communication, kept),
-        validation=total(validation, kept),
-        input=total(rows.input, kept),
-        checkpoint=total(rows.checkpoint, kept),
-        validation_flops=total(np.maximum(0.0, flops - _training_flops(work_log)), np.where(again, 0.0, inside_share)),
-        done_again=total(end - start, np.where(again, weight, 0.0)),
-        length=total(end - start, kept),
-    )
-
-
-def _training_flops(work_log: WorkLog) -> Real:
-    """Return the training operations of each interval: training images × operations of one image."""
-    rows = work_log.intervals
-    of_image = np.zeros(1 + max(work_log.trials, default=0))
-    for number, record in work_log.trials.items():
-        of_image[number] = record.operations.training
-    return np.asarray(rows.training_images.astype(np.float64) * of_image[rows.trial], dtype=np.float64)
-
-
-def _seconds(
-    work_log: WorkLog, inside: Window, spent: TimeBreakdown, planned: int, steps: _Steps
-) -> dict[str, Fraction]:
+def _seconds(spent: AcceleratorTime, planned: int) -> dict[str, Fraction]:
     """Return the accelerator seconds of each part except the training steps.
 
     With them the sum is the planned accelerators' time.
     """
-    lines = {line.name: line.seconds for line in spent.lines}
-    ending = math.fsum(
-        span.ranks * max(0.0, min(span.end, inside.end) - max(span.start, inside.start))
-        for presence in work_log.presences
-        if presence.left is None
-        for span in work_log.open_idle_spans(presence, inside.end)
-        if span.kind == "lost"
-    )
-    length, most = Fraction(inside.seconds), capacity(work_log)
-    there = sum((one.ranks * _overlap(one.joined, one.left, inside) for one in work_log.presences), Fraction(0))
+    length, counted = Fraction(spent.window_seconds), spent.counted
     seconds = {
-        "input": Fraction(steps.input),
-        "communication": Fraction(steps.communication),
-        "evaluation": Fraction(steps.validation),
-        "checkpoints": Fraction(steps.checkpoint),
-        "search": Fraction(lines["gap"]),
-        "start-up": Fraction(lines["start"]),
-        "compiling": Fraction(lines["compile"]),
-        "lost attempts": max(Fraction(0), Fraction(lines["lost"]) - Fraction(ending)),
-        "done again": Fraction(steps.done_again),
-        "absent": most * length - there,
-        "never there": (planned - most) * length,
-        "end of the run": Fraction(ending),
+        "input": Fraction(counted.input),
+        "communication": Fraction(counted.communication),
+        "evaluation": Fraction(counted.validation),
+        "checkpoints": Fraction(counted.checkpoint),
+        "search": Fraction(spent.gap),
+        "start-up": Fraction(spent.start),
+        "compiling": Fraction(spent.compile),
+        "lost attempts": Fraction(spent.lost),
+        "done again": Fraction(spent.repeated.length),
+        "absent": spent.accelerators * length - spent.present,
+        "never there": (planned - spent.accelerators) * length,
+        "end of the run": Fraction(spent.end_of_run),
     }
-    seconds["unexplained"] = planned * length - sum(seconds.values()) - Fraction(steps.training)
+    seconds["unexplained"] = planned * length - sum(seconds.values()) - Fraction(counted.training)
     return seconds
 
 
-def _overlap(start: float, end: float | None, inside: Window) -> Fraction:
-    """Return the overlap without rounding. The times of accelerators that replace each other then sum to the window exactly."""
-    until = inside.end if end is None else min(end, inside.end)
-    since = max(start, inside.start)
-    return Fraction(until) - Fraction(since) if until > since else Fraction(0)
-
-
-def _drawn(
+def _bars(
     rates: dict[str, Fraction], price: Fraction, planned: int, length: Fraction, score: float, top: AcceleratorPeak
 ) -> Waterfall:
     """Return the waterfall with each figure rounded once. The edges of the bars are exact sums."""

@@ -32,12 +32,12 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
     if found.valid:
         return None
     missing = [_no_work(work_log) if not work_log.finished else None, _no_window(work_log, found)]
-    told = [reason for reason in (_end(work_log), *missing) if reason is not None]
+    reasons = [reason for reason in (_end(work_log), *missing) if reason is not None]
     # Reached if an error or work is missing though a trial finished in time: its evaluation did not count.
-    told = told or [
+    reasons = reasons or [
         "no evaluation counts in its window" if found.error is None else "no work was done in its valid window"
     ]
-    return NoScore("; ".join(told), _remedy(work_log, found))
+    return NoScore("; ".join(reasons), _remedy(work_log, found))
 
 
 def _end(work_log: WorkLog) -> str | None:
@@ -46,7 +46,7 @@ def _end(work_log: WorkLog) -> str | None:
     if work_log.ended is None and work_log.hosts_without_worker and not work_log.presences:
         return None  # the missing worker is the only relevant cause
     if work_log.ended is None:
-        return "the run has not ended: it goes on, or its driver was killed"
+        return "the run has not ended: it continues, or its driver was killed"
     at = duration(work_log.ended.at)
     match work_log.ended.reason:
         case "duration":
@@ -109,7 +109,7 @@ def _remedy(work_log: WorkLog, found: Score) -> str:
         again = "simulate it again: a simulated run is not resumed"
     reason = None if work_log.ended is None else work_log.ended.reason
     if reason is None and work_log.presences:
-        return f"see whether it goes on: python -m aiperf status {run}. Where its driver is gone, {again}"
+        return f"check its state: python -m aiperf status {run}. If its driver has ended, {again}"
     if reason == "interrupted":
         return again
     if not work_log.presences:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-
-from aiperf.accounting.windows import Window
 
 LAST_SHORT_ROUND = 3
 """Trials of rounds 1 to 3 have at most 15, 30 and 45 epochs, later ones 60."""
@@ -61,13 +59,3 @@ class IdleSpan:
     ranks: int
     start: float
     end: float
-
-
-def seconds_there(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
-    """Return the seconds of presence in a window for each worker that was present."""
-    found: dict[int, float] = {}
-    for one in presences:
-        until = inside.end if one.left is None else min(one.left, inside.end)
-        if until > max(one.joined, inside.start):
-            found[one.worker] = found.get(one.worker, 0.0) + until - max(one.joined, inside.start)
-    return found

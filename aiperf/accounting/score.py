@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import METHOD, evenness
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import command
@@ -70,15 +70,6 @@ class CurvePoint:
     """Rate since the previous point."""
     error: float | None
     regulated_flops_per_second: float | None
-
-
-def window(work_log: WorkLog, at: float | None = None) -> Window:
-    """Return the window from the end of the warm-up to the end of the run. For a running run: to `at`, or to the last line."""
-    assert work_log.started is not None
-    end = work_log.at if at is None else at
-    if work_log.ended is not None:
-        end = work_log.ended.at
-    return Window(work_log.started.warmup_seconds, min(end, work_log.started.duration_seconds))
 
 
 def score(work_log: WorkLog, at: float | None = None) -> Score:
@@ -155,10 +146,10 @@ def capacity(work_log: WorkLog) -> int:
     """Return the maximum number of simultaneously present accelerators."""
     changes = [(presence.joined, presence.ranks) for presence in work_log.presences]
     changes += [(presence.left, -presence.ranks) for presence in work_log.presences if presence.left is not None]
-    most = there = 0
+    most = present = 0
     for _, change in sorted(changes):  # a worker that leaves when another joins is never counted with it
-        there += change
-        most = max(most, there)
+        present += change
+        most = max(most, present)
     return most
 
 
@@ -241,11 +232,11 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
     assert work_log.started is not None
     run, declared = work_log.started.run, work_log.started.duration_seconds
     if work_log.started.simulated:
-        yield "simulated: no work was done", "take it for a rehearsal: a score comes from a real run"
+        yield "simulated: no work was done", "do not use it as a score: only a real run has one"
     if work_log.ended is None:
         yield (
             "the run has not ended: figures up to the journal's last line",
-            "simulate it again" if work_log.started.simulated else f"see whether it goes on: {command('status', run)}",
+            "simulate it again" if work_log.started.simulated else f"check its state: {command('status', run)}",
         )
     elif work_log.ended.reason != "duration":
         yield (
@@ -260,10 +251,13 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
     if work_log.lost_workers:
         yield (
             f"workers lost: {work_log.lost_workers} of {len(work_log.presences)}",
-            f"see why ({command('status', run)} names the last; what ranks said is in logs/ of the run's folder)",
+            f"see {command('status', run)} for the last reason, and logs/ in the run's folder for the output of the ranks",
         )
     if (unlike := _unlike(work_log)) is not None:
-        yield unlike, "leave out the nodes with fewer accelerators, or set accelerators_per_worker to what all have"
+        yield (
+            unlike,
+            "leave out the nodes with fewer accelerators, or set accelerators_per_worker to a number that all nodes have",
+        )
     yield from _of_helpers(work_log)
     if work_log.hosts_without_worker:
         host, reason = next(iter(work_log.hosts_without_worker.items()))
@@ -271,7 +265,7 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
         yield (
             f"starts of workers that failed: {work_log.failed_starts}; hosts without one for a time: {hosts}, "
             f"as {host}: {reason}",
-            "fix what is named, and see that these hosts pass: python -m aiperf preflight",
+            "fix the named cause, and check these hosts: python -m aiperf preflight",
         )
     if work_log.lost_attempts:
         yield (
@@ -281,24 +275,24 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
     if work_log.failed:
         yield (
             f"trials failed: {work_log.failed}",
-            "see why in the report's table of trials; what ranks said is in logs/ of the run's folder",
+            "find the reason in the report's table of trials, and the output of the ranks in logs/ of the run's folder",
         )
     if work_log.unwritten:
         first = work_log.unwritten[0]
         yield (
             f"checkpoints that could not be written: {len(work_log.unwritten)}; first of trial {first.trial} after epoch "
             f"{first.epoch}: {first.reason}",
-            "make room in the run's folder, or fix its file system: without them a loss costs more epochs",
+            "free space in the run's folder, or fix its file system: without checkpoints a loss costs more epochs",
         )
     if work_log.skipped:
         name, why = next(iter(work_log.skipped.items()))
         yield (
             f"corrupt images left out: {len(work_log.skipped)}; first {name!r}: {why}",
-            "repair or remove them; python -m aiperf prepare lists them all",
+            "repair or remove them: python -m aiperf prepare lists all",
         )
     if work_log.ended is not None and not work_log.start_finished:
         yield (
-            "no trial of the starting network came to its end",
+            "no trial of the starting network finished",
             "run it for longer (schedule.duration_seconds), or with fewer schedule.epochs",
         )
     yield from _of_interruptions(work_log)
@@ -310,14 +304,17 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
 
 
 def _of_helpers(work_log: WorkLog) -> Iterator[tuple[str, str]]:
-    for helper, effect in (("recorder", "samples are missing"), ("generator", "its proposals were asked for again")):
+    for helper, effect in (("recorder", "samples are missing"), ("generator", "its requests were repeated")):
         of = sorted({worker for what, worker in work_log.lost_helpers if what == helper})
         if of:
             times = sum(what == helper for what, _ in work_log.lost_helpers)
             named = ", ".join(map(str, of[:8])) + (", …" if len(of) > 8 else "")
             yield f"{helper}s that died and were replaced: {times}, of worker {named}; {effect}", _KERNELS_LOG
     if work_log.unanswered:
-        yield f"proposals that never came: {work_log.unanswered} (their generator died, or was silent)", _KERNELS_LOG
+        yield (
+            f"requests for proposals without an answer: {work_log.unanswered} (the generator died, or was silent)",
+            _KERNELS_LOG,
+        )
 
 
 def _of_interruptions(work_log: WorkLog) -> Iterator[tuple[str, str]]:
@@ -329,16 +326,16 @@ def _of_interruptions(work_log: WorkLog) -> Iterator[tuple[str, str]]:
     for step in work_log.clock_steps:
         yield (
             f"the driver's wall clock stepped {'back' if step < 0 else 'forward'} by {abs(step):.1f} s",
-            "have that host's clock set before a run, and slewed while it goes on (chronyd, ntpd)",
+            "set that host's clock before a run, and let chronyd or ntpd only slew it during the run",
         )
     for at, lines in work_log.rollbacks:
         yield (
-            f"rolled back at {at:.0f} s: {lines} lines of the journal were taken back, and what they told is in no figure",
-            "compare it with no run that kept all its lines; these are kept in a file beside the journal",
+            f"rolled back at {at:.0f} s: {lines} lines of the journal were removed and are in no figure",
+            "do not compare it with a run without a rollback; a file next to the journal has the removed lines",
         )
 
 
-_KERNELS_LOG = "look in the kernel's log of that worker's host for what ended it (dmesg: the OOM killer)"
+_KERNELS_LOG = "find the cause in the kernel's log of that worker's host (dmesg: the OOM killer)"
 
 
 def _unlike(work_log: WorkLog) -> str | None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 
 Activity = Literal["epochs", "start-up", "search", "lost attempts", "done again", "end of the run"]

@@ -46,7 +46,7 @@ def scaling(words: Sequence[str]) -> tuple[Size, ...]:
         require_one_benchmark(sides[0], each)
     by_size: dict[int, list[Report]] = {}
     for each in sides:
-        by_size.setdefault(_accelerators(each.runs[0]), []).append(each.runs[0])
+        by_size.setdefault(each.runs[0].hardware.accelerators, []).append(each.runs[0])
     if len(by_size) < 2:
         (only,) = by_size
         raise CannotCompare(
@@ -65,10 +65,6 @@ def scaling(words: Sequence[str]) -> tuple[Size, ...]:
         )
         for size in sizes
     )
-
-
-def _accelerators(report: Report) -> int:
-    return round(report.time_breakdown.whole_seconds / report.score.window_seconds)
 
 
 def scaling_lines(found: Sequence[Size]) -> list[str]:

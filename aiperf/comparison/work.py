@@ -12,9 +12,7 @@ def work_of(report: Report) -> RunWork:
     return RunWork(
         name=report.run.name,
         flops_per_second=report.score.flops_per_second or 0.0,
-        accelerators=round(report.time_breakdown.whole_seconds / report.score.window_seconds)
-        if report.score.window_seconds > 0
-        else 0,
+        accelerators=report.hardware.accelerators,
         window_seconds=report.score.window_seconds,
         trials=tuple(sorted((trial for trial in trials if trial.is_measured), key=lambda trial: trial.started)),
     )

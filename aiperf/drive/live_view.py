@@ -7,7 +7,7 @@ from heapq import nsmallest
 from itertools import islice
 
 from aiperf.accounting.score import score, window_work
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.drive.driver import Driver
 from aiperf.journal.events import FollowedRun
 from aiperf.rules.procedure import epoch_limit

@@ -20,7 +20,7 @@ from aiperf.ranking.candidate import IMAGES
 from aiperf.ranking.division import division
 from aiperf.ranking.law import AtMost, written
 from aiperf.report import phrases
-from aiperf.report.facts import Report
+from aiperf.report.facts import Report, RunFacts
 
 Standing = Literal["division", "outside", "simulated"]
 SIMULATED: Standing = "simulated"
@@ -46,10 +46,10 @@ class Benchmark:
     dataset: str
     images: tuple[tuple[str, str], ...]
     start: str
-    """Name of the starting graph in the configuration, or the beginning of its fingerprint."""
+    """Name of the starting graph, or the beginning of its fingerprint."""
     start_fingerprint: str | None
     follows: str | None
-    """Run whose proposals these runs train. None for runs with a search of their own."""
+    """Run with the proposals that these runs train. None for runs with a search of their own."""
     duration_seconds: float | None
     warmup_seconds: float | None
     options: tuple[tuple[str, str], ...]
@@ -82,7 +82,7 @@ def benchmark_of(report: Report) -> Benchmark:
         division=None,
         dataset=f"{name} ({noise})" if noise else name,
         images=tuple((name, str(value)) for name, value in images.items()),
-        start=_start(run.config, run.start_fingerprint),
+        start=_start(run),
         start_fingerprint=run.start_fingerprint,
         follows=None if run.follows is None else f"{run.follows.run} ({run.follows.last_hash[:12]})",
         duration_seconds=run.duration_seconds,
@@ -98,11 +98,10 @@ def _fingerprint(config: Mapping[str, Any], images: Mapping[str, Any]) -> str | 
     return str(found) if found is not None and has_files else None
 
 
-def _start(config: Mapping[str, Any], fingerprint: str | None) -> str:
-    name = config.get("start")
-    if isinstance(name, str) and "/" not in name:
-        return name
-    return "another starting graph" if fingerprint is None else f"graph {fingerprint[:8]}"
+def _start(run: RunFacts) -> str:
+    if run.start_network not in (None, "another"):
+        return str(run.start_network)
+    return "another starting graph" if run.start_fingerprint is None else f"graph {run.start_fingerprint[:8]}"
 
 
 def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:

@@ -30,7 +30,7 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
             search.fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
     if not search.found:
         raise NoSuchRun(
-            f"rank takes folders with a {NAME} in them or below them; found none: "
+            f"rank takes folders with a {NAME} in them or below them, but found none: "
             + "; ".join(f"'{each.folder}': {each.reason}" for each in search.fruitless)
         )
     return search.found, search.fruitless

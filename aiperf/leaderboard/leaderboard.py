@@ -14,7 +14,6 @@ from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.metric import METRICS, Metric, metric
-from aiperf.leaderboard.order import places, rank_correlation
 from aiperf.leaderboard.repeats import of_system, system_key, uncertainty
 from aiperf.ranking.division import BUILT_IN
 from aiperf.statistics.ties import ties
@@ -159,7 +158,7 @@ def _each_once(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, tuple[s
 
 
 def _shared_announcements(entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the reason for each run whose announcement is also named by other runs, by folder."""
+    """Return the reason for each run with an announcement that other runs also name, by folder."""
     once = {entry.journal.first: entry.announcement for entry in entries}  # journals of one run count once
     runs = Counter(once.values())
     return {
@@ -289,3 +288,28 @@ def _renumbered(ordered: Sequence[int | None]) -> list[int]:
     """Return the places among the given rows only."""
     found = places([None if each is None else float(each) for each in ordered], is_less_better=True)
     return [place for place in found if place is not None]
+
+
+def places(values: Sequence[float | None], *, is_less_better: bool = False) -> list[int | None]:
+    """Return the place of each value, from 1. Equal values share a place. A missing value has no place.
+
+    >>> places([3.0, 1.0, None, 3.0])
+    [1, 3, None, 1]
+    """
+    known = sorted((value for value in values if value is not None), reverse=not is_less_better)
+    first: dict[float, int] = {}
+    for place, value in enumerate(known, 1):
+        first.setdefault(value, place)
+    return [None if value is None else first[value] for value in values]
+
+
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """Return Kendall's τ-b (1945), which handles ties: 1 for equal orders, −1 for opposite ones.
+
+    None if all values of one order are equal.
+    """
+    from scipy.stats import kendalltau
+
+    if len(set(first)) < 2 or len(set(second)) < 2:
+        return None
+    return float(kendalltau(first, second).statistic)

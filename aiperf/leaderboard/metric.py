@@ -117,6 +117,6 @@ def metric(name: str) -> Metric:
     if name not in names:
         near = difflib.get_close_matches(name, names, n=1)
         raise BadConfiguration(
-            f"--by is one of {', '.join(names)}; found {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+            f"--by is one of {', '.join(names)}, but found {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
         )
     return METRICS[names.index(name)]

@@ -18,7 +18,7 @@ def about(found: Leaderboard) -> str:
 
 
 def torn(found: Leaderboard) -> tuple[str, ...]:
-    """Return a text for each run whose torn last journal line was dropped."""
+    """Return a text for each run with a torn last journal line that was dropped."""
     entries = [row.entry for listing in found.listings for row in listing.rows]
     return tuple(f"{entry.run}: {entry.torn.text}" for entry in entries if entry.torn is not None)
 

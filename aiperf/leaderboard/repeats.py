@@ -43,7 +43,7 @@ def middle(values: Sequence[float | None], missing: int, *, is_less_better: bool
 def of_system(runs: Sequence[Entry], missing: int) -> Entry:
     """Return one entry for the runs of a system, with the median of each figure.
 
-    Other fields come from the run whose score is nearest to the median. `missing`: announced runs without a valid result.
+    Other fields come from the run with the score nearest to the median. `missing`: announced runs without a valid result.
     """
     if len(runs) == 1 and not missing:
         return runs[0]

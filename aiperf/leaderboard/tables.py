@@ -73,19 +73,19 @@ def _head(metric: Metric) -> Column:
 
 def _row(row: ListedRow) -> tuple[Cell, ...]:
     entry = row.entry
-    beside = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
+    second_line = ", ".join(filter(None, (entry.site, entry.run if entry.system else None)))
     return (
-        Cell(NONE) if row.place is None else Cell(str(row.place), row.place, beside=tied(row)),
-        Cell(name(entry), beside=beside, link=details_of(row), kind="name"),
-        Cell(validity(row), beside=warnings(entry), link=details_of(row), kind=_kind(row)),
+        Cell(NONE) if row.place is None else Cell(str(row.place), row.place, second_line=tied(row)),
+        Cell(name(entry), second_line=second_line, link=details_of(row), kind="name"),
+        Cell(validity(row), second_line=warnings(entry), link=details_of(row), kind=_kind(row)),
         Cell(
             units.count(len(row.runs)),
             len(row.runs),
-            beside=f"{units.count(row.missing)} missing" if row.missing else "",
+            second_line=f"{units.count(row.missing)} missing" if row.missing else "",
         ),
         _figure(_SCORE, entry, _interval(entry)),
         *(_figure(metric, entry) for metric in (_REGULATED, _ERROR, _VALID, _MFU)),
-        Cell(units.count(entry.accelerator_count), entry.accelerator_count, beside=_models_beside(entry)),
+        Cell(units.count(entry.accelerator_count), entry.accelerator_count, second_line=_models_line(entry)),
         _power(entry),
         _figure(_PER_WATT, entry, power_level(entry) if entry.power else ""),
         Cell(units.duration(entry.seconds), entry.seconds),
@@ -93,7 +93,7 @@ def _row(row: ListedRow) -> tuple[Cell, ...]:
         Cell(
             units.share(entry.attempts_lost_share),
             entry.attempts_lost_share,
-            beside=units.share(entry.trials_given_up_share),
+            second_line=units.share(entry.trials_given_up_share),
         ),
         Cell(announced(entry), None if entry.announced is None else entry.announced.published),
     )
@@ -101,7 +101,7 @@ def _row(row: ListedRow) -> tuple[Cell, ...]:
 
 def _power(entry: Entry) -> Cell:
     power = entry.power
-    return Cell(NONE) if power is None else Cell(units.si(power.watts, "W"), power.watts, beside=power.scope)
+    return Cell(NONE) if power is None else Cell(units.si(power.watts, "W"), power.watts, second_line=power.scope)
 
 
 def _interval(entry: Entry) -> str:
@@ -112,9 +112,9 @@ def _interval(entry: Entry) -> str:
     return f"± {units.share((high - low) / 2 / entry.flops_per_second)}"
 
 
-def _figure(metric: Metric, entry: Entry, beside: str = "") -> Cell:
+def _figure(metric: Metric, entry: Entry, second_line: str = "") -> Cell:
     value = metric.of(entry)
-    return Cell(NONE) if value is None else Cell(metric.shown(value), value, beside=beside)
+    return Cell(NONE) if value is None else Cell(metric.shown(value), value, second_line=second_line)
 
 
 def tied(row: ListedRow) -> str:
@@ -124,7 +124,7 @@ def tied(row: ListedRow) -> str:
     return f"{row.tied[0]} to {row.tied[1]}"
 
 
-def _models_beside(entry: Entry) -> str:
+def _models_line(entry: Entry) -> str:
     return entry.accelerators[0].model if len(entry.accelerators) == 1 else models(entry)
 
 

@@ -61,7 +61,7 @@ def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> Iterator
 
 
 def _text(cell: Cell, column: str) -> str:
-    return f"{cell.text} ({cell.beside})" if cell.beside and column in _WITH_SMALLER_LINE else cell.text
+    return f"{cell.text} ({cell.second_line})" if cell.second_line and column in _WITH_SMALLER_LINE else cell.text
 
 
 def _cut(text: str, widest: int | None) -> str:

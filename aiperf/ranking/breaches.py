@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import valid_window
 from aiperf.ranking.candidate import FACTS, Candidate, chosen, value_of, why_missing
 from aiperf.ranking.division import Division, Rule, Source, division
 from aiperf.ranking.law import Has, Law, written
@@ -49,29 +49,31 @@ class RuleOutcome:
     breach: RuleViolation | None = None
 
 
-def breaches(run: Candidate, held_to: Division | None = None) -> tuple[RuleViolation, ...]:
+def breaches(run: Candidate, by: Division | None = None) -> tuple[RuleViolation, ...]:
     """Return each broken rule and each rule with an unknown outcome. Empty: the run keeps all rules.
 
     Args:
         run: The run to check.
-        held_to: Default: the division ranking.
+        by: Division with the rules (default: ranking).
     """
-    judged = judgements(run, held_to or division("ranking"))
-    return tuple(each.breach for each in judged if each.breach is not None)
+    outcomes = judgements(run, by or division("ranking"))
+    return tuple(each.breach for each in outcomes if each.breach is not None)
 
 
-def judgements(run: Candidate, held_to: Division) -> tuple[RuleOutcome, ...]:
+def judgements(run: Candidate, by: Division) -> tuple[RuleOutcome, ...]:
     """Return the outcome of each rule, in the division's order.
 
     A simulated run is checked as a real run of the same configuration and declared length. Its results are invented, so rules
     about results are not applied.
     """
     if run.is_simulated:
-        run = replace(run, window_seconds=Window(run.warmup_seconds, run.duration_seconds).seconds)
+        run = replace(
+            run, window_seconds=valid_window(run.warmup_seconds, run.duration_seconds, run.duration_seconds).seconds
+        )
     values = options(run.config)
     # A configuration without the choice has an unknown outcome by another rule.
-    others = {part for part, name in held_to.chosen.items() if chosen(run.config, part) not in (None, name)}
-    return tuple(_judged(rule, run, values, others) for rule in held_to.rules)
+    others = {part for part, name in by.chosen.items() if chosen(run.config, part) not in (None, name)}
+    return tuple(_judged(rule, run, values, others) for rule in by.rules)
 
 
 def _judged(rule: Rule, run: Candidate, values: Mapping[str, Any], others: set[str]) -> RuleOutcome:

@@ -131,7 +131,7 @@ class Fact:
 def losses(run: Candidate) -> str:
     """Return the lost attempts and the trials given up, as shown next to a score."""
     return (
-        f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}); "
+        f"attempts lost: {run.attempts_lost} of {run.attempts} ({share(run.lost_share)}), "
         f"trials given up: {run.trials_given_up} of {run.trials_settled} ({share(run.given_up_share)})"
     )
 
@@ -139,7 +139,7 @@ def losses(run: Candidate) -> str:
 def _seed(run: Candidate) -> str:
     if run.announcement is None:
         return "the configuration names no announcement"
-    return f"seed {run.seed}; seed {announced_seed(run.announcement)} follows from the announcement"
+    return f"seed {run.seed}. Seed {announced_seed(run.announcement)} follows from the announcement"
 
 
 def _fingerprint(run: Candidate) -> str:
@@ -151,7 +151,7 @@ def _fingerprint(run: Candidate) -> str:
 
 def _peak(run: Candidate) -> str:
     devices, precisions = (", ".join(sorted(names)) or "none" for names in (run.devices, run.precisions))
-    return f"no dense peak is known (device {devices}; precision {precisions})"
+    return f"no dense peak is known (device {devices}, precision {precisions})"
 
 
 def _listed(names: frozenset[str] | None) -> str:

@@ -109,7 +109,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
     if (wrong := what_is_wrong_with(path)) is not None:
         near = difflib.get_close_matches(word, BUILT_IN, n=1)
         raise BadDivision(
-            f"a division is one of {', '.join(BUILT_IN)}, or a YAML file of rules; found {word!r}"
+            f"a division is one of {', '.join(BUILT_IN)}, or a YAML file of rules, but found {word!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
@@ -117,10 +117,10 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
         with path.open("rb") as file:
             text = file.read(bounded_yaml.LARGEST_FILE + 1).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadDivision(f"a division is a YAML file in UTF-8; {word!r} could not be read ({error})") from error
+        raise BadDivision(f"a division is a YAML file in UTF-8. {word!r} could not be read ({error})") from error
     found = parsed(text, word, known_options)
     if found.name in BUILT_IN:
-        raise BadDivision(f"{found.name!r} names a built-in division; {word!r} needs another name (division: NAME)")
+        raise BadDivision(f"{found.name!r} names a built-in division. {word!r} needs another name (division: NAME)")
     return found
 
 
@@ -146,10 +146,10 @@ def parsed(text: str, where: str, known_options: Collection[str] | None = None) 
     try:
         document = msgspec.convert(bounded_yaml.load(text), _Document)
     except bounded_yaml.BadYaml as error:
-        raise BadDivision(f"a division is a YAML file; {where} is not YAML ({error})") from error
+        raise BadDivision(f"a division is a YAML file. {where} is not YAML ({error})") from error
     except msgspec.ValidationError as error:
         raise BadDivision(
-            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option); {where}: {error}. Example: "
+            f"a division has {_names(_Document)}, a rule {_names(_Rule)} (fact or option). {where}: {error}. Example: "
             "aiperf/ranking/divisions/ranking.yaml"
         ) from error
     found = Division(
@@ -171,14 +171,14 @@ def _names(of: type[msgspec.Struct]) -> str:
 def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rule:
     at = f"{where}, rule {read.id!r}"
     if (read.fact is None) == (read.option is None):
-        raise BadDivision(f"a rule names either a fact or an option; {at} names {read.fact} and {read.option}")
+        raise BadDivision(f"a rule names either a fact or an option. {at} names {read.fact} and {read.option}")
     for name in ("id", "text", "remedy", "source"):
         if not getattr(read, name):
-            raise BadDivision(f"a rule has an id, a text, a source and a remedy; {at} has an empty {name}")
+            raise BadDivision(f"a rule has an id, a text, a source and a remedy. {at} has an empty {name}")
     try:
         law = law_of(read.law)
     except NoLaw as error:
-        raise BadDivision(f"{error}; in {at}") from error
+        raise BadDivision(f"{at}: {error}") from error
     if read.fact is not None:
         _check_fact(read.fact, law, at)
     for option in (read.option, *_bounds(law)):
@@ -189,12 +189,12 @@ def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rul
 
 def _check_fact(name: str, law: Law, at: str) -> None:
     if name not in FACTS:
-        raise BadDivision(f"a fact is one of {', '.join(FACTS)}; {at} names {name!r}{_near(name, FACTS)}")
+        raise BadDivision(f"a fact is one of {', '.join(FACTS)}. {at} names {name!r}{_near(name, FACTS)}")
     if (why := fits(law, FACTS[name].kind)) is not None:
-        raise BadDivision(f"a law must fit its fact; {at}: {name} is a {FACTS[name].kind}, {why} ({law})")
+        raise BadDivision(f"a law must fit its fact. {at}: {name} is a {FACTS[name].kind}, {why} ({law})")
     wrong = [entry for entry, _ in law.values if entry not in IMAGES] if isinstance(law, Has) else []
     if wrong:
-        raise BadDivision(f"images have {', '.join(IMAGES)}; {at} names {wrong[0]!r}{_near(wrong[0], IMAGES)}")
+        raise BadDivision(f"images have {', '.join(IMAGES)}. {at} names {wrong[0]!r}{_near(wrong[0], IMAGES)}")
 
 
 def _bounds(law: Law) -> Iterator[str]:
@@ -212,19 +212,19 @@ def _bounds(law: Law) -> Iterator[str]:
 def _check(division: Division, where: str, known_options: Collection[str] | None) -> None:
     ids = [rule.id for rule in division.rules]
     if not ids:
-        raise BadDivision(f"a division has at least one rule; {where} has none")
+        raise BadDivision(f"a division has at least one rule. {where} has none")
     twice = [name for name in ids if ids.count(name) > 1]
     if twice:
-        raise BadDivision(f"rule ids are unique; {where} has {twice[0]!r} twice")
+        raise BadDivision(f"rule ids are unique. {where} has {twice[0]!r} twice")
     for option, id in division.judged.items():
         if id not in ids:
             raise BadDivision(
-                f"a judged option names the rule that checks it; {where}: {option} names {id!r}{_near(id, ids)}"
+                f"a judged option names the rule that checks it. {where}: {option} names {id!r}{_near(id, ids)}"
             )
     options = list(division.options())
     both = [name for name in options if options.count(name) > 1]
     if both:
-        raise BadDivision(f"an option has a rule, is judged or is free; {where} has {both[0]!r} twice")
+        raise BadDivision(f"an option has a rule, is judged or is free. {where} has {both[0]!r} twice")
     unknown = [name for name in options if known_options is not None and name not in known_options]
     if unknown:
         raise BadDivision(f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}")

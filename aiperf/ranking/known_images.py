@@ -45,14 +45,14 @@ def parsed(text: bytes) -> dict[str, str]:
     try:
         listed = msgspec.yaml.decode(text, type=dict[str, list[_Published]])
     except msgspec.MsgspecError as error:
-        raise BadKnownImages(f"{FILE} has the format that its head documents; {error}") from error
+        raise BadKnownImages(f"{FILE} has the format that its head documents. {error}") from error
     found: dict[str, str] = {}
     for name, entries in listed.items():
         for entry in entries:
             if len(entry.fingerprint) != 64 or set(entry.fingerprint) - set("0123456789abcdef"):
                 raise BadKnownImages(
-                    f"a fingerprint has 64 lower-case hexadecimal digits; {FILE}, {name}: {entry.fingerprint!r}"
+                    f"a fingerprint has 64 lower-case hexadecimal digits. {FILE}, {name}: {entry.fingerprint!r}"
                 )
             if found.setdefault(entry.fingerprint, name) != name:
-                raise BadKnownImages(f"a fingerprint is of one data set; {FILE} has {entry.fingerprint} twice")
+                raise BadKnownImages(f"a fingerprint is of one data set. {FILE} has {entry.fingerprint} twice")
     return found

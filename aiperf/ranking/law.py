@@ -125,7 +125,7 @@ def law_of(mapping: Any) -> Law:
         NoLaw: The mapping is no valid law.
     """
     if not isinstance(mapping, dict) or len(mapping) != 1 or next(iter(mapping)) not in WORDS:
-        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value; found {mapping!r}")
+        raise NoLaw(f"a law is one of {', '.join(WORDS)} with its value, but found {mapping!r}")
     ((word, value),) = mapping.items()
     match word, value:
         case "equals", _ if _is_plain(value):
@@ -144,7 +144,7 @@ def law_of(mapping: Any) -> Law:
             return Empty()
         case "all_of", [_, _, *_]:
             return AllOf(tuple(map(law_of, value)))
-    raise NoLaw(f"{word} takes {_TAKES[word]}; found {value!r}")
+    raise NoLaw(f"{word} takes {_TAKES[word]}, but found {value!r}")
 
 
 _TAKES = {

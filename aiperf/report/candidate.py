@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from aiperf.accounting.score import Score, score, window
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.score import Score, score
+from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.ranking.candidate import NO_END, Candidate, chosen
 from aiperf.ranking.known_images import known_images

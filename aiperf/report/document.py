@@ -147,8 +147,8 @@ def _row(shown: Table, cells: Sequence[Cell]) -> str:
         content = text(cell.text)
         if cell.link:
             content = f'<a href="#{text(cell.link)}">{content}</a>'
-        if cell.beside:
-            content += f"<small>{text(cell.beside)}</small>"
+        if cell.second_line:
+            content += f"<small>{text(cell.second_line)}</small>"
         if cell.unfolds:
             lines = "".join(f"<li>{text(line)}</li>" for line in cell.unfolds)
             content += f'<details class="screen"><summary>whole lineage</summary><ol>{lines}</ol></details>'

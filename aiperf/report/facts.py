@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from aiperf.accounting.accelerator_time import TimeBreakdown
 from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
-from aiperf.accounting.time_breakdown import TimeBreakdown
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
@@ -357,6 +357,8 @@ class Utilisation:
     peak_flops: float | None
     """Dense peak of one accelerator at the used precision. None if unknown, or not equal for all."""
     peak_source: str | None
+    is_peak_measured: bool
+    """True if the peak is the rate of a measured matrix product, not a published dense peak."""
     peak_clock_mhz: float | None
     """Clock of the published dense peak. None for a measured peak, or if the vendor names no clock."""
     mfu: float | None

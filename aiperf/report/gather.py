@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.accounting.accelerator_time import accelerator_time, seconds_present, time_breakdown
 from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
-from aiperf.accounting.presence import seconds_there
-from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, window
+from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
 from aiperf.accounting.spans import WorkerSpan, spans
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
@@ -93,36 +92,37 @@ def gather(
     again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
-    spent = time_breakdown(work_log, inside)
-    there = availability(work_log, inside, end, result.flops_per_second)
+    spent = accelerator_time(work_log, inside)
+    present = seconds_present(work_log.presences, inside)
+    available = availability(work_log, inside, end, result.flops_per_second)
     worked_until = _worked_until(work_log, inside)
     energy = energy_facts(
         measured,
         metered,
         _hosts(run, worked_until),
         result.flops_per_second,
-        seconds_there(work_log.presences, inside),
+        present,
         inside.seconds,
     )
     described = system_description(run.started.config, run.checks)
-    judged = candidate(run, inside, result, used.mfu_busy)
+    checked = candidate(run, inside, result, used.mfu_busy)
     settled_trials = trials(run, inside)
     return Report(
-        run=_run(run, end, judged.start_network),
+        run=_run(run, end, checked.start_network),
         hardware=_hardware(run),
         score=result,
         no_score=no_score(work_log, result),
-        breaches=breaches(judged),
-        divisions=tuple(name for name in BUILT_IN if not breaches(judged, division(name))),
+        breaches=breaches(checked),
+        divisions=tuple(name for name in BUILT_IN if not breaches(checked, division(name))),
         warnings=_warnings(run, result, described, measured, metered, energy, worked_until, again),
         curve=points,
         instantaneous=_instantaneous(points),
         settled=settled(points, inside),
         errors=_errors(run),
         error_points=len(run.error),
-        time_breakdown=spent,
-        losses=losses(work_log, inside, spent, there.planned, result, used, measured, worked_until),
-        availability=there,
+        time_breakdown=time_breakdown(spent),
+        losses=losses(spent, available.planned, result.flops_per_second, used, measured, present, worked_until),
+        availability=available,
         utilisation=used,
         proposals=_proposals(run),
         trials=settled_trials,
@@ -137,8 +137,8 @@ def gather(
         architecture=architecture,
         telemetry=measured,
         energy=energy,
-        attempts_lost_share=judged.lost_share,
-        trials_given_up_share=judged.given_up_share,
+        attempts_lost_share=checked.lost_share,
+        trials_given_up_share=checked.given_up_share,
         peaks_again=again,
     )
 
@@ -244,18 +244,18 @@ def _startup_share(run: Collected) -> float | None:
 def _workers(run: Collected) -> tuple[WorkerFacts, ...]:
     return tuple(
         WorkerFacts(
-            number=there.worker,
-            host=there.host,
-            ranks=there.ranks,
-            device=there.device,
-            device_memory_bytes=run.workers[there.worker].device_memory_bytes,
-            collective=run.workers[there.worker].collective,
-            joined=there.joined,
-            lost=there.left,
-            lost_reason=there.left_reason,
-            trials=there.trials,
+            number=presence.worker,
+            host=presence.host,
+            ranks=presence.ranks,
+            device=presence.device,
+            device_memory_bytes=run.workers[presence.worker].device_memory_bytes,
+            collective=run.workers[presence.worker].collective,
+            joined=presence.joined,
+            lost=presence.left,
+            lost_reason=presence.left_reason,
+            trials=presence.trials,
         )
-        for there in sorted(run.work_log.presences, key=lambda there: there.worker)
+        for presence in sorted(run.work_log.presences, key=lambda presence: presence.worker)
     )
 
 

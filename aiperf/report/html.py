@@ -155,16 +155,10 @@ def _navigation(sections: Sequence[Section]) -> str:
 
 
 def _of_which_peak(report: Report) -> str:
-    source = report.utilisation.peak_source
     peak = phrases.peak(report)
-    if peak is None or source is None:
+    if peak is None:
         return "peak not known"
-    kinds = {
-        "dense": "dense peak",
-        "matrix": "this host’s matrix product",
-        "fastest": "the fastest host’s matrix product",
-    }
-    return f"of {peak}: {kinds[source.partition(' ')[0]]}"
+    return f"of {peak}: {'measured matrix product' if report.utilisation.is_peak_measured else 'dense peak'}"
 
 
 def about(report: Report) -> tuple[tuple[str, str], ...]:

@@ -6,13 +6,9 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from aiperf.accounting.accelerator_time import AcceleratorTime
 from aiperf.accounting.losses import AcceleratorPeak, EnergyPart, Waterfall, waterfall
-from aiperf.accounting.presence import seconds_there
-from aiperf.accounting.score import Score
 from aiperf.accounting.spans import PARTS
-from aiperf.accounting.time_breakdown import TimeBreakdown
-from aiperf.accounting.windows import Window
-from aiperf.accounting.work_log import WorkLog
 from aiperf.report.facts import Utilisation
 from aiperf.system.summary import Telemetry
 
@@ -21,21 +17,29 @@ LEAST_MEASURED = 0.95
 
 
 def losses(
-    work_log: WorkLog,
-    inside: Window,
-    spent: TimeBreakdown,
+    spent: AcceleratorTime,
     planned: int,
-    result: Score,
+    flops_per_second: float | None,
     used: Utilisation,
     measured: Telemetry | None,
+    present: Mapping[int, float],
     workers: Collection[int],
 ) -> Waterfall | None:
-    """Compute the waterfall of the valid window. `workers`: workers that worked in the window."""
-    there = seconds_there(work_log.presences, inside)
-    at_work = {worker: there[worker] for worker in workers if worker in there}
+    """Compute the waterfall of the valid window.
+
+    Args:
+        spent: account of the window.
+        planned: accelerators.
+        flops_per_second: score of the run.
+        used: peak of an accelerator.
+        measured: telemetry of the window.
+        present: seconds of presence in the window by worker.
+        workers: workers that worked in the window.
+    """
+    at_work = {worker: present[worker] for worker in workers if worker in present}
     top = AcceleratorPeak(used.peak_flops, used.peak_source, clock_share(used.peak_clock_mhz, measured, at_work))
-    fallen = waterfall(work_log, inside, spent, planned, result.flops_per_second, top)
-    return None if fallen is None else with_energy(fallen, measured, there)
+    fallen = waterfall(spent, planned, flops_per_second, top)
+    return None if fallen is None else with_energy(fallen, measured, present)
 
 
 def with_energy(fallen: Waterfall, measured: Telemetry | None, workers: Collection[int]) -> Waterfall:

@@ -45,7 +45,7 @@ def score_interval(report: Report) -> str:
     """Return `95 %: 40.1 to 42.0 TFLOPS within this run`, or the reason for a missing interval."""
     between = report.score.flops_per_second_interval
     if between is None:
-        return f"no 95 % interval: {report.score.interval_basis.removeprefix('none: ')}"
+        return f"no 95 % interval: {report.score.interval_basis}"
     return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
 
 
@@ -76,7 +76,7 @@ def interval_meaning(report: Report) -> str:
     """Return the explanation of the interval, with its sample."""
     meaning = "how steady this run was; another run may differ by more"
     if report.score.flops_per_second_interval is None:
-        return f"{meaning}; {report.score.interval_basis}"
+        return f"{meaning}; no interval: {report.score.interval_basis}"
     return f"{meaning}; Student's t over {report.score.interval_basis}"
 
 
@@ -129,12 +129,6 @@ def instantaneous(report: Report) -> str:
     return units.flops_per_second(found.median)
 
 
-def ranks(report: Report) -> int:
-    """Return the number of accelerators in MFU, or of processes on a machine without accelerators."""
-    inside = report.score.window_seconds
-    return round(report.utilisation.accelerator_seconds / inside) if inside > 0 else 0
-
-
 def trials_finished(number: int) -> str:
     """Return `1 trial finished` or `72 trials finished`."""
     return f"{units.count(number)} trial{'' if number == 1 else 's'} finished"
@@ -145,7 +139,7 @@ def peak(report: Report) -> str | None:
     used = report.utilisation
     if used.mfu is None or used.peak_flops is None:
         return None
-    return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(ranks(report))}"
+    return f"{units.flops_per_second(used.peak_flops)} per rank × {units.count(report.hardware.accelerators)}"
 
 
 def noise(dataset: Mapping[str, object]) -> str | None:
@@ -173,12 +167,12 @@ def adjusted(report: Report) -> str:
 
 def availability_meaning(report: Report) -> str:
     """Return `16 planned accelerators were present 83 % of the time; scaled to 100 %: 12.3 GFLOPS (not a score)`."""
-    there = report.availability
-    if there.share is None:
+    available = report.availability
+    if available.share is None:
         return "No valid window, or no accelerator in it"
-    planned = f"{units.count(there.planned)} {'planned ' if there.is_declared else ''}accelerators"
-    text = f"{planned} were present {share(there.share)} of the time"
-    if there.adjusted_flops_per_second is None:
+    planned = f"{units.count(available.planned)} {'planned ' if available.is_declared else ''}accelerators"
+    text = f"{planned} were present {share(available.share)} of the time"
+    if available.adjusted_flops_per_second is None:
         return text
     return f"{text}; scaled to 100 %: {adjusted(report)} (not a score)"
 
@@ -213,6 +207,10 @@ def energy_by_activity(fallen: Waterfall) -> str:
     return f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}. Epochs are not split up."
 
 
+SINGULAR = {"meters": "meter", "accelerators": "accelerator", "processors": "processor"}
+"""Names of one device of each scope of energy."""
+
+
 def power(report: Report) -> str | None:
     """Return `power 2.41 kW of 8 accelerators, 99.8 % of the window measured · 17.2 GFLOPS/W of these only · …`.
 
@@ -223,7 +221,7 @@ def power(report: Report) -> str | None:
         return None
     best = energy.best
     watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
-    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else best.scope.removesuffix('s')}"
+    whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else SINGULAR[best.scope]}"
     text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
     if best.flops_per_watt is not None:
         alone = "" if best.scope == "meters" else " of these only"
@@ -307,7 +305,7 @@ def _together(broken: Sequence[RuleViolation]) -> list[list[RuleViolation]]:
     """Group breaches by line: options of one part of the configuration share a line, separately for broken and unknown."""
     lines: dict[tuple[object, ...], list[RuleViolation]] = {}
     for index, breach in enumerate(broken):
-        key = (index,) if breach.option is None else (breach.option.partition(".")[0], breach.is_unknown)
+        key = (index,) if breach.option is None else (breach.option.split(".")[0], breach.is_unknown)
         lines.setdefault(key, []).append(breach)
     return list(lines.values())
 
@@ -428,24 +426,24 @@ SIMULATED = "simulated"
 """Device name of a simulated worker."""
 
 
-def hardware(there: Hardware) -> str:
+def hardware(machines: Hardware) -> str:
     """Return accelerators, precision and collective: `8 × NVIDIA A100-SXM4-80GB on 1 host · bf16 · horovod 0.28.1 (nccl)`.
 
     Without accelerators: `2 processes on AMD EPYC 9R14, 1 host · fp32 · …`.
     """
-    if not there.devices:
+    if not machines.devices:
         return "no worker came up"
-    devices = " and ".join(there.devices)
-    hosts = f"{units.count(there.hosts)} host{'' if there.hosts == 1 else 's'}"
-    if there.devices == (SIMULATED,):
-        return f"{units.count(there.accelerators)} simulated accelerators on {hosts}"
-    if there.are_accelerators:
-        first = f"{units.count(there.accelerators)} × {devices} on {hosts}"
+    devices = " and ".join(machines.devices)
+    hosts = f"{units.count(machines.hosts)} host{'' if machines.hosts == 1 else 's'}"
+    if machines.devices == (SIMULATED,):
+        return f"{units.count(machines.accelerators)} simulated accelerators on {hosts}"
+    if machines.are_accelerators:
+        first = f"{units.count(machines.accelerators)} × {devices} on {hosts}"
     else:
-        processes = "process" if there.accelerators == 1 else "processes"
-        first = f"{units.count(there.accelerators)} {processes} on {devices}, {hosts}"
-    precisions = " and ".join(there.precisions) or "no precision known"
-    return " · ".join((first, precisions, " and ".join(there.collectives)))
+        processes = "process" if machines.accelerators == 1 else "processes"
+        first = f"{units.count(machines.accelerators)} {processes} on {devices}, {hosts}"
+    precisions = " and ".join(machines.precisions) or "no precision known"
+    return " · ".join((first, precisions, " and ".join(machines.collectives)))
 
 
 def source(report: Report) -> str:

@@ -15,7 +15,7 @@ class Cell:
     key: float | None = None
     bar: float | None = None
     """Share, 0..1, drawn as a bar behind the text."""
-    beside: str = ""
+    second_line: str = ""
     """Smaller line below the text. It is ignored in sorting."""
     unfolds: tuple[str, ...] = ()
     """Lines that a reader can unfold on the screen."""

@@ -13,7 +13,7 @@ from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 
 MOST_WARNINGS = 6
-"""Number of warnings that are printed; the report has all of them."""
+"""Number of warnings that are printed. The report has all of them."""
 FULL = 0.995
 """Share of the planned accelerator time from which its loss is not printed."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from aiperf.accounting.trial_record import Operations, TrialRecord
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import InWindow, TrialFacts
 from aiperf.report.fold import Collected, TrialResults
 
@@ -96,7 +96,7 @@ def _trial(
 
 
 def pareto_front(trials: Iterable[TrialFacts]) -> tuple[TrialFacts, ...]:
-    """Return the evaluated trials on the Pareto front of operations and accuracy, cheapest first; of equal trials the first."""
+    """Return the trials on the Pareto front of operations and accuracy, cheapest first. Of equal trials only the first."""
     kept: list[TrialFacts] = []
     best = -1.0
     for trial in sorted(trials, key=lambda each: (operations(each), -(each.accuracy or 0.0), each.number)):

@@ -13,7 +13,7 @@ import numpy as np
 
 from aiperf.accounting.intervals import Real
 from aiperf.accounting.score import capacity
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected
 from aiperf.system.peaks import DataType
@@ -40,6 +40,7 @@ def utilisation(run: Collected, inside: Window) -> Utilisation:
         accelerator_seconds=whole,
         peak_flops=dense,
         peak_source=None if found is None else found.source,
+        is_peak_measured=found is not None and found.is_measured,
         peak_clock_mhz=None if found is None else found.clock_mhz,
         mfu=None if dense is None or whole <= 0 else tensor / (whole * dense),
         mfu_busy=None if dense is None or busy <= 0 else tensor / (busy * dense),

@@ -55,9 +55,9 @@ def gantt(work_log: WorkLog, end: float) -> Gantt:
     )
 
 
-def _presence(there: WorkerPresence, end: float) -> tuple[float, float]:
-    left = end if there.left is None else there.left
-    return there.joined, max(there.joined, min(left, end))
+def _presence(presence: WorkerPresence, end: float) -> tuple[float, float]:
+    left = end if presence.left is None else presence.left
+    return presence.joined, max(presence.joined, min(left, end))
 
 
 def _bars(work_log: WorkLog, shown: Sequence[int], gap: float) -> tuple[Bar, ...]:
@@ -129,10 +129,10 @@ def busy_grid(
     left = np.array([end if presence.left is None else presence.left for presence in present], dtype=np.float64)
     ranks = np.array([presence.ranks for presence in present], dtype=np.float64)
     there_rows = row_of[np.array([presence.worker for presence in present], dtype=np.int64)]
-    there = _spread(there_rows, joined, left, (left - joined) * ranks, len(groups), end, columns)
+    presence = _spread(there_rows, joined, left, (left - joined) * ranks, len(groups), end, columns)
     return tuple(
         tuple(min(1.0, b / t) if t > 0 else None for b, t in zip(busy_row, there_row, strict=True))
-        for busy_row, there_row in zip(busy.tolist(), there.tolist(), strict=True)
+        for busy_row, there_row in zip(busy.tolist(), presence.tolist(), strict=True)
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from aiperf.accounting.score import CurvePoint
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 
 SHARES = (0.05, 0.02, 0.01)
 """Half widths of the bands, as shares of the final score."""

@@ -49,14 +49,14 @@ def announcement(conf: RunConf, log: Announcements, now_unix: float) -> RunAnnou
     check_options(conf)
     given = [name for name in ("announcement", "announcement_log", "resume") if getattr(conf, name) is not None]
     if given or conf.dry_run:
-        raise BadConfiguration(f"an announcement is for a new run; leave {', '.join(given) or 'dry_run'} out")
+        raise BadConfiguration(f"an announcement is for a new run. Leave {', '.join(given) or 'dry_run'} out")
     if getattr(conf.cluster, "profile", None) is not None:
         raise BadConfiguration(
             "an announced configuration is complete, but cluster.profile reads another run at the start: leave it out"
         )
     if conf.seed:
         raise BadConfiguration(
-            f"the seed of an announced run follows from its announcement; leave seed={conf.seed} out, and start the run by the "
+            f"the seed of an announced run follows from its announcement. Leave seed={conf.seed} out, and start the run by the "
             "command that `announce` prints"
         )
     config = announced_config(json.loads(json.dumps(as_plain(conf))))
@@ -152,12 +152,12 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
         return None
     if conf.announcement is None or conf.announcement_log is None:
         raise BadConfiguration(
-            "an announced run names its announcement and the log that holds it: announcement=ID announcement_log=FILE; "
+            "an announced run names its announcement and the log that holds it: announcement=ID announcement_log=FILE. "
             f"found announcement={conf.announcement} and announcement_log={conf.announcement_log}"
         )
     if not re.fullmatch("[0-9a-f]{64}", conf.announcement):
         raise BadConfiguration(
-            f"announcement is an id of 64 hexadecimal digits, as `announce` printed it; found {conf.announcement!r}"
+            f"announcement is an id of 64 hexadecimal digits, as `announce` printed it, but found {conf.announcement!r}"
         )
     return conf.announcement, log_path(conf.announcement_log)
 
@@ -165,9 +165,9 @@ def _named(conf: RunConf) -> tuple[str, Path] | None:
 def _require_same(found: SignedEntry, conf: RunConf, now_unix: float) -> None:
     differing = breaks(found, json.loads(json.dumps(as_plain(conf))), RULES, now_unix)
     if differing:
-        more = f"; and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
+        more = f", and {len(differing) - SHOWN} more" if len(differing) > SHOWN else ""
         raise NotAsAnnounced(
-            f"a run is begun as it was announced; of announcement {found.id[:12]}… {'; '.join(differing[:SHOWN])}{more}. "
+            f"a run begins as announced. Differences from {found.id[:12]}…: {'; '.join(differing[:SHOWN])}{more}. "
             "Give the announced options, or announce this run"
         )
 
@@ -175,12 +175,12 @@ def _require_same(found: SignedEntry, conf: RunConf, now_unix: float) -> None:
 def _free(log: Announcements, wanted: str, path: Path) -> SignedEntry:
     found = log.by_id(wanted)
     if found is None or not isinstance(found.entry, RunAnnounced):
-        raise NotAsAnnounced(f"an announcement is named by its id; '{path}' holds no announced run {wanted!r}")
+        raise NotAsAnnounced(f"an announcement is named by its id. '{path}' holds no announced run {wanted!r}")
     if (withdrawn := log.withdrawn().get(wanted)) is not None:
         raise NotAsAnnounced(f"announcement {wanted} was withdrawn ({withdrawn.reason}): announce the run again")
     if (begun := log.begun().get(wanted)) is not None:
         raise NotAsAnnounced(
-            f"an announcement serves one run; {wanted[:12]}… was used by run {Path(begun.folder).name!r} (in '{begun.folder}', "
+            f"an announcement serves one run. {wanted[:12]}… was used by run {Path(begun.folder).name!r} (in '{begun.folder}', "
             f"on host {begun.host!r}): announce this run. If that run never wrote a journal, also withdraw its announcement"
         )
     return found

@@ -35,7 +35,7 @@ def make_folder(word: str) -> None:
             Path(word).mkdir(exist_ok=True)
     except OSError as error:
         raise AnnouncementsNotWritten(
-            f"--log names a file or a folder; '{word}' cannot be created ({error.strerror})"
+            f"--log names a file or a folder. '{word}' cannot be created ({error.strerror})"
         ) from error
 
 
@@ -51,7 +51,7 @@ def read_log(path: Path) -> Announcements:
         return parse(path.read_bytes(), str(path))
     except OSError as error:
         raise NotAsAnnounced(
-            f"a site's announcements are one file; '{path}' cannot be read ({error.strerror}). "
+            f"a site's announcements are one file. '{path}' cannot be read ({error.strerror}). "
             "Begin one: python -m aiperf announce --key KEY --log FILE"
         ) from error
 
@@ -98,7 +98,7 @@ def _write(file: IO[bytes], path: Path, end: int, line: bytes) -> None:
         with suppress(OSError):  # on failure, the next writer moves the torn line to another file
             file.truncate(end)
         raise AnnouncementsNotWritten(
-            f"an entry is on disk before a run relies on it; '{path}' could not be written ({error.strerror}). "
+            f"an entry is on disk before a run relies on it. '{path}' could not be written ({error.strerror}). "
             "Nothing was announced. Make room, then try again"
         ) from error
 
@@ -119,7 +119,7 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
         number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
         raise AnnouncementsNotWritten(
-            f"a log of announcements is a file in an existing folder; '{path}' cannot be opened ({error.strerror})"
+            f"a log of announcements is a file in an existing folder. '{path}' cannot be opened ({error.strerror})"
         ) from error
     with open(number, "r+b", buffering=0) as file:  # noqa: PTH123  # a descriptor, not a path
         deadline = time.monotonic() + LOCK_SECONDS
@@ -130,12 +130,12 @@ def _locked(path: Path) -> Iterator[IO[bytes]]:
             except OSError as error:
                 if error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN):
                     raise AnnouncementsNotWritten(
-                        f"a lock keeps two announcements apart; '{path}' could not be locked ({error.strerror}). Keep the log "
+                        f"a lock keeps two announcements apart. '{path}' could not be locked ({error.strerror}). Keep the log "
                         "on a file system with locks"
                     ) from error
                 if time.monotonic() > deadline:
                     raise AnnouncementsNotWritten(
-                        f"one announcement is written at a time; '{path}' has been locked by another process for "
+                        f"one announcement is written at a time. '{path}' has been locked by another process for "
                         f"{LOCK_SECONDS:.0f} s. End that process (fuser {path}), then announce again"
                     ) from error
                 time.sleep(_LOOK_SECONDS)

@@ -184,7 +184,7 @@ def continues(longer: Announcements, shorter: Announcements) -> bool:
 
 def _damaged(name: str, number: int, why: str) -> AnnouncementsDamaged:
     return AnnouncementsDamaged(
-        f"each line of a log of announcements is signed and follows from the previous line; '{name}', line {number}: {why}. "
+        f"each line of a log of announcements is signed and follows from the previous line. '{name}', line {number}: {why}. "
         "Restore the file from a copy: none of its lines may be changed, moved or removed"
     )
 

@@ -72,7 +72,7 @@ def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature
             found = _write(file, manifest, None if signature is None else signature.encode(), contents)
         if changed := [name for name in contents if found[name] != listed[name]]:
             raise BundleRefused(
-                f"a submission is of runs that are over; {changed[0]!r} changed while it was packed: wait until it ends"
+                f"a submission is of runs that are over. {changed[0]!r} changed while it was packed: wait until it ends"
             )
     except BaseException:
         path.unlink(missing_ok=True)
@@ -96,12 +96,12 @@ def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> UnpackedSu
             while stream.read(_CHUNK):
                 pass
     except (tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise BundleRefused(f"a submission is one whole gzipped tar; this file is not: {error}") from error
+        raise BundleRefused(f"a submission is a complete gzipped tar, but this file is not: {error}") from error
     again = _Stream(io.BytesIO(), 0)
     found = _write(again, manifest, signature, {name: folder / name for name in wanted})
     if again.digest.digest() != stream.digest.digest():
         raise BundleRefused(
-            "a submission is, byte for byte, what `submit` writes for its members, in the order of its manifest; this file has "
+            "a submission is, byte for byte, what `submit` writes for its members, in the order of its manifest. This file has "
             "other headers, another order, or other bytes between or after the members"
         )
     changed = tuple(name for name in wanted if found[name] != wanted[name])
@@ -118,11 +118,11 @@ class _Member(tarfile.TarInfo):
         member = super().frombuf(buf, encoding, errors)
         if member.type != tarfile.REGTYPE:
             kind = _KINDS.get(member.type, f"of type {member.type!r}")
-            raise BundleRefused(f"a submission holds plain files alone; {member.name!r} is {kind}")
+            raise BundleRefused(f"a submission holds plain files alone. {member.name!r} is {kind}")
         _require_name(member.name)
         if not 0 <= member.size <= _LARGEST.get(member.name, LARGEST_MEMBER):
             largest = _LARGEST.get(member.name, LARGEST_MEMBER)
-            raise BundleRefused(f"{member.name} has at most {largest} bytes; found {member.size}")
+            raise BundleRefused(f"{member.name} has at most {largest} bytes, but found {member.size}")
         return member
 
 
@@ -168,21 +168,21 @@ def _extract(tar: tarfile.TarFile, folder: Path, most_bytes: int) -> tuple[bytes
         elif name == SIGNATURE and signature is None and not seen:
             signature = _content(tar, member)
         elif name in seen or name in _LARGEST:
-            raise BundleRefused(f"a member is there once; {name!r} comes again")
+            raise BundleRefused(f"a member occurs once, but {name!r} occurs again")
         elif name not in wanted:
-            raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {name!r} is not listed")
+            raise BundleRefused(f"a submission holds what its {MANIFEST} lists. {name!r} is not listed")
         elif member.size > (free := shutil.disk_usage(folder).free):
             raise DiskTooSmall(
-                f"a submission is unpacked to be judged; {name!r} has {member.size} bytes, and '{folder}' has room for {free}: "
+                f"a submission is unpacked to be judged. {name!r} has {member.size} bytes, and '{folder}' has room for {free}: "
                 "make room, or name another folder by TMPDIR"
             )
         else:
             tar.extract(member, folder, set_attrs=False, filter="data")
             seen.add(name)
     if manifest is None:
-        raise BundleRefused(f"the first member of a submission is {MANIFEST}; found another or none")
+        raise BundleRefused(f"the first member of a submission is {MANIFEST}, but found another or none")
     if missing := [name for name in wanted if name not in seen]:
-        raise BundleRefused(f"a submission holds what its {MANIFEST} lists; {missing[0]!r} is missing")
+        raise BundleRefused(f"a submission holds what its {MANIFEST} lists. {missing[0]!r} is missing")
     return manifest, signature, wanted
 
 
@@ -194,7 +194,7 @@ def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 def _too_large(most_bytes: int) -> BundleRefused:
     return BundleRefused(
-        f"a submission unpacks to at most {most_bytes} bytes; this one to more. If that is right, --most-bytes allows more"
+        f"a submission unpacks to at most {most_bytes} bytes, but this one is larger. --most-bytes allows more"
     )
 
 
@@ -209,7 +209,7 @@ def _write(file: Any, manifest: bytes, signature: bytes | None, contents: Mappin
             with _opened(content) as source:
                 member.size = source.seek(0, io.SEEK_END)
                 if member.size > LARGEST_MEMBER:
-                    raise BundleRefused(f"a member has at most {LARGEST_MEMBER} bytes; {name!r} has {member.size}")
+                    raise BundleRefused(f"a member has at most {LARGEST_MEMBER} bytes. {name!r} has {member.size}")
                 source.seek(0)
                 tar.addfile(member, source)
             found[name] = _sha256(content)
@@ -229,7 +229,7 @@ def _require_name(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
         raise BundleRefused(
             f"a member's name is up to {_LONGEST_NAME} of letters, digits and '._+-', in parts that begin with no dot, with "
-            f"'/' between them; found {name[:200]!r}"
+            f"'/' between them, but found {name[:200]!r}"
         )
 
 
@@ -239,16 +239,18 @@ def _listed(manifest: bytes) -> dict[str, str]:
     matches = [_LINE.fullmatch(line) for line in lines]
     if end or None in matches:
         wrong = next((line for line, match in zip(lines, matches, strict=True) if match is None), end)
-        raise BundleRefused(f"each line of {MANIFEST} is one of sha256sum's, with its newline; found {wrong[:200]!r}")
+        raise BundleRefused(
+            f"each line of {MANIFEST} is one of sha256sum's, with its newline, but found {wrong[:200]!r}"
+        )
     found = {match[2]: match[1] for match in matches if match}
     files: set[str] = set()
     for match in filter(None, matches):
         _require_name(match[2])
         # On some file systems names that differ in capitals are one file.
         if (name := match[2].casefold()) in files:
-            raise BundleRefused(f"a name is once in {MANIFEST}, capitals or not; found {match[2]!r} again")
+            raise BundleRefused(f"a name is once in {MANIFEST}, capitals or not, but found {match[2]!r} again")
         files.add(name)
     for name in found:
         if any(str(parent) in files for parent in PurePosixPath(name.casefold()).parents):
-            raise BundleRefused(f"a name is a file's or a folder's; {name!r} is in a file of {MANIFEST}")
+            raise BundleRefused(f"a name is that of a file or of a folder, but {name!r} is in a file of {MANIFEST}")
     return found

@@ -64,7 +64,7 @@ def build(wanted: SubmissionContents, path: Path, signers: Path | None = None) -
         OSError: The file cannot be written.
     """
     if path.exists():
-        raise BadConfiguration(f"a submission is a new file; '{path}' is there already: name another by --out")
+        raise BadConfiguration(f"a submission is a new file. '{path}' is there already: name another by --out")
     contents = _contents(wanted)
     manifest = manifest_of(contents)
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
@@ -144,6 +144,6 @@ def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
         return path.read_bytes()
     except OSError as error:
         raise BadConfiguration(
-            f"a submission of an announced run holds the site's log of announcements; '{path}' cannot be read "
+            f"a submission of an announced run holds the site's log of announcements. '{path}' cannot be read "
             f"({error.strerror}): name it by --log FILE"
         ) from error

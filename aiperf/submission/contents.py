@@ -72,17 +72,17 @@ def submission_of(content: bytes) -> Submission:
         document = msgspec.json.decode(content, type=dict[str, Any])
         if document.get("format") not in FORMATS_READ:
             raise BundleRefused(
-                f"{SUBMISSION} has format {document.get('format')!r}; this release reads {FORMATS_READ[0]} to "
+                f"{SUBMISSION} has format {document.get('format')!r}. This release reads {FORMATS_READ[0]} to "
                 f"{FORMATS_READ[-1]}. Read it with the release that made it"
             )
         found = msgspec.convert(document, Submission)
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleRefused(f"{SUBMISSION} lists the runs of a submission; this one cannot be read: {error}") from error
+        raise BundleRefused(f"{SUBMISSION} lists the runs of a submission. This one cannot be read: {error}") from error
     if not found.runs:
-        raise BundleRefused(f"a submission is of one run or more; {SUBMISSION} names none")
+        raise BundleRefused(f"a submission is of one run or more. {SUBMISSION} names none")
     for number, run in enumerate(found.runs, 1):
         if run.folder != f"runs/{number}":
-            raise BundleRefused(f"runs are in runs/1, runs/2, …; {SUBMISSION} has {run.folder!r} as number {number}")
+            raise BundleRefused(f"runs are in runs/1, runs/2, …. {SUBMISSION} has {run.folder!r} as number {number}")
     return found
 
 
@@ -90,7 +90,7 @@ def content_of(folder: Path, name: str) -> bytes:
     """Read `submission.json` or the announcements. Raises BundleRefused if the file is too large."""
     size = (folder / name).stat().st_size
     if size > LARGEST[name]:
-        raise BundleRefused(f"{name} has at most {LARGEST[name]} bytes; found {size}")
+        raise BundleRefused(f"{name} has at most {LARGEST[name]} bytes, but found {size}")
     return (folder / name).read_bytes()
 
 

@@ -59,7 +59,7 @@ class RunInspection:
     findings: tuple[InspectionFinding, ...]
 
 
-def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: Requirements) -> RunInspection:
+def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, requirements: Requirements) -> RunInspection:
     """Inspect one run. `bundle`: folder of the unpacked submission."""
     folder = bundle / run.folder
     missing = [name for name in PARTS if not (folder / name).is_file()]
@@ -74,10 +74,10 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, held_to: 
         for check in (
             _of_listing(run, folder, first, report),
             _of_files(run, folder, first, report, submission),
-            _verified(run, folder, held_to),
-            _of_source(run, first, held_to.source),
+            _verified(run, folder, requirements),
+            _of_source(run, first, requirements.source),
             _to_know(run, report),
-            _of_rules(run, folder, report, held_to),
+            _of_rules(run, folder, report, requirements),
         ):
             findings += check
     except AiperfError as error:
@@ -96,20 +96,20 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
     return first, report
 
 
-def _verified(run: SubmittedRun, folder: Path, held_to: Requirements) -> Iterator[InspectionFinding]:
+def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
     """Yield the findings of aiperf.verify about the journal."""
     try:
-        found = verify(folder, held_to.sample)
+        found = verify(folder, requirements.sample)
     except OtherRules as error:
         yield InspectionFinding("verify", "bad", str(error), run.run)
         return
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}; law: {each.law}", run.run)
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}", run.run)
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
-        text = f"no contradictions; {len(found.checks)} checks, {again}"
+        text = f"no contradictions. {len(found.checks)} checks, {again}"
         yield InspectionFinding("verify", "good", text, run.run)
     for check in found.checks:
         if check.not_checked is not None:
@@ -128,7 +128,7 @@ def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Repo
     }
     for name, value in expected.items():
         if getattr(run, name) != value:
-            text = f"submission.json has {name} {getattr(run, name)!r}; the journal and its folder have {value!r}"
+            text = f"submission.json has {name} {getattr(run, name)!r}. The journal and its folder have {value!r}"
             yield InspectionFinding("submission", "bad", text, run.run)
 
 
@@ -171,7 +171,7 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
     outcome: Outcome = "bad" if bad else "note"
     for at, value, recomputed_value in (bad or differing)[:SHOWN]:
         by = "" if is_ours else " (another release made the file)"
-        text = f"{name}: {at} is {value!r:.80}; from the journal it is {recomputed_value!r:.80}{by}"
+        text = f"{name}: {at} is {value!r:.80}. From the journal it is {recomputed_value!r:.80}{by}"
         yield InspectionFinding(check, outcome, text, run)
     if len(bad or differing) > SHOWN:
         yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
@@ -200,7 +200,7 @@ def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Ite
     if source is not None:
         yield InspectionFinding("source", "bad", text, run.run)
     else:
-        yield InspectionFinding("source", "note", f"{text}; check them with --source FOLDER, a checkout of it", run.run)
+        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it", run.run)
 
 
 def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
@@ -214,14 +214,16 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
             "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}", run.run
         )
     if run.telemetry != "included":
-        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}; it cannot be checked", run.run)
+        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked", run.run)
     yield InspectionFinding(
         "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal", run.run
     )
 
 
-def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirements) -> Iterator[InspectionFinding]:
-    if held_to.division is None:
+def _of_rules(
+    run: SubmittedRun, folder: Path, report: Report, requirements: Requirements
+) -> Iterator[InspectionFinding]:
+    if requirements.division is None:
         if report.breaches:
             yield InspectionFinding(
                 "rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run
@@ -229,10 +231,10 @@ def _of_rules(run: SubmittedRun, folder: Path, report: Report, held_to: Requirem
         else:
             yield InspectionFinding("rules", "good", "no rule of the ranking is broken", run.run)
         return
-    name = held_to.division.name
-    broken = breaches(candidate_of(read(folder)), held_to.division)
+    name = requirements.division.name
+    broken = breaches(candidate_of(read(folder)), requirements.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}; found{where}: {breach.found}", run.run)
+        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}", run.run)
     if not broken:
         yield InspectionFinding("rules", "good", f"no rule of division {name} is broken", run.run)

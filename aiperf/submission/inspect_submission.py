@@ -33,36 +33,36 @@ from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed
 
 
-def inspect_all(paths: Sequence[Path], held_to: Requirements | None = None) -> list[Inspection]:
+def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
     """Inspect several submissions, and compare the announcements of their runs. Raises as `inspect`."""
     found: list[Inspection] = []
     users: dict[str, tuple[str, str, str]] = {}
     for path in paths:
-        one = inspect(path, held_to)
+        one = inspect(path, requirements)
         more = []
         for wanted, run, journal in one.used:
             file, other, other_journal = users.setdefault(wanted, (one.path, run, journal))
             if file != one.path and journal != other_journal:
-                text = f"announcement {wanted[:12]}… serves one run; {other} of {file} names it too"
+                text = f"announcement {wanted[:12]}… serves one run. {other} of {file} names it too"
                 more.append(InspectionFinding("announced", "bad", text, run))
         found.append(replace(one, findings=(*one.findings, *more)))
     return found
 
 
-def inspect(path: Path, held_to: Requirements | None = None) -> Inspection:
-    """Inspect the submission in a file. `held_to`: default: requirements of the submission itself only.
+def inspect(path: Path, requirements: Requirements | None = None) -> Inspection:
+    """Inspect the submission in a file. `requirements`: default: requirements of the submission itself only.
 
     Raises:
         OSError: It is no regular file or cannot be read, or there is no room to unpack it.
     """
-    held_to = held_to or Requirements()
+    requirements = requirements or Requirements()
     require_file(path)
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     with tempfile.TemporaryDirectory(prefix="aiperf-inspect-") as scratch:
         folder = Path(scratch)
         try:
-            unpacked = unpack(path, folder, held_to.most_bytes)
+            unpacked = unpack(path, folder, requirements.most_bytes)
             submission = _submission(folder, unpacked)
         except BundleRefused as error:
             return Inspection(
@@ -76,7 +76,7 @@ def inspect(path: Path, held_to: Requirements | None = None) -> Inspection:
                 announced=None,
                 findings=(InspectionFinding("archive", "bad", str(error)),),
             )
-        return _judged(str(path), sha256, folder, unpacked, submission, held_to)
+        return _judged(str(path), sha256, folder, unpacked, submission, requirements)
 
 
 def _judged(
@@ -85,11 +85,11 @@ def _judged(
     folder: Path,
     unpacked: UnpackedSubmission,
     submission: Submission,
-    held_to: Requirements,
+    requirements: Requirements,
 ) -> Inspection:
     of_members = tuple(_of_members(folder, unpacked, submission))
-    signers = held_to.signers
-    runs = [judge_run(run, folder, submission, held_to) for run in submission.runs]
+    signers = requirements.signers
+    runs = [judge_run(run, folder, submission, requirements) for run in submission.runs]
     ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=time.time())
     signed, key, names = _signature(unpacked, signers, ended_unix)
     log, by, of_log = _log(folder, submission, signers)
@@ -118,7 +118,7 @@ def _judged(
 
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
-        raise BundleRefused(f"a submission holds {SUBMISSION}; this one does not")
+        raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none")
     return submission_of(content_of(folder, SUBMISSION))
 
 
@@ -141,7 +141,7 @@ def _of_members(folder: Path, unpacked: UnpackedSubmission, submission: Submissi
     outcome: Outcome = "bad" if submission.source.get(SOURCE) == digest(installed()) else "note"
     for name in unknown[:SHOWN]:
         yield InspectionFinding(
-            "members", outcome, f"{name} is no member of a submission of these runs; it was not checked"
+            "members", outcome, f"{name} is no member of a submission of these runs. It was not checked"
         )
     if len(unknown) > SHOWN:
         yield InspectionFinding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
@@ -157,7 +157,7 @@ def _signature(
     if key is None:
         return "bad signature", None, ()
     if signers is None:
-        return "nobody asked for", key, ()
+        return "not checked", key, ()
     names = principals(signers, unpacked.signature, unpacked.manifest, at_unix)
     return ("good" if names else "unknown key"), key, names
 
@@ -166,9 +166,9 @@ def _of_signature(signed: SignedBy, name: str | None, signers: Path | None) -> I
     match signed:
         case "good":
             return InspectionFinding("signature", "good", f"signed by {name}, which is allowed to")
-        case "nobody asked for":
+        case "not checked":
             return InspectionFinding(
-                "signature", "note", f"signed by {name}; check the owner of this key with --allowed FILE"
+                "signature", "note", f"signed by {name}. Check the owner of this key with --allowed FILE"
             )
         case "unsigned":
             return InspectionFinding(
@@ -225,7 +225,7 @@ def _of_announcements(
     for name, how in against.broken:
         yield InspectionFinding(check, "bad", f"not as announced: {'; '.join(how)}", name)
     for wanted, names in against.used_twice:
-        text = f"announcement {wanted[:12]}… serves one run; {', '.join(names)} name it"
+        text = f"announcement {wanted[:12]}… serves one run. {', '.join(names)} name it"
         yield InspectionFinding(check, "bad", text)
     for name, reason in against.withdrawn:
         yield InspectionFinding(check, "note", f"its announcement was withdrawn: {reason}", name)
@@ -238,8 +238,8 @@ def _of_announcements(
             yield InspectionFinding(check, "note", "not announced before it began", name)
     yield InspectionFinding(check, "note" if against.missing else "good", f"in this submission: {against.words}")
     for missing in against.missing:
-        why = "" if missing.begun is None else f"; begun by run {missing.begun!r}"
-        why += "" if missing.withdrawn is None else f"; withdrawn: {missing.withdrawn}"
+        why = "" if missing.begun is None else f", begun by run {missing.begun!r}"
+        why += "" if missing.withdrawn is None else f", withdrawn: {missing.withdrawn}"
         yield InspectionFinding(
             check, "note", f"announced and not in this submission: {missing.id} (entry {missing.number}){why}"
         )
@@ -256,7 +256,7 @@ def _of_witnesses(
         seen = None if by is None else witnessed_unix(log, entry, by)
         if by is None:
             text = (
-                "the time of its announcement is the site's own claim; --allowed FILE shows whether others witnessed it"
+                "the time of its announcement is the site's own claim. --allowed FILE shows whether others witnessed it"
             )
         elif seen is None:
             text = "the time of its announcement is the site's own claim: no other principal has witnessed it"

@@ -13,8 +13,8 @@ from aiperf.verify.sample import DEFAULT
 
 Outcome = Literal["good", "bad", "note"]
 """'bad': impossible in an honest submission of these runs. 'note': important for the reader, or not checkable."""
-SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "nobody asked for"]
-"""'unknown key': valid, but the key is not among the allowed signers. 'nobody asked for': valid, without a list of allowed
+SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "not checked"]
+"""'unknown key': valid, but the key is not among the allowed signers. 'not checked': valid, without a list of allowed
 signers."""
 
 

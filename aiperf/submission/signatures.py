@@ -41,21 +41,21 @@ def sign(key: Path, content: bytes) -> str:
             is_key = file.read(11).startswith((b"-----BEGIN ", b"ssh-ed25519"))
     except OSError as error:
         raise KeyUnusable(
-            f"--key is a file with an Ed25519 key; '{key}' cannot be read ({error.strerror}). {_MAKE_ONE}"
+            f"--key is a file with an Ed25519 key. '{key}' cannot be read ({error.strerror}). {_MAKE_ONE}"
         ) from error
     if not is_key:  # its content is not shown: it may be a secret
         raise KeyUnusable(
-            f"--key is an Ed25519 key of OpenSSH, private or public; '{key}' is another file. {_MAKE_ONE}"
+            f"--key is an Ed25519 key of OpenSSH, private or public. '{key}' is another file. {_MAKE_ONE}"
         )
     signed = _ssh_keygen("sign", "-f", str(key), "-n", NAMESPACE, content=content)
     if signed.returncode:
         raise KeyUnusable(
-            f"--key is a private key, or the .pub of a key that ssh-agent holds; ssh-keygen does not sign with '{key}' "
+            f"--key is a private key, or the .pub of a key that ssh-agent holds, but ssh-keygen does not sign with '{key}' "
             f"({_complaint(signed)}). If the key has a passphrase: eval $(ssh-agent); ssh-add KEY"
         )
     signature = signed.stdout.decode()
     if signing_key(signature, content) is None:
-        raise KeyUnusable(f"--key is an Ed25519 key; '{key}' is of another kind. {_MAKE_ONE}")
+        raise KeyUnusable(f"--key is an Ed25519 key. '{key}' is of another kind. {_MAKE_ONE}")
     return signature
 
 
@@ -79,11 +79,11 @@ def read_allowed(path: Path) -> Path:
         require_file(path)
         lines = path.read_text().split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise KeyUnusable(f"a file of allowed signers is a text file; '{path}' cannot be read ({error})") from error
+        raise KeyUnusable(f"a file of allowed signers is a text file. '{path}' cannot be read ({error})") from error
     for number, line in enumerate(lines, 1):
         if re.match(r"[^#\s]\S*\s+(\S+,)?cert-authority\b", line):
             raise KeyUnusable(
-                f"certificates are not supported; '{path}', line {number} has 'cert-authority': remove it"
+                f"certificates are not supported. '{path}', line {number} has 'cert-authority': remove it"
             )
     with _file(_OF_NOBODY) as file:
         found = _ssh_keygen("find-principals", "-f", str(path), "-s", file.name)
@@ -91,7 +91,7 @@ def read_allowed(path: Path) -> Path:
         complaint = re.fullmatch(rf"{re.escape(str(path))}:(\d+): (.*)", message)
         if complaint and lines[int(complaint[1]) - 1].strip():  # ssh-keygen also reports empty lines, and continues
             raise KeyUnusable(
-                f"a line of allowed signers is 'NAME [OPTIONS] ssh-ed25519 AAAA…' (man ssh-keygen); '{path}', "
+                f"a line of allowed signers is 'NAME [OPTIONS] ssh-ed25519 AAAA…' (man ssh-keygen). '{path}', "
                 f"line {complaint[1]}: {complaint[2]}. Correct or remove it"
             )
     return path

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.availability import availability, planned_accelerators
 from aiperf.accounting.presence import WorkerPresence
-from aiperf.accounting.score import score, window
-from aiperf.accounting.windows import Window
+from aiperf.accounting.score import score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import RunStarted, TrialLost
 from tests.journals import begun, one_trial, prepared, started

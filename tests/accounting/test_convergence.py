@@ -122,7 +122,7 @@ def test_looks_follow_the_configuration_and_its_minimum_window(warmup: float, le
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({"stop": "sometime"}, "one of duration, converged"),
         ({"stop_precision": 0.0}, "above 0 and below 1"),
@@ -130,6 +130,6 @@ def test_looks_follow_the_configuration_and_its_minimum_window(warmup: float, le
         ({"stop": "converged", "stop_after_seconds": 40_000.0}, "lower schedule.stop_after_seconds"),
     ],
 )
-def test_a_rule_that_can_never_stop_a_run_is_refused(changed: dict[str, object], told: str) -> None:
-    with pytest.raises(BadConfiguration, match=told):
+def test_a_rule_that_can_never_stop_a_run_is_refused(changed: dict[str, object], expected: str) -> None:
+    with pytest.raises(BadConfiguration, match=expected):
         ScheduleConf(**changed).check()  # type: ignore[arg-type]

@@ -72,9 +72,9 @@ def without_positions(events: Iterable[AnyEvent]) -> list[AnyEvent]:
 
 def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
     """Return a journal of the old form in the current form. An epoch that has its interval keeps it."""
-    told: list[AnyEvent] = []
+    reported: list[AnyEvent] = []
     for event in events:
-        last = told[-1] if told else None
+        last = reported[-1] if reported else None
         if (
             isinstance(event, EpochFinished)
             and event.interval is None
@@ -82,10 +82,10 @@ def in_one_line(events: Iterable[AnyEvent]) -> list[AnyEvent]:
             and last.trial == event.trial
         ):
             fields = {name: getattr(last, name) for name in Interval.__struct_fields__}
-            told[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
+            reported[-1] = msgspec.structs.replace(event, interval=Interval(**fields))
         else:
-            told.append(event)
-    return told
+            reported.append(event)
+    return reported
 
 
 def of_interval(**changes: Callable[[Any], Any]) -> Change:
@@ -159,7 +159,7 @@ def test_recorded_journal_scores_the_same_in_the_new_form(journal: Path) -> None
 
     scored = json.loads(json.dumps(asdict(score(work_log(events)))))
 
-    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic whose method is newer
+    beside = ("flops_per_second_interval", "interval_method", "interval_basis")  # a statistic of a newer method
     assert {name: scored[name] for name in recorded if name not in beside} == {
         name: figure for name, figure in recorded.items() if name not in beside
     }

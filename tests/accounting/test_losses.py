@@ -15,11 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aiperf.accounting.accelerator_time import accelerator_time
 from aiperf.accounting.availability import availability
 from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
-from aiperf.accounting.score import score, window
+from aiperf.accounting.score import score
 from aiperf.accounting.spans import spans
-from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
@@ -46,11 +47,11 @@ def fallen(kept: WorkLog, top: AcceleratorPeak, planned: int | None = None) -> W
     inside = window(kept)
     found = score(kept).flops_per_second
     there = availability(kept, inside, inside.end, found).planned if planned is None else planned
-    return waterfall(kept, inside, time_breakdown(kept, inside), there, found, top)
+    return waterfall(accelerator_time(kept, inside), there, found, top)
 
 
 def from_the_beginning(events: Sequence[AnyEvent]) -> WorkLog:
-    """Return the work log of a run whose window is the whole run."""
+    """Return the work log of a run with a window from its start to its end."""
     first, *rest = events
     assert isinstance(first, RunStarted)
     return work_log([msgspec.structs.replace(first, warmup_seconds=0.0), *rest])
@@ -75,7 +76,7 @@ def adds_up(found: Waterfall, result: float) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0, done_again=True), lives(1, done_again=True), st.integers(0, 3))
-def test_every_part_holds_the_time_that_was_really_spent_so(first: Life, second: Life, beyond: int) -> None:
+def test_every_part_equals_the_time_spent_on_it(first: Life, second: Life, beyond: int) -> None:
     kept = from_the_beginning(together(first, second))
 
     found = fallen(kept, AcceleratorPeak(PEAK, "a peak"), planned=2 * RANKS + beyond)
@@ -106,12 +107,12 @@ def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, sec
     found = spans(kept, window(kept))
 
     for life in (first, second):
-        told: dict[str, float] = {}
+        by_activity: dict[str, float] = {}
         until = 0.0
         for span in found[life.worker]:
             assert until <= span.start < span.end
             until = span.end
-            told[span.activity] = told.get(span.activity, 0.0) + span.end - span.start
+            by_activity[span.activity] = by_activity.get(span.activity, 0.0) + span.end - span.start
         of = {
             "gap": "search",
             "lost": "lost attempts",
@@ -124,7 +125,7 @@ def test_spans_of_a_worker_match_its_activities_without_overlap(first: Life, sec
             if name != "absent":
                 activity = of.get(name, "epochs")
                 truth[activity] = truth.get(activity, 0.0) + spent
-        assert told == pytest.approx({name: spent for name, spent in truth.items() if spent > 0}, abs=1e-6)
+        assert by_activity == pytest.approx({name: spent for name, spent in truth.items() if spent > 0}, abs=1e-6)
 
 
 @settings(max_examples=15, deadline=None)
@@ -188,7 +189,7 @@ def test_no_waterfall_without_training_and_without_a_peak() -> None:
     assert fallen(work_log(one_trial()), AcceleratorPeak(PEAK, "a peak")) is None, "the warm-up is not over"
 
 
-def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
+def test_steps_above_their_peak_have_a_reason() -> None:
     steps = msgspec.structs.replace(interval(0, 10.0, 50.0, 10), busy_seconds=40.0)
     kept = work_log([*one_trial(prepared(0, 10.0), steps), finished(0, 50.0, 0.5), ended()])
 
@@ -197,7 +198,7 @@ def test_steps_that_beat_their_peak_are_named_as_what_they_are() -> None:
     assert found is not None
     kernels = next(loss for loss in found.losses if loss.name == "clocks and kernels")
     assert kernels.flops_per_second < 0
-    assert kernels.why_negative is not None and "did more than the peak" in kernels.why_negative
+    assert kernels.why_negative is not None and "faster than the peak" in kernels.why_negative
 
 
 def test_attempt_running_at_the_end_is_not_counted_as_a_failure() -> None:

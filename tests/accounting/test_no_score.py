@@ -19,7 +19,7 @@ REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "c
 """Reasons of RunEnded."""
 
 
-def told(events: Iterable[AnyEvent]) -> NoScore | None:
+def reason_of(events: Iterable[AnyEvent]) -> NoScore | None:
     work_log = WorkLog()
     for event in events:
         work_log.take(event)
@@ -52,7 +52,7 @@ def test_run_cut_anywhere_has_a_score_or_a_reason(journal: Path) -> None:
 def test_run_without_a_worker_names_the_host_and_its_reason() -> None:
     failed = WorkerNotStarted(at=5.0, host="10.0.0.7", failures=3, reason="rank 0 ended with status 1: no such device")
 
-    none = told([started(), failed])
+    none = reason_of([started(), failed])
 
     assert none is not None
     assert none.why.startswith("no worker came up. 10.0.0.7: rank 0 ended with status 1: no such device; ")
@@ -62,7 +62,7 @@ def test_run_without_a_worker_names_the_host_and_its_reason() -> None:
 def test_failed_trials_are_counted_with_the_first_reason() -> None:
     failed = TrialFailed(at=20.0, trial=0, reason="the loss is no number", cause="divergence")
 
-    none = told(one_trial(failed, ended()))
+    none = reason_of(one_trial(failed, ended()))
 
     assert none is not None
     assert none.why == "no trial finished, and one trial failed. The first: the loss is no number"
@@ -83,7 +83,7 @@ def test_failed_trials_are_counted_with_the_first_reason() -> None:
     ids=["no trial", "preparing", "first epoch", "interrupted", "going on"],
 )
 def test_how_far_it_came_is_said(events: list[AnyEvent], why: str) -> None:
-    none = told(positioned(events))
+    none = reason_of(positioned(events))
 
     assert none is not None
     assert why in none.why
@@ -91,7 +91,7 @@ def test_how_far_it_came_is_said(events: list[AnyEvent], why: str) -> None:
 
 @pytest.mark.parametrize("reason", REASONS[1:])
 def test_each_other_end_than_the_declared_time_is_named_in_words(reason: str) -> None:
-    none = told([started(), joined(), ended(5.0, reason)])
+    none = reason_of([started(), joined(), ended(5.0, reason)])
 
     assert none is not None
     assert f"({reason})" not in none.why  # that form is for a reason unknown to this release

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import score, window
-from aiperf.accounting.windows import share_inside
+from aiperf.accounting.score import score
+from aiperf.accounting.valid_window import share_inside, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import curve, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import curve, score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
 from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
@@ -32,7 +32,7 @@ def test_the_score_is_the_work_inside_the_window_over_its_length() -> None:
 
 
 def test_an_interval_that_straddles_an_edge_counts_in_proportion() -> None:
-    # 6..16 s: six of its ten seconds are after the warm-up; 96..104 s: four of its eight before the end.
+    # 6..16 s: six of its ten seconds are after the warm-up. 96..104 s: four of its eight before the end.
     run = one_trial(interval(0, 6, 16, 100), interval(0, 96, 104, 80), ended(104))
 
     assert score(work_log(run)).flops_per_second == (60 * 300 + 40 * 300) / 90
@@ -127,8 +127,10 @@ def test_only_unanswered_requests_are_a_warning() -> None:
 
     found = score(work_log(one_trial(interval(0, 20, 30, 100), *lost, refused, ended())))
 
-    assert [warning for warning in found.warnings if "never came: 2 (their generator died" in warning.text]
-    assert not any("never came" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings)
+    assert [warning for warning in found.warnings if "without an answer: 2 (the generator died" in warning.text]
+    assert not any(
+        "without an answer" in warning.text for warning in score(work_log(one_trial(refused, ended()))).warnings
+    )
 
 
 def test_wall_clock_step_back_is_a_warning_and_shortens_nothing() -> None:
@@ -172,9 +174,9 @@ def test_the_curve_ends_where_the_score_stands_to_the_last_digit(
 ) -> None:
     events = [evaluated(0, at, accuracy, epoch=index + 1) for index, (at, accuracy) in enumerate(sorted(evaluations))]
     work = [interval(0, at, at + length, images) for at, length, images in works]
-    told: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
-    told = [event for event in told if event.at <= end]
-    kept = work_log(one_trial(*told, ended(end, "duration" if end >= 100 else "interrupted")))
+    journal: list[AnyEvent] = sorted([*events, *work], key=lambda event: event.at)
+    journal = [event for event in journal if event.at <= end]
+    kept = work_log(one_trial(*journal, ended(end, "duration" if end >= 100 else "interrupted")))
 
     found, last = score(kept), curve(kept)[-1]
 
@@ -208,7 +210,7 @@ def test_lost_worker_is_absent_in_busy_share_and_breakdown() -> None:
     ]
 
     kept = work_log(run)
-    lines = {line.name: line.seconds for line in time_breakdown(kept, window(kept)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, window(kept))).lines}
 
     assert score(kept).busy_share == pytest.approx(0.5)
     assert lines["training"] == pytest.approx(90)  # two ranks of 45 s
@@ -228,7 +230,7 @@ def test_each_line_of_the_time_breakdown_has_its_own_clock() -> None:
     )
     kept = work_log(run)
 
-    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, 100.0))).lines}
 
     assert lines["start"] == pytest.approx(2 * (3 + 1))
     assert lines["compile"] == pytest.approx(2 * 1)
@@ -243,7 +245,7 @@ def test_each_line_of_the_time_breakdown_has_its_own_clock() -> None:
 def test_time_not_covered_by_a_clock_is_unexplained() -> None:
     kept = work_log(one_trial(prepared(0, 2.0), interval(0, 2, 100, 100, busy=90.0), ended()))
 
-    lines = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, 100.0)).lines}
+    lines = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, 100.0))).lines}
 
     assert lines["unexplained"] == pytest.approx(2 * 8)
 
@@ -267,7 +269,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
     )
     inside = window(kept)
 
-    entries = time_breakdown(kept, inside)
+    entries = time_breakdown(accelerator_time(kept, inside))
     found = score(kept)
 
     assert math.isclose(sum(line.seconds for line in entries.lines), entries.whole_seconds, rel_tol=1e-9)
@@ -278,7 +280,7 @@ def test_lines_add_up_and_windows_add_up(drawn: list[tuple[float, float, int]], 
 
 
 def test_run_without_a_finished_starting_network_has_a_warning() -> None:
-    untrained = "no trial of the starting network came to its end"
+    untrained = "no trial of the starting network finished"
     failed = one_trial(TrialFailed(at=9, trial=0, reason="out of memory even at batch 4"), ended())
     done = one_trial(evaluated(0, 8, 0.5), finished(0, 9, 0.5), ended())
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.score import busy_share, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import busy_share, score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
 from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
@@ -121,18 +121,18 @@ def lives(draw: st.DrawFn, worker: int, done_again: bool = False) -> Life:
     return life
 
 
-def together(*told: Life) -> list[AnyEvent]:
+def together(*workers: Life) -> list[AnyEvent]:
     """Return the journal of several workers."""
-    events = sorted((event for life in told for event in life.events), key=lambda event: event.at)
+    events = sorted((event for life in workers for event in life.events), key=lambda event: event.at)
     return [started(duration=LENGTH, warmup=1.0), *events, ended(LENGTH)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0), lives(1))
-def test_every_line_holds_the_time_that_was_really_spent_so(first: Life, second: Life) -> None:
+def test_every_line_equals_the_time_spent_on_it(first: Life, second: Life) -> None:
     kept = work_log(together(first, second))
 
-    found = {line.name: line.seconds for line in time_breakdown(kept, Window(0.0, LENGTH)).lines}
+    found = {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, Window(0.0, LENGTH))).lines}
 
     for name, value in found.items():
         truth = RANKS * (first.truth.get(name, 0.0) + second.truth.get(name, 0.0))
@@ -153,12 +153,12 @@ def test_busy_share_is_busy_time_over_all_accelerator_time(first: Life, second: 
 
 @settings(max_examples=40, deadline=None)
 @given(lives(0), st.floats(5.0, 60.0))
-def test_time_before_the_window_stands_in_no_line(life: Life, warmup: float) -> None:
+def test_time_before_the_window_is_in_no_line(life: Life, warmup: float) -> None:
     """The lines of two adjacent windows sum to those of the combined window."""
     kept = work_log(together(life))
 
     before, after, whole = (
-        {line.name: line.seconds for line in time_breakdown(kept, inside).lines}
+        {line.name: line.seconds for line in time_breakdown(accelerator_time(kept, inside)).lines}
         for inside in (Window(0.0, warmup), Window(warmup, LENGTH), Window(0.0, LENGTH))
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import aiperf as aiperf  # a fixture is had by its name
+from tests.cli.conftest import aiperf as aiperf  # pytest needs the import to know the fixture
 from tests.statistics.planted import folder_of
 
 

@@ -48,8 +48,8 @@ def test_two_single_short_runs_are_not_told_apart(aiperf: User, runs: Path) -> N
     answer = aiperf("compare", *_words(runs, "fast", "a0"), *_words(runs, "slow", "s0"), "--max-regression", "2%")
 
     assert answer.status == 2
-    said = " ".join(answer.out.split())
-    assert "cannot be determined: score" in said and "has neither for score: repeat the runs" in said
+    printed = " ".join(answer.out.split())
+    assert "cannot be determined: score" in printed and "has neither for score: repeat the runs" in printed
 
 
 def test_copies_of_one_run_are_no_repeats(aiperf: User, runs: Path, tmp_path: Path) -> None:
@@ -89,8 +89,8 @@ def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Pat
     answer = aiperf("compare", *one, *same, "--max-regression", "50%", "--metric", "error")
 
     assert answer.status == 2
-    said = " ".join(answer.out.split())
-    assert "cannot be determined: error" in said and "has neither for error: repeat the runs" in said
+    printed = " ".join(answer.out.split())
+    assert "cannot be determined: error" in printed and "has neither for error: repeat the runs" in printed
 
 
 def test_equal_runs_show_how_far_they_lie_apart_and_what_from(aiperf: User, runs: Path) -> None:
@@ -128,7 +128,7 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("fast/a0", "noisy"), "compared runs have one data set and one length"),
         (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared, but found 3 without --with"),
@@ -144,13 +144,13 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_the_remedy(
-    aiperf: User, runs: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+    aiperf: User, runs: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: str
 ) -> None:
     monkeypatch.chdir(runs)
 
     answer = aiperf("compare", *words)
 
-    assert answer.status == 2 and said in answer.err
+    assert answer.status == 2 and expected in answer.err
 
 
 def test_a_run_that_has_not_ended_is_not_compared(aiperf: User, runs: Path, tmp_path: Path) -> None:

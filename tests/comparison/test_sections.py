@@ -93,9 +93,9 @@ def test_a_following_run_is_compared_pair_by_pair(tmp_path: Path, follows_there:
     there = report_of(tmp_path / "there")
     prints = {trial.number: trial.fingerprint for trial in there.trials}
     mine = {trial["number"]: trial for trial in document["trials"]}
-    told = document["followed"]["trials"]
-    assert told and len(told) == len(mine)
-    for pair in told:
+    listed = document["followed"]["trials"]
+    assert listed and len(listed) == len(mine)
+    for pair in listed:
         assert mine[pair["here"]]["follows"] == pair["there"]
         assert mine[pair["here"]]["fingerprint"] == prints[pair["there"]]
     assert document["followed"]["pairs"]["pairs"] > 1

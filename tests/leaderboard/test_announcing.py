@@ -30,11 +30,11 @@ def test_a_list_counts_announced_and_missing_runs(
     answer = aiperf("rank", "runs", "--announcements", "log", "--json")
 
     assert answer.status == 0, answer.err
-    told = json.loads(answer.out)
-    counts = {row["entry"]["run"]: row["entry"]["announced"] for each in told["lists"] for row in each["rows"]}
+    document = json.loads(answer.out)
+    counts = {row["entry"]["run"]: row["entry"]["announced"] for each in document["lists"] for row in each["rows"]}
     both = {"published": 2, "announced": 3}
     assert counts == {"run-1": both, "run-3": both, "20261122-083105-golden": None}
-    (site,) = told["sites"]
+    (site,) = document["sites"]
     assert [(site["log"], each["number"]) for each in site["announced"]["missing"]] == [("log", 2)]
 
     answer = aiperf("rank", "runs", "--announcements", "log", "--out", "list")

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from aiperf.journal.ends import JournalHashes
-from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import ModelCount, Power
-from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, UnreadableJournal, leaderboard
-from aiperf.leaderboard.markdown import escaped, markdown
+from aiperf.leaderboard.list_files import csv_text, escaped, json_text, markdown
 from aiperf.leaderboard.metric import METRICS, metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines
@@ -125,11 +123,11 @@ def test_every_name_stays_in_its_row_and_cell_of_markdown() -> None:
 
 
 def test_json_has_its_version_and_unrounded_figures() -> None:
-    told = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
+    document = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
 
-    assert (told["format"], told["version"], told["by"]) == ("aiperf-list", 2, "score")
-    assert [each["name"] for each in told["metrics"]] == [each.name for each in METRICS]
-    (listing,) = told["lists"]
+    assert (document["format"], document["version"], document["by"]) == ("aiperf-list", 2, "score")
+    assert [each["name"] for each in document["metrics"]] == [each.name for each in METRICS]
+    (listing,) = document["lists"]
     assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]
     assert [row["place"] for row in listing["rows"]] == [1, 2]
     assert listing["rows"][0]["entry"]["power"] is None
@@ -141,10 +139,10 @@ def test_terminal_lines_are_sanitized_and_bounded() -> None:
     printed = "\n".join(lines(of(*HOSTILE, "\x1b[2Jcleared")))
 
     assert "\x1b" not in printed and "\u202e" not in printed
-    assert "…" in printed  # a long name is cut, and says so
-    told = [line for line in printed.splitlines() if "TFLOPS" in line]
-    assert len(told) == len(HOSTILE) + 1
-    assert max(map(len, told)) < 160
+    assert "…" in printed  # a long name is cut, and marked as cut
+    rows = [line for line in printed.splitlines() if "TFLOPS" in line]
+    assert len(rows) == len(HOSTILE) + 1
+    assert max(map(len, rows)) < 160
 
 
 def test_empty_columns_are_left_out_and_listed() -> None:

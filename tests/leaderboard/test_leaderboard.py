@@ -54,8 +54,8 @@ def test_benchmarks_of_one_title_list_their_differing_options() -> None:
         [entry(f"r{at}", benchmark=each) for at, each in enumerate((one, two, old))], [], metric("score")
     )
 
-    told = {listing.rows[0].entry.run: listing.differs for listing in found.listings}
-    assert told == {
+    differences = {listing.rows[0].entry.run: listing.differs for listing in found.listings}
+    assert differences == {
         "r0": (("schedule.patience", "6"),),
         "r1": (("schedule.patience", "3"),),
         "r2": (("schedule.patience", "not reported"),),

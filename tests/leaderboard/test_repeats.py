@@ -17,11 +17,9 @@ from hypothesis import strategies as st
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import purpose_of
-from aiperf.leaderboard.csv_file import csv_text
 from aiperf.leaderboard.entry import Entry, Power
-from aiperf.leaderboard.json_file import json_text
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
-from aiperf.leaderboard.markdown import markdown
+from aiperf.leaderboard.list_files import csv_text, json_text, markdown
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.repeats import middle
@@ -181,10 +179,10 @@ def test_every_form_shows_runs_losses_and_the_assumption() -> None:
         *(of("a", number, 1e12, attempts_lost_share=0.031, **score) for number in range(2)), of("b", 0, 1e12, **score)
     )
 
-    said = "assumed spread between runs of one machine: 2 % (4 degrees of freedom)"
+    sentence = "assumed spread between runs of one machine: 2 % (4 degrees of freedom)"
     printed = "\n".join(lines(found))
-    assert said in printed and "(1 to 2)" in printed and "3.1 % (0.0 %)" in printed
-    assert said in markdown(found).replace("\\", "") and said in page(found)
+    assert sentence in printed and "(1 to 2)" in printed and "3.1 % (0.0 %)" in printed
+    assert sentence in markdown(found).replace("\\", "") and sentence in page(found)
     (first, *_) = csv.DictReader(io.StringIO(csv_text(found), newline=""))
     assert (first["runs"], first["attempts lost [share]"]) == ("2", "0.031")
     (row, *_) = json.loads(json_text(found))["lists"][0]["rows"]

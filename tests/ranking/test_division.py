@@ -34,7 +34,7 @@ DOCUMENT = {
 KNOWN = ("trainer.precision", "trainer.momentum", "seed")
 
 
-def said(**changed: Any) -> str:
+def division_text(**changed: Any) -> str:
     """A file of one rule, with parts of it changed."""
     return yaml.safe_dump({**DOCUMENT, **changed})
 
@@ -42,12 +42,12 @@ def said(**changed: Any) -> str:
 def of_rule(**changed: Any) -> str:
     """Return the division with changed parts of its rule. None removes a part."""
     rule = {name: value for name, value in {**RULE, **changed}.items() if value is not None}
-    return said(rules=[rule])
+    return division_text(rules=[rule])
 
 
 def test_a_division_file_works_like_a_built_in_division(tmp_path: Path) -> None:
     file = tmp_path / "ours.yaml"
-    file.write_text(said())
+    file.write_text(division_text())
 
     found = division(str(file), KNOWN)
 
@@ -57,7 +57,7 @@ def test_a_division_file_works_like_a_built_in_division(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_file_cannot_take_the_name_of_a_built_in_division(tmp_path: Path, name: str) -> None:
     file = tmp_path / "ours.yaml"
-    file.write_text(said(division=name))
+    file.write_text(division_text(division=name))
 
     with pytest.raises(BadDivision, match="needs another name"):
         division(str(file), KNOWN)
@@ -65,11 +65,11 @@ def test_a_file_cannot_take_the_name_of_a_built_in_division(tmp_path: Path, name
 
 REFUSED = {
     "no YAML": "rules: [",
-    "twice": said() + "title: again\n",
+    "twice": division_text() + "title: again\n",
     "no mapping": "- a\n",
-    "unknown key": said(extra=1),
-    "no rules": said(rules=None),
-    "an empty list of rules": said(rules=[], judged={}),
+    "unknown key": division_text(extra=1),
+    "no rules": division_text(rules=None),
+    "an empty list of rules": division_text(rules=[], judged={}),
     "unknown key of a rule": of_rule(hint="x"),
     "unknown source": of_rule(source=["hearsay"]),
     "no source": of_rule(source=[]),
@@ -89,10 +89,10 @@ REFUSED = {
     "a bound for texts": of_rule(fact="precisions", law={"at_most": 3}),
     "empty for a number": of_rule(law={"empty": True}),
     "an entry that images have not": of_rule(fact="images", law={"has": {"pixels": 3}}),
-    "one id twice": said(rules=[RULE, RULE]),
-    "judged by nobody": said(judged={"trainer.precision": "eror"}),
-    "an option in two tables": said(free={"trainer.precision": "any"}),
-    "a free option that there is not": said(free={"sed": "any"}),
+    "one id twice": division_text(rules=[RULE, RULE]),
+    "judged by nobody": division_text(judged={"trainer.precision": "eror"}),
+    "an option in two tables": division_text(free={"trainer.precision": "any"}),
+    "a free option that there is not": division_text(free={"sed": "any"}),
     "code": "!!python/object/apply:os.getcwd []\n",
 }
 
@@ -164,7 +164,7 @@ def test_of_several_values_each_is_one_of_the_law() -> None:
 
 
 def test_each_fact_kind_has_a_fitting_and_an_unfitting_law() -> None:
-    laws = [law_of(told) for told in ({"equals": True}, {"at_most": 1}, {"one_of": ["a"]}, {"has": {"name": 1}})]
+    laws = [law_of(mapping) for mapping in ({"equals": True}, {"at_most": 1}, {"one_of": ["a"]}, {"has": {"name": 1}})]
 
     for fact in FACTS.values():
         fitting = {law for law in laws if fits(law, fact.kind) is None}
@@ -172,8 +172,8 @@ def test_each_fact_kind_has_a_fitting_and_an_unfitting_law() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [None, {}, "equals", {"equals": {"a": 1}}, {"one_of": []}, {"all_of": [{"equals": 1}]}]
+    "mapping", [None, {}, "equals", {"equals": {"a": 1}}, {"one_of": []}, {"all_of": [{"equals": 1}]}]
 )
-def test_what_is_no_law_is_refused(told: Any) -> None:
+def test_what_is_no_law_is_refused(mapping: Any) -> None:
     with pytest.raises(NoLaw):
-        law_of(told)
+        law_of(mapping)

@@ -350,7 +350,7 @@ def test_what_cannot_be_told_is_no_pass_and_is_called_unknown(change: dict[str, 
 def test_a_peak_that_is_unknown_names_what_it_is_missing_for() -> None:
     (found,) = breaches(replace(RANKED, largest_mfu=None, devices=frozenset({"Tesla T4", "Abacus 9"})))
 
-    assert "device Abacus 9, Tesla T4; precision bf16" in found.found
+    assert "device Abacus 9, Tesla T4, precision bf16" in found.found
     assert "peaks.json" in found.remedy
 
 
@@ -364,7 +364,7 @@ def test_an_unpublished_fingerprint_is_unknown_and_no_pass() -> None:
 def test_a_seed_that_does_not_follow_is_named_with_the_right_one() -> None:
     (found,) = breaches(replace(RANKED, seed=7))
 
-    assert found.found == "seed 7; seed 42 follows from the announcement"
+    assert found.found == "seed 7. Seed 42 follows from the announcement"
 
 
 def test_all_breaches_are_listed_at_once() -> None:

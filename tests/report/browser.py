@@ -14,12 +14,12 @@ PATIENCE_SECONDS = 60.0
 
 
 def executable() -> str | None:
-    """Chromium, where it is installed."""
+    """Return the path of Chromium, or None if it is not installed."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 class Tab:
-    """One tab. Keeps what the page that it shows asked the network for, and what it complained of."""
+    """Tab that records the network requests and the errors of its page."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -33,7 +33,7 @@ class Tab:
     def show(
         self, page: Path, width: int = 1200, height: int = 900, scheme: Literal["light", "dark"] = "light"
     ) -> None:
-        """Opens a file in a window of that size, and waits until it has loaded."""
+        """Open a file in a window of this size and wait until it has loaded."""
         self.requests.clear()
         self.complaints.clear()
         self._page.set_viewport_size({"width": width, "height": height})
@@ -45,26 +45,26 @@ class Tab:
         return self._page.evaluate(expression)
 
     def press(self, key: str) -> None:
-        """A key, where the focus is."""
+        """Press a key in the focused element."""
         self._page.keyboard.press(key)
 
     def wait_for(self, expression: str) -> None:
-        """Until a JavaScript expression is true."""
+        """Wait until a JavaScript expression is true."""
         self._page.wait_for_function(expression)
 
     def screenshot(self, path: Path) -> Path:
-        """The whole page as PNG."""
+        """Write the entire page as PNG."""
         self._page.screenshot(path=path, full_page=True)
         return path
 
     def print(self, path: Path, paper: Literal["A4", "Letter"] = "A4") -> Path:
-        """The page as a printer gets it."""
+        """Write the printed page as PDF."""
         self._page.emulate_media(media="print")
         self._page.pdf(path=path, format=paper, print_background=False)
         return path
 
     def show_paper(self, width: int) -> None:
-        """What is shown, as it is laid out for paper of that width between its margins; until something else is shown."""
+        """Lay the page out for paper of this width between its margins, until another page is shown."""
         self._page.set_viewport_size({"width": width, "height": 1000})
         self._page.emulate_media(media="print")
         self.ask("document.querySelectorAll('details:not(.screen)').forEach(each => { each.open = true; })")

@@ -1,6 +1,6 @@
 """Event lists of runs that look like real ones, for trying the report: a few workers in detail, or thousands quickly.
 
-Learning curves and speeds are invented; architectures of small runs are real (rebuilt through `morphism`), so that
+Learning curves and speeds are invented, architectures of small runs are real (rebuilt through `morphism`), so that
 the report can draw them. Events come out in the journal's order.
 """
 
@@ -76,7 +76,7 @@ class Shape:
     duration: float = 180.0
     warmup: float = 20.0
     epoch_seconds: float = 0.9
-    """Of the starting graph; grown ones take longer in proportion to their operations."""
+    """Seconds of an epoch of the starting graph. A grown graph takes longer in proportion to its operations."""
     epochs: tuple[int, ...] = (4, 6, 8, 10)
     training_images: int = 1437
     validation_images: int = 360
@@ -354,9 +354,9 @@ def invented(shape: Shape) -> list[AnyEvent]:
 
 
 def _with_a_loss(events: list[AnyEvent], at: float, worker: int) -> list[AnyEvent]:
-    """What was before, then the worker is gone with its trial, and says nothing more.
+    """Return the events with a worker that is lost with its trial and sends no later message.
 
-    What was proposed for it stays: trials of others descend from it.
+    Its proposals remain, because trials of other workers descend from them.
     """
     of_worker = {event.trial for event in events if isinstance(event, TrialStarted) and event.worker == worker}
     kept = [
@@ -396,7 +396,7 @@ def _with_a_resume(events: list[AnyEvent], at: float, shape: Shape) -> list[AnyE
 def many_workers(
     workers: int = 4096, trials_each: int = 3, duration: float = 43_200.0, ranks: int = 8, intervals: int = 4
 ) -> list[AnyEvent]:
-    """A simulated run of thousands of workers; about workers · trials_each · (intervals + 5) events."""
+    """Return a simulated run of thousands of workers: about workers · trials_each · (intervals + 5) events."""
     chance = random.Random(3)
     graph = start("digits_small")
     counted = cost(graph)

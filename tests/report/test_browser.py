@@ -102,7 +102,7 @@ def test_words_and_lines_stand_out_from_what_they_lie_on() -> None:
             assert contrast(rgb(getattr(colour, scheme)), rgb(paper)) >= 3, (colour.role, scheme)
 
 
-def test_axes_and_their_words_are_drawn_in_colours_that_stand_out(browser: Tab, pages: dict[str, Path]) -> None:
+def test_axes_and_labels_have_enough_contrast(browser: Tab, pages: dict[str, Path]) -> None:
     browser.show(pages["finished"])
 
     drawn = browser.ask(
@@ -120,9 +120,7 @@ def test_axes_and_their_words_are_drawn_in_colours_that_stand_out(browser: Tab, 
 
 
 @pytest.mark.parametrize("name", ["simulated", "simulated and begun"])
-def test_a_simulated_run_has_its_own_colour_throughout_and_claims_no_measurement(
-    browser: Tab, pages: dict[str, Path], name: str
-) -> None:
+def test_a_simulated_run_has_its_own_colour_and_no_measurement(browser: Tab, pages: dict[str, Path], name: str) -> None:
     browser.show(pages[name])
 
     blues = [re.escape(colour.light) for colour in (palette.BLUE, palette.BLUE_PALE, palette.SKY)]
@@ -133,19 +131,19 @@ def test_a_simulated_run_has_its_own_colour_throughout_and_claims_no_measurement
             assert not re.search("|".join(blues), plot.read_text("utf-8"), re.IGNORECASE), plot.name
     purple = browser.ask("getComputedStyle(document.querySelector('nav a')).color")
     assert contrast(purple, rgb(palette.PURPLE.light)) == pytest.approx(1.0)
-    told = browser.ask("document.body.innerText").lower()
-    assert not re.search(r"(?<!not )(?<!nothing )\bmeasured\b", told.replace("a dash was not measured", "")), (
-        re.findall(r".{40}(?<!not )measured.{30}", told)
+    page_text = browser.ask("document.body.innerText").lower()
+    assert not re.search(r"(?<!not )(?<!nothing )\bmeasured\b", page_text.replace("a dash was not measured", "")), (
+        re.findall(r".{40}(?<!not )measured.{30}", page_text)
     )
 
 
-def test_no_raw_key_stands_on_the_page_but_where_options_are_named(browser: Tab, pages: dict[str, Path]) -> None:
+def test_raw_keys_appear_only_as_options(browser: Tab, pages: dict[str, Path]) -> None:
     browser.show(pages["finished"])
 
     browser.ask("document.querySelectorAll('details').forEach(each => { each.open = true; })")
     browser.ask("document.querySelectorAll('td.option, #table-configuration, .note li').forEach(each => each.remove())")
-    told = browser.ask("document.body.innerText").replace("digits_small", "").replace("x86_64", "")
-    assert re.findall(r"\b\w*[a-z]_[a-z]\w*", told) == []
+    page_text = browser.ask("document.body.innerText").replace("digits_small", "").replace("x86_64", "")
+    assert re.findall(r"\b\w*[a-z]_[a-z]\w*", page_text) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -164,7 +162,7 @@ def test_figures_can_be_read_on_light_and_dark(
 
 
 def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: Path) -> None:
-    # Hash-chained like any other journal: whoever writes a whole one can do that.
+    # Write a forged journal with a correct hash chain.
     events = invented(Shape(duration=60.0, end=30.0, ends=EVIL, name=f"run{EVIL}"))
     with Journal(tmp_path / NAME) as journal:
         journal.append(events)
@@ -177,9 +175,7 @@ def test_a_script_in_a_reason_of_a_journal_does_not_run(browser: Tab, tmp_path: 
     assert browser.complaints == []
 
 
-def test_the_page_runs_no_script_but_its_own_even_where_one_got_into_it(
-    browser: Tab, pages: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_page_runs_only_its_own_script(browser: Tab, pages: dict[str, Path], tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     page.write_text(pages["finished"].read_text("utf-8").replace("</main>", f"{EVIL}</main>", 1))
 

@@ -53,7 +53,7 @@ def test_the_report_shows_the_score_that_the_score_module_gives(events: Sequence
     assert gather(events).score == score(work_log(events))
 
 
-def test_every_proposed_trial_is_in_the_report_with_its_best_accuracy(events: Sequence[AnyEvent]) -> None:
+def test_every_trial_is_in_the_report_with_its_best_accuracy(events: Sequence[AnyEvent]) -> None:
     report = gather(events)
 
     assert [trial.number for trial in report.trials] == [e.number for e in events if isinstance(e, TrialProposed)]
@@ -116,7 +116,7 @@ def test_the_grid_holds_all_busy_time_however_it_is_cut(columns: int, groups: in
     assert found == pytest.approx(math.fsum(b * r for b, r in zip(rows.busy, rows.ranks, strict=True)), rel=1e-6)
 
 
-def test_bars_of_a_worker_lie_in_its_presence_and_those_of_one_kind_do_not_overlap(events: Sequence[AnyEvent]) -> None:
+def test_bars_of_a_worker_are_in_its_presence_without_overlap(events: Sequence[AnyEvent]) -> None:
     chart = gather(events).gantt
 
     assert chart.bars
@@ -140,7 +140,7 @@ def test_thousands_of_workers_become_a_grid_and_the_first_twenty() -> None:
     assert all(cell is None or 0 <= cell <= 1 for row in chart.grid for cell in row)
 
 
-def test_no_two_architectures_share_a_place_in_the_tree_and_parents_stand_left(events: Sequence[AnyEvent]) -> None:
+def test_tree_nodes_have_distinct_places_right_of_their_parents(events: Sequence[AnyEvent]) -> None:
     nodes = gather(events).tree.nodes
 
     assert len({(node.generation, node.row) for node in nodes}) == len(nodes)
@@ -175,7 +175,7 @@ def test_the_best_architecture_is_rebuilt_from_its_lineage() -> None:
     assert report.architecture.added
 
 
-def test_a_graph_that_cannot_be_read_is_named_and_the_figures_stand() -> None:
+def test_an_unreadable_graph_leaves_the_other_figures() -> None:
     import msgspec
 
     first = msgspec.structs.replace(SMALL[0], start_graph={"format": "another"})
@@ -201,7 +201,7 @@ def test_mfu_needs_a_known_peak() -> None:
     assert known.mfu_busy is not None and known.mfu_busy > known.mfu
 
 
-def test_processors_of_one_model_are_held_to_the_fastest_matrix_product_that_any_of_them_measured() -> None:
+def test_equal_processors_share_the_fastest_measured_peak() -> None:
     def measured(*rates: float | None, last: str = "AMD EPYC 9R14") -> Utilisation:
         events = many_workers(workers=3, trials_each=1)
         places = [place for place, event in enumerate(events) if isinstance(event, WorkerJoined)]
@@ -221,13 +221,13 @@ def test_processors_of_one_model_are_held_to_the_fastest_matrix_product_that_any
     assert measured(1e11, 3e11, 2e11, last="AMD EPYC 7R13").peak_flops is None
 
 
-def test_a_name_that_two_accelerators_share_has_mfu_by_their_compute_units() -> None:
-    def told(units: int | None) -> float | None:
+def test_compute_units_select_the_peak_of_a_shared_name() -> None:
+    def peak_of(units: int | None) -> float | None:
         machine = {**MACHINE, "accelerators": [{"compute_units": units} if units else {}]}
         shape = Shape(device="AMD Instinct MI250X / MI250", precision="bf16", machine=machine)
         return gather(invented(shape)).utilisation.peak_flops
 
-    assert [told(units) for units in (110, 104, None)] == [191.5e12, 181.05e12, None]
+    assert [peak_of(units) for units in (110, 104, None)] == [191.5e12, 181.05e12, None]
 
 
 def test_hosts_alike_are_one_row() -> None:
@@ -245,7 +245,7 @@ def test_a_run_that_has_only_begun_has_a_report_without_figures() -> None:
     assert report.run.end_reason is None
 
 
-def test_a_resume_is_told_with_its_downtime_and_its_changed_versions() -> None:
+def test_a_resume_is_reported_with_downtime_and_new_versions() -> None:
     run = gather(RESUMED).run
 
     assert run.resumes == 1
@@ -253,7 +253,7 @@ def test_a_resume_is_told_with_its_downtime_and_its_changed_versions() -> None:
     assert run.versions_changed == ("ray",)
 
 
-def test_images_of_lost_attempts_count_as_processed_by_their_trial() -> None:
+def test_images_of_lost_attempts_count_for_their_trial() -> None:
     report = gather(LOSSY)
 
     images = sum(
@@ -265,7 +265,7 @@ def test_images_of_lost_attempts_count_as_processed_by_their_trial() -> None:
     assert sum(worker.trials for worker in report.workers) == sum(isinstance(e, TrialStarted) for e in LOSSY)
 
 
-def test_a_worker_that_is_lost_takes_its_trial_along_with_the_reason() -> None:
+def test_a_trial_of_a_lost_worker_is_lost_for_its_reason() -> None:
     report = gather(LOSSY)
 
     gone = next(worker for worker in report.workers if worker.lost is not None)
@@ -274,7 +274,7 @@ def test_a_worker_that_is_lost_takes_its_trial_along_with_the_reason() -> None:
 
 
 def late(duration: float, end: float) -> list[AnyEvent]:
-    """A run that was killed in its first seconds and taken up long after its declared end: its window is `duration` − 20 s."""
+    """A run that was killed in its first seconds and resumed long after its declared end. Its window is `duration` − 20 s."""
     shape = Shape(duration=duration, end=15.0, ends=None)
     before = invented(shape)
     at = before[-1].at
@@ -292,7 +292,7 @@ def test_the_window_of_the_ranking_is_the_scores_own() -> None:
     assert breach.found == "a window of 40 s"
 
 
-def test_an_evaluation_after_the_declared_end_makes_no_best_trial_and_no_point_of_the_error() -> None:
+def test_an_evaluation_after_the_declared_end_does_not_count() -> None:
     run = invented(Shape(duration=60.0, warmup=10.0))
     first = run[0]
     assert isinstance(first, RunStarted)
@@ -318,7 +318,7 @@ def test_a_device_without_a_peak_leaves_a_rule_unknown() -> None:
     assert "of 2 rules it cannot be determined" in phrases.standing(report)
 
 
-def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_journal_says_which_they_are() -> None:
+def test_the_share_of_random_tuning_needs_recorded_tuners() -> None:
     def gathered(*tuned_by: TunedBy) -> Proposals:
         events: list[AnyEvent] = [started(), joined()]
         for number, by in enumerate(tuned_by):
@@ -332,13 +332,13 @@ def test_the_share_of_busy_time_that_draws_at_random_took_is_told_where_the_jour
             ]
         return gather([*events, ended()]).proposals
 
-    told, old = gathered("default", "startup", "tpe"), gathered("default", "", "tpe")
+    recorded, old = gathered("default", "startup", "tpe"), gathered("default", "", "tpe")
 
-    assert (told.startup_trials, told.startup_share) == (1, 3 / 9)
+    assert (recorded.startup_trials, recorded.startup_share) == (1, 3 / 9)
     assert (old.startup_trials, old.startup_share) == (0, None)
 
 
-def test_the_waterfall_is_drawn_with_every_loss_named_and_ends_at_the_score() -> None:
+def test_the_waterfall_names_every_loss_and_ends_at_the_score() -> None:
     report = gather(LOSSY)
     assert report.losses is not None
 
@@ -351,7 +351,7 @@ def test_the_waterfall_is_drawn_with_every_loss_named_and_ends_at_the_score() ->
     assert report.losses.largest[0].name in picture.described
 
 
-def test_without_a_window_the_waterfall_says_that_it_is_not_drawn() -> None:
+def test_without_a_window_a_note_replaces_the_waterfall() -> None:
     picture = waterfall(gather([started(), joined()]))
 
     assert picture.svg is None and "no valid window" in picture.empty

@@ -113,8 +113,9 @@ def test_the_schema_that_is_shipped_is_that_of_the_facts() -> None:
     assert report_schema.FILE.read_text() == report_schema.text(report_schema.schema()), f"run `{COMMAND}`"
 
 
-def test_every_field_of_the_whole_stands_on_the_page_of_the_report() -> None:
+def test_the_fields_that_docs_report_names_are_in_the_schema() -> None:
     page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    told = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    named = re.search(r"Read first: (.*?)\. `--against", page, re.DOTALL)
 
-    assert sorted(told) == sorted(SCHEMA["properties"])
+    assert named is not None
+    assert set(re.findall(r"`(\w+)`", named[1])) <= set(SCHEMA["properties"])

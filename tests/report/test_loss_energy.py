@@ -20,7 +20,7 @@ LOSSY = invented(Shape(workers=4, lose_worker_at=70.0, end=120.0, ends="interrup
 
 
 def planted(events: Sequence[AnyEvent], blind: int | None = None) -> Iterator[Record]:
-    """A look each second at every accelerator of every worker, and one at each edge of its time; a blind worker's give none."""
+    """Return one sample per second and at each edge of presence of every accelerator. A blind worker gives no values."""
     end = next(event.at for event in events if isinstance(event, RunEnded))
     for joined in (event for event in events if isinstance(event, WorkerJoined)):
         left = next((e.at for e in events if isinstance(e, WorkerLost) and e.worker == joined.worker), end)
@@ -50,7 +50,7 @@ def report_with(records: Iterator[Record]) -> Report:
     return gather(LOSSY, measured)
 
 
-def test_the_joules_of_all_activities_are_those_that_were_measured() -> None:
+def test_joules_of_all_activities_sum_to_the_measured_energy() -> None:
     report = report_with(planted(LOSSY))
     fallen, energy = report.losses, report.energy
 
@@ -62,17 +62,17 @@ def test_the_joules_of_all_activities_are_those_that_were_measured() -> None:
         assert part.joules == pytest.approx(WATTS * part.device_seconds), part.activity
 
 
-def test_a_part_that_is_told_apart_has_the_joules_of_its_seconds_and_one_that_is_not_has_none() -> None:
+def test_only_a_separable_part_has_joules() -> None:
     fallen = report_with(planted(LOSSY)).losses
 
     assert fallen is not None
-    told = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
-    assert {"search", "lost attempts"} <= set(told) <= {"search", "lost attempts", "done again", "end of the run"}
-    for loss in told.values():
+    measured = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
+    assert {"search", "lost attempts"} <= set(measured) <= {"search", "lost attempts", "done again", "end of the run"}
+    for loss in measured.values():
         assert loss.joules == pytest.approx(WATTS * loss.accelerator_seconds, rel=1e-6), loss.name
 
 
-def test_one_accelerator_that_tells_no_power_leaves_the_waterfall_without_joules() -> None:
+def test_an_accelerator_without_power_leaves_no_joules() -> None:
     fallen = report_with(planted(LOSSY, blind=2)).losses
 
     assert fallen is not None

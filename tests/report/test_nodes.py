@@ -70,7 +70,7 @@ def test_an_excluded_node_is_named_in_warnings_rules_and_table() -> None:
     assert "<b>another</b>" not in text
 
 
-def test_a_node_that_is_used_in_spite_of_a_fault_is_a_warning_and_breaks_no_rule() -> None:
+def test_a_used_node_with_a_fault_is_a_warning_not_a_breach() -> None:
     report = gather(with_checks(checked("n1", "clock: off", excluded=False), checked("n2")))
 
     assert any("1 of 2 nodes used in spite of a fault" in warning.text for warning in report.warnings)
@@ -90,7 +90,7 @@ def test_nine_good_nodes_of_ten_are_enough_and_eight_are_not() -> None:
 
 @pytest.mark.parametrize("ahead", [5.0, -7.5])
 def test_what_a_clock_is_off_is_taken_out_of_its_hosts_telemetry(tmp_path: Path, ahead: float) -> None:
-    """A host whose clock is ahead writes moments that lie too late, and its work would seem to be of another time."""
+    """A host with a fast clock writes times that are too late, which would shift its work."""
     for worker, (host, off) in enumerate([("n1", 0.0), ("n2", ahead)]):
         log = Log(tmp_path / f"{worker}.jsonl")
         device = Device(id="host", kind="host")

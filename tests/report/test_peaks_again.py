@@ -46,7 +46,7 @@ def test_a_run_that_was_not_measured_again_says_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize("again", [{"7": 1e9}, {"0": 0.0}, {"0": float("inf")}, {"x": 1e9}])
-def test_a_measurement_of_nobody_or_of_nothing_is_refused_by_its_line(tmp_path: Path, again: dict[str, float]) -> None:
+def test_a_measurement_without_worker_or_value_is_refused(tmp_path: Path, again: dict[str, float]) -> None:
     with Journal(tmp_path / NAME) as journal:
         journal.append(run(100e9, again))
 

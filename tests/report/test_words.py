@@ -39,7 +39,7 @@ REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("machines", "expected"),
     [
         (Hardware((GPU,), 8, True, 1, ("bf16",), ("horovod (nccl)",)), f"8 × {GPU} on 1 host · bf16 · horovod (nccl)"),
         (Hardware(("EPYC",), 1, False, 2, ("fp32",), ("gloo",)), "1 process on EPYC, 2 hosts · fp32 · gloo"),
@@ -51,22 +51,22 @@ REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
         (Hardware((), 0, False, 0, (), ()), "no worker came up"),
     ],
 )
-def test_the_head_says_the_machine_its_count_precision_and_collective(there: Hardware, told: str) -> None:
-    assert phrases.hardware(there) == told
+def test_the_head_names_machine_count_precision_collective(machines: Hardware, expected: str) -> None:
+    assert phrases.hardware(machines) == expected
 
 
-def test_the_head_of_a_page_says_machine_benchmark_run_and_release_in_this_order() -> None:
-    told = dict(html.about(REPORT))
+def test_the_head_has_machine_benchmark_run_release_in_order() -> None:
+    head = dict(html.about(REPORT))
 
-    assert list(told) == ["Machine", "Benchmark", "Run", "Release"]
-    assert told["Machine"] == "2 processes on AMD EPYC 9R14, 1 host · fp32 · horovod 0.28.1 (gloo)"
-    assert told["Benchmark"].startswith(
+    assert list(head) == ["Machine", "Benchmark", "Run", "Release"]
+    assert head["Machine"] == "2 processes on AMD EPYC 9R14, 1 host · fp32 · horovod 0.28.1 (gloo)"
+    assert head["Benchmark"].startswith(
         "digits, 8×8×1, 10 classes · starts at digits_small · 40 s, including 10 s of warm-up"
     )
-    assert "0.1.0" in told["Release"]
+    assert "0.1.0" in head["Release"]
 
 
-def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
+def test_mfu_is_shown_with_its_peak_per_rank_and_ranks() -> None:
     used = replace(REPORT.utilisation, mfu=0.41, peak_flops=312e12, peak_source=f"dense peak of {GPU} in bf16")
     report = replace(REPORT, utilisation=used)
 
@@ -78,21 +78,21 @@ def test_mfu_names_its_peak_per_rank_and_the_ranks_beside_the_score() -> None:
 
 
 @given(images=st.integers(1, 10**6), wrong=st.integers(0, 10**6))
-def test_an_error_is_a_bound_exactly_where_no_image_was_classified_wrongly(images: int, wrong: int) -> None:
+def test_an_error_is_a_bound_if_no_image_was_wrong(images: int, wrong: int) -> None:
     wrong = min(wrong, images)
     run = replace(REPORT.run, dataset={"validation_images": images})
 
-    told = phrases.error_of(max(wrong / images, 1 / (2 * images)), run)
+    figure = phrases.error_of(max(wrong / images, 1 / (2 * images)), run)
 
-    assert told.startswith("≤ ") == told.endswith(" images)") == (wrong == 0)
+    assert figure.startswith("≤ ") == figure.endswith(" images)") == (wrong == 0)
 
 
 def test_the_floor_of_the_error_is_told_with_its_images() -> None:
     assert phrases.error_of(1 / 720, REPORT.run) == "≤ 0.14 % (no error in 360 images)"
 
 
-def test_at_the_end_a_trial_in_training_was_cut_off_and_one_that_waited_never_started() -> None:
-    # the first trial is being trained; the second was proposed, and no worker took it
+def test_open_trials_at_the_end_are_cut_off_or_never_started() -> None:
+    # the first trial is being trained. The second was proposed, and no worker took it
     events: list[AnyEvent] = [
         started(),
         joined(),
@@ -115,7 +115,7 @@ def test_a_warning_without_something_to_do_cannot_be_made() -> None:
         RunWarning("a disk is slow", "note", "")
 
 
-def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
+def test_each_warning_has_its_remedy_in_terminal_and_page() -> None:
     report = gather(invented(Shape(duration=40.0, warmup=10.0, workers=2, lose_worker_at=20.0, ends="interrupted")))
     lines = list(closing_lines(report))
     shown = page(report, [])
@@ -128,7 +128,7 @@ def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("words", "shown"),
     [
         ("to fix it: batch.default=448", "to fix it: <code>batch.default=448</code>"),
         (
@@ -140,8 +140,8 @@ def test_each_warning_says_what_to_do_in_the_terminal_and_on_the_page() -> None:
         ("searcher=<b>", "<code>searcher=&lt;b&gt;</code>"),
     ],
 )
-def test_options_are_set_as_code_and_all_else_as_text(told: str, shown: str) -> None:
-    assert with_code(told) == shown
+def test_options_are_set_as_code_and_all_else_as_text(words: str, shown: str) -> None:
+    assert with_code(words) == shown
 
 
 def test_a_plot_of_one_trial_asks_for_no_axis_without_length() -> None:

@@ -118,7 +118,7 @@ def test_figures_in_the_page_follow_its_light_and_dark_colours(page: str) -> Non
         assert [colour.role for colour in COLOURS if colour.light in one.lower()] == []
 
 
-def test_the_score_heads_the_page_and_what_keeps_the_run_unranked_stands_beside_it(page: str) -> None:
+def test_score_and_broken_rules_are_at_the_top_of_the_page(page: str) -> None:
     text = " ".join(" ".join(Parsed(page).text).split())
 
     report = gather(SMALL)
@@ -130,7 +130,7 @@ def test_the_score_heads_the_page_and_what_keeps_the_run_unranked_stands_beside_
     assert "were not measured" in text
 
 
-def test_report_json_holds_every_trial_and_the_contract_of_the_score(written: Paths) -> None:
+def test_report_json_has_every_trial_and_the_score(written: Paths) -> None:
     facts = json.loads(written.facts.read_text())
 
     assert len(facts["trials"]) == len(gather(SMALL).trials)
@@ -162,7 +162,7 @@ def test_the_same_report_gives_the_same_bytes(written: Paths, tmp_path: Path) ->
     assert [path.read_bytes() for path in again.plots] == [path.read_bytes() for path in written.plots]
 
 
-def test_a_damaged_line_of_telemetry_costs_neither_report_nor_score(written: Paths, tmp_path: Path) -> None:
+def test_report_and_score_survive_a_damaged_telemetry_line(written: Paths, tmp_path: Path) -> None:
     shutil.copy(written.page.parent / "journal.jsonl", tmp_path)
     (tmp_path / "telemetry").mkdir()
     (tmp_path / "telemetry" / "0.jsonl").write_bytes(b"\x00\xff\n")
@@ -200,7 +200,7 @@ def test_a_recorder_that_died_under_its_worker_is_a_warning(
 
 
 @pytest.mark.parametrize("kind", ["accelerator", "host"])
-def test_utilisation_and_memory_over_time_are_drawn_of_accelerators_or_else_of_hosts(tmp_path: Path, kind: Any) -> None:
+def test_utilisation_is_drawn_for_accelerators_or_else_hosts(tmp_path: Path, kind: Any) -> None:
     with Journal(tmp_path / "journal.jsonl") as journal:
         journal.append(invented(Shape(duration=60.0, warmup=10.0)))
     log = Log(telemetry_of(tmp_path, 0))
@@ -223,7 +223,7 @@ def test_utilisation_and_memory_over_time_are_drawn_of_accelerators_or_else_of_h
         assert "No accelerator was sampled" in text
 
 
-def test_a_run_whose_devices_were_not_sampled_has_no_such_figure_and_says_so(page: str, written: Paths) -> None:
+def test_a_run_without_samples_has_a_note_instead_of_the_figure(page: str, written: Paths) -> None:
     assert "Utilization and memory of the devices: not measured" in " ".join(Parsed(page).text)
     assert not [path for path in written.plots if path.stem == "devices"]
 
@@ -235,7 +235,7 @@ def test_nothing_unfinished_is_left_beside_what_was_written(written: Paths) -> N
     assert set((folder / "plots").iterdir()) == set(written.plots)
 
 
-def test_a_report_of_less_takes_away_the_figures_of_more(tmp_path: Path) -> None:
+def test_a_new_report_removes_figures_of_the_old_one(tmp_path: Path) -> None:
     write(gather(SMALL), tmp_path)
 
     paths = write(gather(SMALL[:1]), tmp_path)
@@ -260,7 +260,7 @@ def test_names_from_a_journal_cannot_become_markup(tmp_path: Path) -> None:
 EVIL = '<script>document.title = "owned"</script><img src=x onerror="alert(1)">"\'&$\\x$'
 """Markup, quotes, and what matplotlib would set as mathematics."""
 HIDDEN = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202escore 9 EFLOPS\u2066\r\n\x00"
-"""What would command a terminal, or write from right to left, or end a line."""
+"""Characters that control a terminal, change the direction of text or end a line."""
 
 
 def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
@@ -277,7 +277,7 @@ def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
             case _:
                 return value
 
-    said = (
+    hostile_fields = (
         "run",
         "host",
         "device",
@@ -291,7 +291,7 @@ def planted(events: Sequence[AnyEvent], words: str) -> list[AnyEvent]:
     )
     changed: list[AnyEvent] = []
     for event in events:
-        fields = {name: into(getattr(event, name)) for name in said if hasattr(event, name)}
+        fields = {name: into(getattr(event, name)) for name in hostile_fields if hasattr(event, name)}
         if isinstance(event, RunStarted):
             fields |= {
                 "config": into(event.config) | event.config,
@@ -324,7 +324,7 @@ def test_no_text_of_a_journal_becomes_markup_wherever_it_stands(tmp_path: Path, 
             ElementTree.fromstring(plot.read_text("utf-8"))
 
 
-def test_the_page_lets_its_own_script_run_by_its_hash_and_no_other(page: str) -> None:
+def test_the_security_policy_has_the_hash_of_the_page_script(page: str) -> None:
     policy = next(str(a["content"]) for tag, a in Parsed(page).tags if tag == "meta" and "http-equiv" in a)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.S)
     rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
@@ -390,18 +390,18 @@ def test_result_of_a_run_outside_the_ranking_fits_80x24() -> None:
 def test_ranking_options_break_no_rule_about_an_option() -> None:
     """The command that replaces the remedies satisfies every rule that it claims to."""
     conf = configure(["schedule=ranking", "dataset=imagenet", "dataset.root=/x"])
-    told = options(as_plain(conf))
+    values = options(as_plain(conf))
 
     wrong = [
         rule.option
         for rule in division("ranking").rules
-        if rule.option is not None and rule.option in told and not rule.law.holds(told[rule.option], told)
+        if rule.option is not None and rule.option in values and not rule.law.holds(values[rule.option], values)
     ]
 
     assert wrong == []
 
 
-def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation(tmp_path: Path) -> None:
+def test_rules_of_a_real_run_are_listed_apart_for_a_simulation(tmp_path: Path) -> None:
     report = gather(invented(Shape(workers=2, end=60.0, ends="interrupted", simulated=True)))
     broken = [each for each in report.breaches if each.id != REAL_MACHINE]
     unknown = sum(each.is_unknown for each in broken)  # no fingerprint of images is published
@@ -426,7 +426,7 @@ def test_rules_that_a_real_run_would_break_too_are_no_findings_of_the_simulation
     )
 
 
-def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out() -> None:
+def test_an_unranked_real_run_has_one_heading_over_broken_rules() -> None:
     report = gather(SMALL)
 
     lines = closing_lines(report)
@@ -440,7 +440,7 @@ def test_a_real_run_outside_the_ranking_has_one_heading_over_what_keeps_it_out()
     assert all("; found: " in line and "; to fix it: " in line for line in listed)
 
 
-def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_another() -> None:
+def test_options_of_one_part_of_the_configuration_share_a_line() -> None:
     first, *others = SMALL
     assert isinstance(first, RunStarted)
     config = {
@@ -461,7 +461,7 @@ def test_options_of_one_part_of_the_configuration_share_a_line_and_unknown_ones_
     ]
 
 
-def test_a_simulated_run_by_the_rules_says_only_that_it_is_simulated() -> None:
+def test_a_rule_abiding_simulated_run_is_only_named_simulated() -> None:
     simulated = gather(invented(Shape(workers=2, simulated=True)))
 
     alone = tuple(breach for breach in simulated.breaches if breach.id == REAL_MACHINE)

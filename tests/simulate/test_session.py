@@ -11,8 +11,9 @@ from typing import ClassVar
 
 import pytest
 
-from aiperf.accounting.score import score, window
-from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import score
+from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import FilesConf, ImagenetConf, SyntheticConf
@@ -123,7 +124,7 @@ def test_simulated_run_is_scored_with_a_warning(tmp_path: Path) -> None:
 def test_cost_of_faults_is_in_the_time_breakdown(tmp_path: Path) -> None:
     kept = work_log(read(journal(configured(faults=[AllGoneConf(at_seconds=2000, seconds=900)]), tmp_path / NAME)))
 
-    lines = {each.name: each.share for each in time_breakdown(kept, window(kept)).lines}
+    lines = {each.name: each.share for each in time_breakdown(accelerator_time(kept, window(kept))).lines}
 
     assert sum(lines.values()) == pytest.approx(1.0)
     # Lost for 900 s, noticed after 10 s, at most 30 s until all are back, of 4200 s.

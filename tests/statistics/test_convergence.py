@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aiperf.accounting.score import CurvePoint
-from aiperf.accounting.windows import Window
+from aiperf.accounting.valid_window import Window
 from aiperf.statistics.convergence import settled
 
 

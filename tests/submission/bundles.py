@@ -39,9 +39,9 @@ def edited(name: str, edit: Callable[[Any], None]) -> Callable[[Members], None]:
     """Changes a member that is JSON."""
 
     def change(members: Members) -> None:
-        told = json.loads(members[name])
-        edit(told)
-        members[name] = json.dumps(told).encode()
+        document = json.loads(members[name])
+        edit(document)
+        members[name] = json.dumps(document).encode()
 
     return change
 

@@ -64,13 +64,13 @@ def test_an_announced_run_begins_once_and_names_its_announcement(aiperf: User, t
 def test_the_seed_of_an_announced_run_follows_from_its_id(aiperf: User, tmp_path: Path) -> None:
     key_file(tmp_path)
     chosen = aiperf("announce", *WORDS, "seed=7", "--key", "key", "--log", "log")
-    said = aiperf("announce", *WORDS, "--key", "key", "--log", "log").out.splitlines()
-    wanted = said[0].split()[1]
+    lines = aiperf("announce", *WORDS, "--key", "key", "--log", "log").out.splitlines()
+    wanted = lines[0].split()[1]
 
     other = aiperf(*WORDS, f"announcement={wanted}", "announcement_log=log", "seed=7")
 
-    assert "leave seed=7 out" in chosen.err
-    assert f" seed={announced_seed(wanted)} announcement={wanted}" in said[-1]
+    assert "Leave seed=7 out" in chosen.err
+    assert f" seed={announced_seed(wanted)} announcement={wanted}" in lines[-1]
     assert f"seed is 7, and seed {announced_seed(wanted)} follows from the announcement" in other.err
 
 
@@ -112,7 +112,7 @@ def test_a_run_with_the_seed_of_its_announcement_is_as_announced(aiperf: User, t
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["schedule.duration_seconds=61"], "schedule.duration_seconds is 61.0, and 60.0 was announced"),
         (["hpo=tpe"], "hpo.name is 'tpe', and 'off' was announced"),
@@ -124,7 +124,7 @@ def test_a_differing_run_is_rejected_before_anything_is_created(
     aiperf: User,
     tmp_path: Path,
     words: list[str],
-    told: str,
+    expected: str,
 ) -> None:
     key_file(tmp_path)
     wanted = announced(aiperf, *WORDS)
@@ -133,7 +133,7 @@ def test_a_differing_run_is_rejected_before_anything_is_created(
     answer = begun(aiperf, wanted, *others, *words)
 
     assert answer.status == 2
-    assert told in answer.err
+    assert expected in answer.err
     assert runs(tmp_path) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["key", "key.pub", "log"], (
         "the announcement is still free"
@@ -169,12 +169,12 @@ def test_a_withdrawn_or_missing_announcement_is_rejected(aiperf: User, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["--key", "key"], "--log"),
         (["--log", "log"], "--key KEY"),
         (["--log", "log", "--key", "nokey"], "'nokey' cannot be read"),
-        (["--log", "log", "--key", "key", "dry_run=true"], "leave dry_run out"),
+        (["--log", "log", "--key", "key", "dry_run=true"], "Leave dry_run out"),
         (["--log", "log", "--key", "key", "seed=-1"], "seed is at least 0"),
         (["--log", "log", "--key", "key", "sead=1"], "did you mean"),
         (["--log", "log", "--key", "key", "--withdraw", "0"], "go together"),
@@ -186,14 +186,14 @@ def test_an_invalid_announcement_is_rejected_and_not_written(
     aiperf: User,
     tmp_path: Path,
     words: list[str],
-    told: str,
+    expected: str,
 ) -> None:
     key_file(tmp_path)
 
     answer = aiperf("announce", *words)
 
     assert answer.status == 2
-    assert told in answer.err
+    assert expected in answer.err
     assert not (tmp_path / "log").exists() or (tmp_path / "log").read_bytes() == b""
 
 

@@ -133,7 +133,7 @@ def test_a_disk_that_takes_no_more_leaves_the_log_as_it_was(four: bytes, tmp_pat
         "    print(error)\n"
     )
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-B", "-c", asked, tmp_path, str(len(four) + 100)],
         capture_output=True,
         text=True,
@@ -141,7 +141,7 @@ def test_a_disk_that_takes_no_more_leaves_the_log_as_it_was(four: bytes, tmp_pat
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
-    assert "could not be written (File too large). Nothing was announced" in said.stdout
+    assert "could not be written (File too large). Nothing was announced" in result.stdout
     assert (tmp_path / "log").read_bytes() == four
 
 
@@ -179,9 +179,9 @@ def test_an_entry_of_a_later_format_is_refused_as_such(tmp_path: Path) -> None:
 
 def test_an_entry_can_be_checked_with_stock_tools(four: bytes, tmp_path: Path) -> None:
     line = four.splitlines()[1]
-    told = json.loads(line)
+    document = json.loads(line)
     entry = line.removeprefix(b'{"entry":')[: line.rindex(b',"signature":') - len(b'{"entry":')]
-    (tmp_path / "entry.sig").write_text(told["signature"])
+    (tmp_path / "entry.sig").write_text(document["signature"])
     body = line.partition(b',"chain":')[0] + b"}"
 
     checked = subprocess.run(
@@ -189,4 +189,4 @@ def test_an_entry_can_be_checked_with_stock_tools(four: bytes, tmp_path: Path) -
     )
 
     assert checked.returncode == 0
-    assert hashlib.sha256(told["entry"]["previous"].encode() + body).hexdigest() == told["chain"]
+    assert hashlib.sha256(document["entry"]["previous"].encode() + body).hexdigest() == document["chain"]

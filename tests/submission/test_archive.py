@@ -35,11 +35,11 @@ def packed(folder: Path, contents: dict[str, Content], signature: str | None = "
 
 def member(name: str, content: bytes = b"", **others: object) -> Member:
     """Archive of `submit` with the given changes."""
-    told = tarfile.TarInfo(name)
-    told.size, told.mode = len(content), 0o644
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = len(content), 0o644
     for field, value in others.items():
-        setattr(told, field, value)
-    return told, content
+        setattr(header, field, value)
+    return header, content
 
 
 END = b"\0" * 1024
@@ -48,15 +48,15 @@ END = b"\0" * 1024
 def archive(members: Sequence[Member], form: Literal[0, 1, 2] = tarfile.USTAR_FORMAT, after: bytes = END) -> bytes:
     """A gzipped tar of anything. With the usual end it fills records of 10,240 bytes, as tar's do."""
     whole = b""
-    for told, content in members:
-        whole += told.tobuf(form, "utf-8", "surrogateescape") + content + b"\0" * (-len(content) % 512)
+    for header, content in members:
+        whole += header.tobuf(form, "utf-8", "surrogateescape") + content + b"\0" * (-len(content) % 512)
     whole += after
     return gzip.compress(whole + b"\0" * (-len(whole) % tarfile.RECORDSIZE if after == END else 0), mtime=0)
 
 
 def with_manifest(*members: Member, extra: Sequence[str] = ()) -> list[Member]:
     """The members after a manifest of them."""
-    lines = [f"{hashlib.sha256(content).hexdigest()}  {told.name}\n" for told, content in members]
+    lines = [f"{hashlib.sha256(content).hexdigest()}  {header.name}\n" for header, content in members]
     lines += [f"{'0' * 64}  {name}\n" for name in extra]
     return [member(MANIFEST, "".join(lines).encode()), *members]
 
@@ -94,8 +94,8 @@ def test_stock_tar_and_sha256sum_read_it(tmp_path: Path) -> None:
     assert checked.stdout.splitlines() == [f"{name}: OK" for name in TAME]
 
 
-def _with(told: Member) -> list[Member]:
-    return with_manifest(told)
+def _with(added: Member) -> list[Member]:
+    return with_manifest(added)
 
 
 HOSTILE: dict[str, tuple[bytes, str]] = {
@@ -117,13 +117,13 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "a name that is no ASCII": (archive([member(MANIFEST), member("jürnal")]), "a member's name is"),
     "an empty name": (archive([member(MANIFEST), member("")]), "a member's name is"),
     "a longer name than there is": (archive([member(MANIFEST), member("n" * 100 + "/" + "n" * 100)]), "is up to 100"),
-    "a name twice": (archive([*with_manifest(member("a", b"1")), member("a", b"2")]), "'a' comes again"),
+    "a name twice": (archive([*with_manifest(member("a", b"1")), member("a", b"2")]), "'a' occurs again"),
     "a name twice, listed twice": (archive(with_manifest(member("a", b"1"), member("a", b"2"))), "found 'a' again"),
     "a name twice but for capitals": (archive(with_manifest(member("a"), member("A"))), "found 'A' again"),
     "a file that is a folder too": (archive(with_manifest(member("a"), member("a/b"))), "'a/b' is in a file"),
-    "a manifest twice": (archive([*with_manifest(), member(MANIFEST)]), "comes again"),
-    "a signature after all": (archive([*with_manifest(member("a")), member(SIGNATURE)]), "comes again"),
-    "two signatures": (archive([member(MANIFEST), member(SIGNATURE), member(SIGNATURE)]), "comes again"),
+    "a manifest twice": (archive([*with_manifest(), member(MANIFEST)]), "occurs again"),
+    "a signature after all": (archive([*with_manifest(member("a")), member(SIGNATURE)]), "occurs again"),
+    "two signatures": (archive([member(MANIFEST), member(SIGNATURE), member(SIGNATURE)]), "occurs again"),
     "a member that is not listed": (archive([*with_manifest(member("a")), member("b")]), "'b' is not listed"),
     "a member that is missing": (archive(with_manifest(member("a"), extra=["b"])), "'b' is missing"),
     "another order": (
@@ -159,13 +159,13 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "bytes after the end": (archive([member(MANIFEST)], after=END + b"more"), "byte for byte"),
     "no end": (archive([member(MANIFEST)], after=b""), "byte for byte"),
     "a size below zero": (archive([member(MANIFEST, size=-1)], tarfile.GNU_FORMAT), "found -1"),
-    "a size beyond the file": (archive([member(MANIFEST, size=4000)], after=b""), "one whole gzipped tar"),
+    "a size beyond the file": (archive([member(MANIFEST, size=4000)], after=b""), "a complete gzipped tar"),
     "a size without measure": (archive([member(MANIFEST), member("a", size=8**11 - 1)]), "unpacks to at most"),
     "a bomb": (archive(with_manifest(member("zeros", b"\0" * (40 << 20)))), "unpacks to at most"),
-    "no gzip": (b"PK\3\4 a zip", "one whole gzipped tar"),
-    "nothing": (b"", "one whole gzipped tar"),
-    "half a gzip": (archive(with_manifest(member("a", bytes(range(256)) * 9)))[:-300], "one whole gzipped tar"),
-    "a gzip of another sum": (archive([member(MANIFEST)])[:-8] + b"\0" * 8, "one whole gzipped tar"),
+    "no gzip": (b"PK\3\4 a zip", "a complete gzipped tar"),
+    "nothing": (b"", "a complete gzipped tar"),
+    "half a gzip": (archive(with_manifest(member("a", bytes(range(256)) * 9)))[:-300], "a complete gzipped tar"),
+    "a gzip of another sum": (archive([member(MANIFEST)])[:-8] + b"\0" * 8, "a complete gzipped tar"),
 }
 
 
@@ -200,7 +200,7 @@ def test_what_is_no_regular_file_is_refused_at_once(kind: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_rejected_and_writes_nothing_outside(name: str, tmp_path: Path) -> None:
-    content, told = HOSTILE[name]
+    content, expected = HOSTILE[name]
     (tmp_path / "bundle").write_bytes(content)
     into = tmp_path / "a" / "b"
     into.mkdir(parents=True)
@@ -208,7 +208,7 @@ def test_a_hostile_file_is_rejected_and_writes_nothing_outside(name: str, tmp_pa
     with pytest.raises(BundleRefused) as refused:
         unpack(tmp_path / "bundle", into, most_bytes=32 << 20)
 
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     outside = {path for path in tmp_path.rglob("*") if path.is_file() and into not in path.parents}
     assert outside == {tmp_path / "bundle"}
     assert sum(path.stat().st_size for path in into.rglob("*")) < 1 << 20

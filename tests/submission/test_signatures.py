@@ -98,7 +98,7 @@ def test_a_key_that_cannot_sign_is_refused_with_the_fix(tmp_path: Path, monkeypa
     (tmp_path / "none").write_text("swordfish " * 1000)
     os.mkfifo(tmp_path / "fifo")
 
-    for name, said in (
+    for name, expected in (
         ("ed25519", "ssh-add"),
         ("ed25519.pub", "ssh-add"),
         ("ecdsa", "of another kind"),
@@ -107,7 +107,7 @@ def test_a_key_that_cannot_sign_is_refused_with_the_fix(tmp_path: Path, monkeypa
         ("fifo", "a FIFO"),
         ("missing", "No such file"),
     ):
-        with pytest.raises(KeyUnusable, match=said) as refused:
+        with pytest.raises(KeyUnusable, match=expected) as refused:
             sign(tmp_path / name, b"content")
         assert "swordfish" not in str(refused.value)
 
@@ -144,7 +144,7 @@ def test_allowed_signers_decide_by_name_time_and_purpose(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         ("site cert-authority ssh-ed25519 AAAA", "line 2 has 'cert-authority'"),
         ('site namespaces="aiperf",cert-authority ssh-ed25519 AAAA', "line 2 has 'cert-authority'"),
@@ -155,11 +155,11 @@ def test_allowed_signers_decide_by_name_time_and_purpose(tmp_path: Path) -> None
         ("site", "line 2: missing key"),
     ],
 )
-def test_an_unsupported_signer_line_is_rejected_by_number(tmp_path: Path, line: str, said: str) -> None:
+def test_an_unsupported_signer_line_is_rejected_by_number(tmp_path: Path, line: str, expected: str) -> None:
     key = " ".join(key_file(tmp_path).with_suffix(".pub").read_text().split()[:2])
     (tmp_path / "allowed").write_text(f"first {key}\n{line.replace('KEY', key)}\n")
 
-    with pytest.raises(KeyUnusable, match=said):
+    with pytest.raises(KeyUnusable, match=expected):
         read_allowed(tmp_path / "allowed")
 
 

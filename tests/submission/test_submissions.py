@@ -86,12 +86,12 @@ def bad(found: Inspection) -> list[str]:
 
 def test_an_honest_submission_is_good_with_its_notes(site: Site) -> None:
     found = site.judged(site.bundle)
-    told = {finding.text for finding in found.findings if finding.outcome == "note"}
+    notes = {finding.text for finding in found.findings if finding.outcome == "note"}
 
     assert (found.signature, found.signers, bad(found), found.is_good) == ("good", ("site",), [], True)
-    assert "simulated: no machine did this work" in told
-    assert "telemetry: none recorded; it cannot be checked" in told
-    assert "in this submission: 1 of 2 announced runs published" in told
+    assert "simulated: no machine did this work" in notes
+    assert "telemetry: none recorded. It cannot be checked" in notes
+    assert "in this submission: 1 of 2 announced runs published" in notes
     assert found.announced is not None
     assert (found.announced.published, found.announced.announced) == (1, 2)
 
@@ -116,9 +116,9 @@ def test_a_last_line_that_was_torn_is_said_as_everywhere(site: Site) -> None:
 
     found = site.judged(repacked(site.bundle, torn, site.key))
 
-    said = "the journal's last line is incomplete, 28 bytes, and was dropped"
-    told = [each.outcome for each in found.findings if each.check == "verify" and said in each.text]
-    assert told == ["note"], found.findings  # its report.json, which was made of the whole journal, is bad besides
+    expected = "the journal's last line is incomplete, 28 bytes, and was dropped"
+    outcomes = [each.outcome for each in found.findings if each.check == "verify" and expected in each.text]
+    assert outcomes == ["note"], found.findings  # its report.json, which was made of the entire journal, is bad too
 
 
 def test_equal_runs_make_equal_submissions(site: Site, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_unsigned_unknown_key_and_bad_signature_differ(site: Site) -> None:
         "unknown key",
         "bad signature",
         "bad signature",
-        "nobody asked for",
+        "not checked",
     ]
     assert [each.is_good for each in (unsigned, unknown, wrong, garbled, nobody)] == [False, False, False, False, True]
     assert site.judged(repacked(site.bundle, lambda _: None), with_signers=False).is_good
@@ -186,26 +186,26 @@ CHANGED: dict[str, tuple[Callable[[Members], None], str]] = {
     "a better score": (edited(REPORT, _score), "report: report.json: score.flops_per_second is"),
     "a better accuracy": (edited(REPORT, _trial), "report: report.json: trials.0.accuracy is 0.999"),
     "no broken rule": (edited(REPORT, _rules), "report: report.json: breaches.0 is 'absent'"),
-    "another figure": (edited(REPORT, _more), "report: report.json: award is 'the fastest'; from the journal it is"),
+    "another figure": (edited(REPORT, _more), "report: report.json: award is 'the fastest'. From the journal it is"),
     "a report that is none": (lambda members: members.update({REPORT: b"{"}), "report: report.json is no JSON"),
     "another configuration": (
-        edited("runs/1/configuration.json", lambda told: told["config"].update(seed=9)),
-        "configuration: configuration.json: config.seed is 9; from the journal it is",
+        edited("runs/1/configuration.json", lambda document: document["config"].update(seed=9)),
+        "configuration: configuration.json: config.seed is 9. From the journal it is",
     ),
     "another machine": (
-        edited("runs/1/system.json", lambda told: told["driver"].update(cpu_model="a better one")),
+        edited("runs/1/system.json", lambda document: document["driver"].update(cpu_model="a better one")),
         "system: system.json: driver.cpu_model is 'a better one'",
     ),
     "a simulated run that says it is none": (
-        edited("submission.json", lambda told: told["runs"][0].update(simulated=False)),
+        edited("submission.json", lambda document: document["runs"][0].update(simulated=False)),
         "submission: submission.json has simulated False",
     ),
     "sources of somebody else": (
-        edited("submission.json", lambda told: told["runs"][0].update(source={"source": "0" * 64})),
+        edited("submission.json", lambda document: document["runs"][0].update(source={"source": "0" * 64})),
         "submission: submission.json has source",
     ),
-    "telemetry that is said to be there": (
-        edited("submission.json", lambda told: told["runs"][0].update(telemetry="included")),
+    "telemetry that does not exist": (
+        edited("submission.json", lambda document: document["runs"][0].update(telemetry="included")),
         "submission: submission.json has telemetry 'included'",
     ),
     "no configuration": (_dropped("runs/1/configuration.json"), "members: runs/1/configuration.json is missing"),
@@ -242,12 +242,12 @@ CHANGED: dict[str, tuple[Callable[[Members], None], str]] = {
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_changes_are_found_even_if_signed_again(site: Site, name: str) -> None:
-    change, told = CHANGED[name]
+    change, expected = CHANGED[name]
 
     found = site.judged(repacked(site.bundle, change, site.key))
 
     assert found.signature == "good"
-    assert any(told in text for text in bad(found)), found.findings
+    assert any(expected in text for text in bad(found)), found.findings
 
 
 def test_a_member_that_was_changed_after_it_was_signed_is_named(site: Site, tmp_path: Path) -> None:
@@ -270,9 +270,9 @@ def test_one_run_handed_in_twice_is_told(site: Site, tmp_path: Path) -> None:
 
 def test_a_submission_of_a_later_release_is_readable(site: Site) -> None:
     def of_later_release(members: Members) -> None:
-        edited("submission.json", lambda told: told.update(source={"source": "f" * 64}, release="9.0", motto="x"))(
-            members
-        )
+        edited(
+            "submission.json", lambda document: document.update(source={"source": "f" * 64}, release="9.0", motto="x")
+        )(members)
         edited(REPORT, lambda report: report.update(carbon=1.0))(members)
         edited(REPORT, lambda report: report.pop("gantt"))(members)
 
@@ -291,41 +291,41 @@ def test_sources_are_checked_against_installation_or_checkout(site: Site, tmp_pa
 
     def of_a_real_driver(members: Members) -> None:
         rewritten(JOURNAL, _first(versions=versions))(members)
-        edited("submission.json", lambda told: told["runs"][0].update(source=versions))(members)
+        edited("submission.json", lambda document: document["runs"][0].update(source=versions))(members)
 
     bundle = repacked(site.bundle, of_a_real_driver)
     here, there = inspect(bundle), inspect(bundle, Requirements(source=tmp_path))
     (tmp_path / "aiperf" / "units.py").write_text("# another")
     other = inspect(bundle, Requirements(source=tmp_path))
 
-    told = [
+    outcomes = [
         [finding.outcome for finding in found.findings if finding.check == "source"] for found in (here, there, other)
     ]
-    assert told == [["good"], ["good"], ["bad"]]
+    assert outcomes == [["good"], ["good"], ["bad"]]
 
 
 def test_a_run_that_breaks_its_division_is_bad(aiperf: User, site: Site) -> None:
-    told = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)
+    inspected = json.loads(aiperf("inspect", str(site.bundle), "--division", "quick", "--json").out)
     unknown = aiperf("inspect", str(site.bundle), "--division", "quack")
 
-    broken = [finding["text"] for finding in told[0]["findings"] if finding["check"] == "rules"]
+    broken = [finding["text"] for finding in inspected[0]["findings"] if finding["check"] == "rules"]
     assert any("a simulated run" in text for text in broken)
-    assert not told[0]["is_good"]
+    assert not inspected[0]["is_good"]
     assert unknown.status == 2
     assert "quack" in unknown.err
 
 
 def test_an_unknown_format_is_rejected_with_the_fix(site: Site) -> None:
-    found = site.judged(repacked(site.bundle, edited("submission.json", lambda told: told.update(format=2))))
+    found = site.judged(repacked(site.bundle, edited("submission.json", lambda document: document.update(format=2))))
 
     assert bad(found) == [
-        "archive: submission.json has format 2; this release reads 1 to 1. Read it with the release that made it"
+        "archive: submission.json has format 2. This release reads 1 to 1. Read it with the release that made it"
     ]
 
 
-@pytest.mark.parametrize("told", [b"[]", b"{}", b"{", b'{"format": 1}', b"[" * 5000, b"\xff"])
-def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, told: bytes) -> None:
-    found = site.judged(repacked(site.bundle, lambda members: members.update({"submission.json": told})))
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"{", b'{"format": 1}', b"[" * 5000, b"\xff"])
+def test_a_submission_that_does_not_say_what_it_holds_is_refused(site: Site, content: bytes) -> None:
+    found = site.judged(repacked(site.bundle, lambda members: members.update({"submission.json": content})))
 
     assert [text.split(":")[0] for text in bad(found)] == ["archive"]
 
@@ -367,7 +367,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, si
     ]
 
     assert [answer.status for answer in answers] == [2] * 6
-    for answer, told in zip(
+    for answer, expected in zip(
         answers,
         (
             "journal damaged at line 4",
@@ -379,7 +379,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, si
         ),
         strict=True,
     ):
-        assert told in answer.err
+        assert expected in answer.err
     assert there.read_bytes() == b"mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["damaged", "there"]
 
@@ -394,7 +394,7 @@ def test_a_full_disk_leaves_nothing_of_a_submission(site: Site, tmp_path: Path) 
         "sys.exit(main(['submit', sys.argv[1], '--out', sys.argv[2]]))\n"
     )
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-B", "-c", asked, site.run, tmp_path / "bundle"],
         capture_output=True,
         text=True,
@@ -402,8 +402,8 @@ def test_a_full_disk_leaves_nothing_of_a_submission(site: Site, tmp_path: Path) 
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
-    assert said.returncode == 2
-    assert "File too large" in said.stderr
+    assert result.returncode == 2
+    assert "File too large" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -458,7 +458,7 @@ def test_members_that_no_submission_has_are_named_and_ignored(site: Site) -> Non
 
 
 def test_a_small_bundle_takes_no_gigabytes_of_memory(site: Site) -> None:
-    """60 MB of empty lists would take 1.4 GB as Python's lists; gzip makes 60 kB of them."""
+    """60 MB of empty lists would take 1.4 GB as Python's lists. gzip makes 60 kB of them."""
     path = repacked(site.bundle, _member(REPORT, b"[" + b"[]," * (20 << 20) + b"1]"))
     assert path.stat().st_size < 1 << 20
     asked = (
@@ -470,7 +470,7 @@ def test_a_small_bundle_takes_no_gigabytes_of_memory(site: Site) -> None:
         "print(re.search(r'VmHWM:\\s+(\\d+)', Path('/proc/self/status').read_text())[1])\n"
     )
 
-    said = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", asked, path],
         capture_output=True,
         text=True,
@@ -478,7 +478,7 @@ def test_a_small_bundle_takes_no_gigabytes_of_memory(site: Site) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
 
-    assert int(said.stdout) < 600 << 10, "kilobytes, of which Python with its libraries takes half"
+    assert int(result.stdout) < 600 << 10, "kilobytes, of which Python with its libraries takes half"
 
 
 def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:
@@ -491,10 +491,10 @@ def test_one_announcement_in_two_bundles_is_found(site: Site) -> None:
 
     alone, first, second = inspect(other), *inspect_all([site.bundle, other])
 
-    said = "serves one run; "
+    expected = "serves one run. "
     assert any("as the one run of this announcement" in text for text in bad(alone))
-    assert not any(said in text for text in bad(first))
-    assert any(said in text and str(site.bundle) in text for text in bad(second))
+    assert not any(expected in text for text in bad(first))
+    assert any(expected in text and str(site.bundle) in text for text in bad(second))
 
 
 def _nested(number: int, event: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Gantt chart of the workers with their idle gaps."""
+"""Gantt chart of the workers with their idle gaps, and the number of accelerators over time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from aiperf.report.facts import Gantt, Report
-from aiperf.report.phrases import source
+from aiperf.report.phrases import availability_meaning, share, source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
 from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
-from aiperf.units import NOT_MEASURED, count, duration, share
+from aiperf.units import NOT_MEASURED, count, duration
 
 MOST_BARS_AS_VECTORS = 4000
 """Maximum number of bars drawn as vectors. More bars become pixels."""
@@ -131,3 +131,37 @@ def _grid(figure: Figure, axes: Axes, chart: Gantt, own: Accent) -> None:
     bar = figure.colorbar(picture, ax=axes, pad=0.01, aspect=14)
     bar.outline.set_visible(False)
     bar.set_ticks([0, 0.5, 1], labels=["0 %", "50 %", "100 %"])
+
+
+def accelerators_over_time(report: Report) -> DrawnFigure:
+    """Draw a step line: up when a worker joins, down when one is lost."""
+    name, title, available = "accelerators", "Accelerators over time", report.availability
+    if not report.workers:
+        return DrawnFigure(name, title, "", "", None, None, None, "No worker has joined yet.")
+    warmup, end = report.run.warmup_seconds, report.run.end
+    planned = "planned" if available.is_declared else "largest number at once"
+
+    own = accent(is_simulated=report.run.is_simulated).strong
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        divisor = on_time_axis(axes, end)
+        at = [moment / divisor for moment, _ in available.steps]
+        counts = [accelerators for _, accelerators in available.steps]
+        axes.step(at, counts, where="post", color=own.light)
+        axes.fill_between(at, counts, step="post", color=own.light, alpha=0.15, linewidth=0)
+        axes.axhline(available.planned, color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)))
+        handles = [
+            Line2D([], [], color=own.light, label="present"),
+            Line2D([], [], color=VERMILION.light, linewidth=1, linestyle=(0, (4, 2)), label=planned),
+        ]
+        if 0 < warmup < end:
+            axes.axvline(warmup / divisor, color=INK.light, linewidth=1, linestyle=(0, (2, 2)))
+            handles.append(Line2D([], [], color=INK.light, linestyle=(0, (2, 2)), linewidth=1, label="warm-up ends"))
+        axes.set_ylim(0, available.planned * 1.08)
+        axes.set_ylabel("accelerators")
+        legend_above(axes, handles)
+
+    svg, png, pdf = drawn(draw, name, 2.6, source(report))
+    described = f"Accelerators over time, {count(available.planned)} {planned}; available {share(available.share)}."
+    return DrawnFigure(name, title, f"{availability_meaning(report)}.", described, svg, png, pdf)

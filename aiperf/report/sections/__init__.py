@@ -12,7 +12,6 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
     score.error,
     time_spent.losses,
-    time_spent.time,
     workers.workers,
     workers.accelerators,
     devices.devices,

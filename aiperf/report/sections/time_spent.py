@@ -1,4 +1,4 @@
-"""Sections on the accelerators' time: the waterfall from the peak to the score, and the time breakdown."""
+"""Section on the accelerators' time: the waterfall from the peak to the score, and the time by activity."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.waterfall import waterfall
-from aiperf.report.section import Paragraph, Section
+from aiperf.report.section import Section
 from aiperf.report.tables import Cell, Column, Table, row_of
+
+TITLE = "Where the time went"
+"""Warnings name this section by its title."""
 
 
 def losses(report: Report) -> Section:
-    """Waterfall from the peak of the accelerators to the score."""
-    return Section("losses", "From the peak to the score", (waterfall(report), loss_table(report)), "Losses")
-
-
-def time(report: Report) -> Section:
-    """Accelerator time of the valid window, by activity."""
-    if report.time_breakdown.whole_seconds > 0:
-        return Section("time", "Where the time went", (time_table(report),), "Time")
-    missing = "No accelerator time: no valid window, or no worker in it."
-    return Section("time", "Where the time went", (Paragraph(missing, "empty"),), "Time")
+    """Accelerator time of the valid window: losses from the peak to the score, and time by activity."""
+    activities = time_table(report) if report.time_breakdown.whole_seconds > 0 else None
+    return Section("losses", TITLE, (waterfall(report), loss_table(report), activities), "Losses")
 
 
 def loss_table(report: Report) -> Table | None:

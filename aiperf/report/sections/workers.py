@@ -5,8 +5,7 @@ from __future__ import annotations
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.plots.accelerators import accelerators_over_time
-from aiperf.report.plots.workers import workers_over_time
+from aiperf.report.plots.workers import accelerators_over_time, workers_over_time
 from aiperf.report.section import Section
 from aiperf.report.tables import Column, Table, row_of
 
@@ -24,17 +23,17 @@ def accelerators(report: Report) -> Section:
 
 def availability(report: Report) -> Table:
     """Return the available share of the planned accelerator time, and the score scaled to all of it."""
-    there = report.availability
+    available = report.availability
     of = (
         "by the configuration"
-        if there.is_declared
+        if available.is_declared
         else "largest number present at once, because no number was declared"
     )
     rows = [
-        ("planned accelerators", units.count(there.planned), of),
+        ("planned accelerators", units.count(available.planned), of),
         (
             "available",
-            phrases.share(there.share),
+            phrases.share(available.share),
             "share of their time in the valid window; without a running driver none is available",
         ),
         ("scaled to 100 %", phrases.adjusted(report), "score ÷ available share; not a score, never ranked"),

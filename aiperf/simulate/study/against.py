@@ -10,8 +10,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from aiperf.accounting.score import capacity, score, window, window_work
-from aiperf.accounting.time_breakdown import time_breakdown
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import capacity, score, window_work
+from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.config import from_plain
 from aiperf.data.description import DataSet
@@ -102,7 +103,7 @@ def _figures(kept: WorkLog) -> RunFigures:
         raise BadConfiguration(
             "a prediction is compared with a score, but this run has none: take a run that lasted longer than its warm-up"
         )
-    lines = {line.name: line for line in time_breakdown(kept, inside).lines}
+    lines = {line.name: line for line in time_breakdown(accelerator_time(kept, inside)).lines}
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
     shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
     shares |= {name: line.share for name, line in lines.items()}

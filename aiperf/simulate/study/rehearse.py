@@ -13,11 +13,9 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from aiperf.accounting.score import capacity, score, window
-from aiperf.accounting.time_breakdown import time_breakdown
-from aiperf.accounting.windows import Window, share_inside
+from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
+from aiperf.accounting.score import score
+from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.config import RunConf
 from aiperf.journal.journal import NAME, read
@@ -142,15 +140,13 @@ def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehear
 
 
 def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
-    shares = {each.name: each.share for each in time_breakdown(kept, inside).lines}
-    columns, total = kept.intervals, capacity(kept) * inside.seconds
-    if total > 0:
-        part = share_inside(columns.start, columns.end, inside) * columns.ranks / total
-        part[columns.wasted == 0] = 0.0
-        repeated = {name: float(np.sum(part * getattr(columns, name))) for name in ("communication", "validation")}
-        repeated["training"] = float(np.sum(part * columns.busy)) - sum(repeated.values())
-        for name, amount in repeated.items():
-            shares[name] -= amount
+    spent = accelerator_time(kept, inside)
+    breakdown = time_breakdown(spent)
+    shares = {line.name: line.share for line in breakdown.lines}
+    if breakdown.whole_seconds > 0:
+        repeated = {name: getattr(spent.repeated, name) / breakdown.whole_seconds for name in BUSY}
+        for name, share in repeated.items():
+            shares[name] -= share
         shares["done again"] = sum(repeated.values())
     return shares
 

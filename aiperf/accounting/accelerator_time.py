@@ -1,0 +1,198 @@
+"""Account of the accelerators' time in a window: each second of a present accelerator is in one activity.
+
+The time breakdown and the loss waterfall (`losses.py`) are views of this account. Both report the time without an activity as
+unexplained, which should be small.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from aiperf.accounting.intervals import Real
+from aiperf.accounting.presence import WorkerPresence
+from aiperf.accounting.score import capacity
+from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.work_log import WorkLog
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalTime:
+    """Accelerator seconds of intervals of work."""
+
+    training: float
+    """Training steps without the exchange of gradients."""
+    communication: float
+    validation: float
+    input: float
+    checkpoint: float
+    length: float
+    """Total length of the intervals. The rest of it is unexplained."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorTime:
+    """Accelerator seconds of a window."""
+
+    window_seconds: float
+    accelerators: int
+    """Maximum number of simultaneously present accelerators."""
+    present: Fraction
+    """Exact, so that the times of accelerators that replace each other sum to the window."""
+    counted: IntervalTime
+    """Intervals whose work counts."""
+    repeated: IntervalTime
+    """Intervals whose work was repeated after a loss or with a smaller batch."""
+    start: float
+    """From the order to a network with its weights, without compiling."""
+    compile: float
+    gap: float
+    """Workers without a trial."""
+    lost: float
+    """From the last message of an attempt to its loss."""
+    end_of_run: float
+    """From the last message of an attempt that was running at the end of the run to that end."""
+    validation_flops: float
+    """Operations of the counted validation steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Accelerator seconds of one activity."""
+
+    name: str
+    seconds: float
+    share: float
+    """Share of all accelerator time."""
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBreakdown:
+    """All accelerator time of a window: maximum of simultaneously present accelerators × its length."""
+
+    whole_seconds: float
+    lines: tuple[Line, ...]
+
+
+_MEANINGS = {
+    "training": "forward, backward and update steps",
+    "communication": "exchange of gradients that the backward pass did not hide",
+    "validation": "validation steps",
+    "input": "waiting for images",
+    "checkpoint": "training stopped for a checkpoint",
+    "start": "from the order to a network with its weights",
+    "compile": "compiling, and measuring the speed of the compiled network",
+    "gap": "a worker was present without a trial",
+    "lost": "from the last message of an attempt to its loss, or to the end of the run",
+    "absent": "before a worker joined, after it left, or without a driver",
+    "unexplained": "time in no other line",
+}
+
+
+def accelerator_time(work_log: WorkLog, inside: Window) -> AcceleratorTime:
+    """Return the account of a window."""
+    rows = work_log.intervals
+    inside_share = share_inside(rows.start, rows.end, inside)
+    weight = inside_share * rows.ranks.astype(np.float64)
+    is_repeated = rows.wasted > 0
+    ranks = {presence.worker: presence.ranks for presence in work_log.presences}
+    started = compiled = 0.0
+    for preparation in work_log.preparations:
+        length = preparation.at - preparation.started
+        part = _overlap(preparation.started, preparation.at, inside) * ranks[preparation.worker]
+        compiling = min(1.0, preparation.compile_seconds / length) if length > 0 else 0.0
+        compiled += part * compiling
+        started += part * (1.0 - compiling)
+    open_idle_spans = [
+        span
+        for presence in work_log.presences
+        if presence.left is None
+        for span in work_log.open_idle_spans(presence, inside.end)
+    ]
+    idle = {"gap": 0.0, "lost": 0.0, "end": 0.0}
+    for span in work_log.idle_spans:
+        idle[span.kind] += span.ranks * _overlap(span.start, span.end, inside)
+    for span in open_idle_spans:
+        idle["gap" if span.kind == "gap" else "end"] += span.ranks * _overlap(span.start, span.end, inside)
+    validation_flops = np.maximum(0.0, rows.flops - _training_flops(work_log))
+    return AcceleratorTime(
+        window_seconds=inside.seconds,
+        accelerators=capacity(work_log),
+        present=sum((one.ranks * _present(one, inside) for one in work_log.presences), Fraction(0)),
+        counted=_interval_time(work_log, np.where(is_repeated, 0.0, weight)),
+        repeated=_interval_time(work_log, np.where(is_repeated, weight, 0.0)),
+        start=started,
+        compile=compiled,
+        gap=idle["gap"],
+        lost=idle["lost"],
+        end_of_run=idle["end"],
+        validation_flops=math.fsum((validation_flops * np.where(is_repeated, 0.0, inside_share)).tolist()),
+    )
+
+
+def time_breakdown(spent: AcceleratorTime) -> TimeBreakdown:
+    """Return the time by activity, including repeated work. Each line is measured by clocks or events, the last is the rest."""
+    whole = spent.accelerators * spent.window_seconds
+    names = ("training", "communication", "validation", "input", "checkpoint")
+    amounts = {name: getattr(spent.counted, name) + getattr(spent.repeated, name) for name in names}
+    amounts |= {"start": spent.start, "compile": spent.compile, "gap": spent.gap, "lost": spent.lost + spent.end_of_run}
+    amounts["absent"] = float(spent.accelerators * Fraction(spent.window_seconds) - spent.present)
+    amounts["unexplained"] = whole - math.fsum(amounts.values())
+    return TimeBreakdown(
+        whole,
+        tuple(
+            Line(name, amount, amount / whole if whole > 0 else 0.0, _MEANINGS[name])
+            for name, amount in amounts.items()
+        ),
+    )
+
+
+def seconds_present(presences: Iterable[WorkerPresence], inside: Window) -> dict[int, float]:
+    """Return the seconds of presence in a window for each worker that was present."""
+    present: dict[int, float] = {}
+    for presence in presences:
+        if (seconds := _present(presence, inside)) > 0:
+            present[presence.worker] = present.get(presence.worker, 0.0) + float(seconds)
+    return present
+
+
+def _interval_time(work_log: WorkLog, weight: Real) -> IntervalTime:
+    """Return the time of intervals. `weight`: counted accelerators of each interval, shape (intervals,)."""
+    rows = work_log.intervals
+
+    def total(seconds: Real) -> float:
+        return math.fsum((seconds * weight).tolist())
+
+    return IntervalTime(
+        training=total(np.maximum(0.0, rows.busy - rows.communication - rows.validation)),
+        communication=total(rows.communication),
+        validation=total(rows.validation),
+        input=total(rows.input),
+        checkpoint=total(rows.checkpoint),
+        length=total(rows.end - rows.start),
+    )
+
+
+def _training_flops(work_log: WorkLog) -> Real:
+    """Return the training operations of each interval: training images × operations of one image."""
+    rows = work_log.intervals
+    of_image = np.zeros(1 + max(work_log.trials, default=0))
+    for number, record in work_log.trials.items():
+        of_image[number] = record.operations.training
+    return np.asarray(rows.training_images.astype(np.float64) * of_image[rows.trial], dtype=np.float64)
+
+
+def _present(presence: WorkerPresence, inside: Window) -> Fraction:
+    """Return the exact seconds of a worker's presence in a window."""
+    until = inside.end if presence.left is None else min(presence.left, inside.end)
+    since = max(presence.joined, inside.start)
+    return Fraction(until) - Fraction(since) if until > since else Fraction(0)
+
+
+def _overlap(start: float, end: float, inside: Window) -> float:
+    return max(0.0, min(end, inside.end) - max(start, inside.start))

@@ -1,0 +1,50 @@
+"""Valid window of a run: from the end of the warm-up to the end of the run, at most until the declared end.
+
+Every figure of a run uses these functions: score, losses, ranking rules, report and live values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from aiperf.accounting.work_log import WorkLog
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Start and end in seconds since the start of the run, on the driver's clock."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """Length in seconds. 0 if the window never began."""
+        return max(0.0, self.end - self.start)
+
+
+def valid_window(warmup_seconds: float, duration_seconds: float, end: float) -> Window:
+    """Return the valid window of a run that ended, or was read, at `end`. All times in seconds since its start."""
+    return Window(warmup_seconds, min(end, duration_seconds))
+
+
+def window(work_log: WorkLog, at: float | None = None) -> Window:
+    """Return the valid window of a run. For a running run: up to `at`, or to the last line of the journal."""
+    assert work_log.started is not None
+    end = work_log.at if at is None else at
+    if work_log.ended is not None:
+        end = work_log.ended.at
+    return valid_window(work_log.started.warmup_seconds, work_log.started.duration_seconds, end)
+
+
+def share_inside(start: Array, end: Array, inside: Window) -> Array:
+    """Return the share of each interval inside a window, 0..1. For an interval of length 0 the share is 0 or 1."""
+    length = end - start
+    overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)
+    moment = ((end > inside.start) & (end <= inside.end)).astype(np.float64)
+    return np.where(length > 0, np.clip(overlap, 0.0, None) / np.where(length > 0, length, 1.0), moment)

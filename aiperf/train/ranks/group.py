@@ -38,7 +38,7 @@ from aiperf.train.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.rank_numbers import seats
+from aiperf.train.ranks.rank_numbers import RankPlace, seats
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
@@ -243,18 +243,19 @@ class RankGroup:
                 left.end()
 
     def _bury(self, ranks: Ranks) -> None:
-        """Raise NotStarted if a rank cannot be ended, because its accelerator and memory remain in use."""
+        """Raise StartFailed if a rank cannot be ended, because its accelerator and memory remain in use."""
         for rank, how in ranks.end():
             raise StartFailed(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
-        """Start as many ranks as possible. Raises NotStarted if none is left to try.
+        """Start as many ranks as possible. Raises StartFailed if none is left to try.
 
         A rank is excluded only for a fault of its accelerator, a host only if it was started once and is lost. Other
         faults would occur without that rank too, and a worker must not silently continue with fewer ranks than
-        requested.
+        requested. Failures of two accelerators, in one start or in several, have a common cause, such as the driver.
         """
         failures = 0
+        failed_devices: set[tuple[str, int | None]] = set()
         while True:
             self._leave_lost_hosts_out()
             try:
@@ -266,7 +267,9 @@ class RankGroup:
                     if self._first.done():
                         continue
                     raise
-                if error.failed_devices > 1:  # one fault of all: other starts would fail alike
+                if error.failure.is_device:
+                    failed_devices.add(self._device(error.seat))
+                if max(error.failed_devices, len(failed_devices)) > 1:  # other starts would fail in the same way
                     raise
                 if error.failure.is_device:
                     self._count_device_failure(error)
@@ -280,16 +283,19 @@ class RankGroup:
 
         Raises the error if it is the last one of this host, which has rank 0.
         """
-        seat = error.seat
-        name = self._host if seat.host == 0 else self._others[seat.host - 1].name
-        self._device_failures[name, seat.accelerator] += 1
-        if self._device_failures[name, seat.accelerator] < _DEVICE_FAILURES:
+        seat, device = error.seat, self._device(error.seat)
+        self._device_failures[device] += 1
+        if self._device_failures[device] < _DEVICE_FAILURES:
             return
         own = self._devices[seat.host]
         if seat.host == 0 and len(own) == 1:
             raise error
         del own[seat.local_rank]
-        self._device_failures.pop((name, seat.accelerator))
+        self._device_failures.pop(device)
+
+    def _device(self, seat: RankPlace) -> tuple[str, int | None]:
+        """Return a rank's host and accelerator. The number of a host changes when another host is lost."""
+        return self._host if seat.host == 0 else self._others[seat.host - 1].name, seat.accelerator
 
     def _leave_lost_hosts_out(self) -> None:
         there = [pair for pair in zip(self._others, self._devices[1:], strict=True) if pair[0].lost is None and pair[1]]

@@ -19,8 +19,8 @@ import torch
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.journal.messages import Crashed, EpochDone, Train, TrialDone, Word
-from aiperf.train.checkpoint import load
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine, interval_of_median

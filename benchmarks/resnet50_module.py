@@ -14,9 +14,9 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build
-from aiperf.train.weights import carry_out
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
+from aiperf.train.network.weights import carry_out
 from benchmarks.pairs import describe_machine, interleaved
 from morphism import Budget, Graph, WeightPlan, apply, legal, start
 

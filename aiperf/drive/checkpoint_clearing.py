@@ -1,8 +1,8 @@
 """Checkpoints to keep after the end of a run: the best one, or those that storage.checkpoints names.
 
 RunEnded is in the journal before any file is removed. If the driver is killed meanwhile, some or all files remain
-without a record in `aiperf.train.kept_checkpoints`. Each remaining file is complete. Files of trials that are not in
-the journal are never removed.
+without a record in `aiperf.train.checkpoints.kept_checkpoints`. Each remaining file is complete. Files of trials that
+are not in the journal are never removed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from pathlib import Path
 from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Progress
 from aiperf.journal.journal import NAME, read_again
 from aiperf.rules.state import Run
-from aiperf.train.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
-from aiperf.train.kept_checkpoints import KEPT, KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
+from aiperf.train.checkpoints.kept_checkpoints import KEPT, KeptCheckpoints
 from morphism import Lineage, decode, decode_morph, encode, rebuild
 
 CANNOT_BE_RESUMED = "duration"

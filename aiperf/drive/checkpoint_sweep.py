@@ -11,8 +11,8 @@ from pathlib import Path
 
 from aiperf.rules.state import Run
 from aiperf.rules.trial import TrialState
-from aiperf.train.checkpoint_files import BEST, CheckpointFolder, trial_of
-from aiperf.train.kept_checkpoints import KEPT
+from aiperf.train.checkpoints.checkpoint_files import BEST, CheckpointFolder, trial_of
+from aiperf.train.checkpoints.kept_checkpoints import KEPT
 
 _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, TrialState.WITHDRAWN})
 NAMED = 8

@@ -25,7 +25,7 @@ from aiperf.report.section import Section
 from aiperf.shell_command import command
 from aiperf.system import telemetry
 from aiperf.system.power.meters import Meter, read_meters
-from aiperf.train.kept_checkpoints import kept
+from aiperf.train.checkpoints.kept_checkpoints import kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
-from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device_errors import is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode, modes_of
-from aiperf.train.module import Network
+from aiperf.train.memory.ceiling import DoesNotFit
+from aiperf.train.network.module import Network
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
 

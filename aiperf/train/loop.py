@@ -33,13 +33,13 @@ from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
-from aiperf.train.batch_sizes import smaller
-from aiperf.train.ceiling import DoesNotFit
-from aiperf.train.checkpoint import Snapshot, copied
+from aiperf.train.checkpoints.checkpoint import Snapshot, copied
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import ModeUnavailable
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.memory.batch_sizes import smaller
+from aiperf.train.memory.ceiling import DoesNotFit
 from aiperf.train.optimiser import momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext

@@ -8,12 +8,12 @@ from typing import Protocol
 import torch
 
 from aiperf.data.opened import OpenData
-from aiperf.train.allocator import keep_freed_memory
-from aiperf.train.ceiling import memory_of_rank
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_timer import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
+from aiperf.train.memory.allocator import keep_freed_memory
+from aiperf.train.memory.ceiling import memory_of_rank
 from aiperf.train.precision import Precision, choose
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf

@@ -16,18 +16,17 @@ from torch import Tensor
 
 from aiperf.journal.messages import Prepared, Train
 from aiperf.rng import derive
-from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, choose
-from aiperf.train.footprint import CudaMemory, beside_a_step, fits
-from aiperf.train.initialise import initialise
-from aiperf.train.module import Network, build
+from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
+from aiperf.train.memory.footprint import CudaMemory, beside_a_step, fits
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
 from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiperf.train.checkpoint import NoCheckpoint
-from aiperf.train.checkpoint import load as load_snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder, checkpoint_of
-from aiperf.train.module import Network, build
+from aiperf.train.checkpoints.checkpoint import NoCheckpoint
+from aiperf.train.checkpoints.checkpoint import load as load_snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
+from aiperf.train.network.module import Network, build
 from morphism import load as load_graph
 
 

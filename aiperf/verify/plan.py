@@ -13,7 +13,7 @@ from aiperf.journal.events import RunStarted
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import versions
-from aiperf.train.batch_sizes import LEAST
+from aiperf.train.memory.batch_sizes import LEAST
 from aiperf.verify.check import Check, Handler, Notes
 from morphism import STARTS, Budget, decode, start
 

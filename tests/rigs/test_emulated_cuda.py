@@ -67,7 +67,8 @@ def cross_entropy(*arguments, **options):
 steps = []
 loop.F.cross_entropy = cross_entropy
 words = train()
-assert not fails and [type(word) for word in words if isinstance(word, OutOfMemory | TrialDone)] == [OutOfMemory, TrialDone], words
+kinds = [type(word) for word in words if isinstance(word, OutOfMemory | TrialDone)]
+assert not fails and kinds == [OutOfMemory, TrialDone], words
 """
 NO_WAITS = """
 counts = []

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aiperf.train.module import build
-from aiperf.train.weights import carry_out
+from aiperf.train.network.module import build
+from aiperf.train.network.weights import carry_out
 from morphism import (
     STARTS,
     Add,

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:

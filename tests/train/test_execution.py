@@ -25,16 +25,16 @@ from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import Crashed, Prepared, Train, TrialDone
 from aiperf.train import execution, loop
-from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.checkpoint import load
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
-from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
-from aiperf.train.module import Network, build
+from aiperf.train.memory.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import Network, build
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext

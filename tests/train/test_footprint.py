@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import aiperf.train.loop
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import Snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.footprint import SNAPSHOTS, beside_a_step, fits, peak_of
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import Snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.memory.footprint import SNAPSHOTS, beside_a_step, fits, peak_of
 from morphism import cost, start
 from tests.train.orders import order, train
 

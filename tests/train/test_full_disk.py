@@ -13,9 +13,9 @@ import torch
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import CheckpointFailed, TrialDone, Word
-from aiperf.train.checkpoint import Snapshot, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from morphism import encode

@@ -21,9 +21,9 @@ from aiperf.journal.messages import (
     TrialDone,
     Word,
 )
-from aiperf.train.checkpoint import Snapshot, load
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import Snapshot, load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal

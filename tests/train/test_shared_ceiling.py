@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.train.memory.ceiling import CeilingKey, shared_ceiling
 from aiperf.train.ranks.group import RankGroup
-from aiperf.train.shared_ceiling import CeilingKey, shared_ceiling
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
 from tests.train.orders import IMAGES, plain_graph

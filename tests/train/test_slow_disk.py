@@ -8,9 +8,9 @@ import pytest
 
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Advanced, CheckpointSaved, EpochDone, Train, TrialDone, Word
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import Snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import Snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.inprocess import train_here
 from tests.train.orders import CONF, IMAGES, graph, order
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.module import build
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
+from aiperf.train.network.module import build
+from aiperf.train.network.weights import break_symmetry, carry_out
 from morphism import Budget, Deepen, Gather, Graph, WeightPlan, Widen, apply, legal
 from tests.train.networks import images_for, outputs, random_state, small_start
 

@@ -15,9 +15,8 @@ from aiperf.config import configure
 from aiperf.data.dataset_config import ImagenetConf, ImagesConf
 from aiperf.data.opening import open_data
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import sgd
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
 from morphism import Gather, Widen, apply
 from tests.data.walks import joined, training, validation
 from tests.train.networks import random_state, small_start

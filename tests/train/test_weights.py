@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.weights import carry_out
+from aiperf.train.network.weights import carry_out
 from morphism import STARTS, Divide, Fill, Gather, Lineage, Skip, WeightPlan, Widen, rebuild
 from tests.train.networks import (
     described,

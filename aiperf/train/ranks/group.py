@@ -34,7 +34,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
 from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Drop, Heartbeat, Sum, Train, TrialDone, Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready

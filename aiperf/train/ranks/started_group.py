@@ -5,15 +5,18 @@ No torch here.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
-from aiperf.train.ranks import fault_attribution, host_ranks
+from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import Watch
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.rank_handle import AnyRank
@@ -29,6 +32,8 @@ _CAUSE_SECONDS = 10.0
 
 The kernel may take seconds to end a process with much memory.
 """
+_KILLED, _FAILED, _ENDED, _NOTICED = range(4)
+"""How likely a rank caused the failure, the most likely first. Ranks that wait for a dead one fail too."""
 
 
 class StartFailed(Exception):
@@ -169,15 +174,15 @@ class Ranks:
             if (lost := self.lost()) is not None:
                 return Failed(lost[0]), lost[1]
             passed, is_known = time.monotonic() - began, self._are_seen_since(began)
-            if is_known and passed > _GRACE_SECONDS and fault_attribution.is_clear(self.processes):
+            if is_known and passed > _GRACE_SECONDS and is_clear(self.processes):
                 break
             if is_known and passed > _CAUSE_SECONDS:
                 break
             for _, message in self.hear(0.05, wake):
                 if not isinstance(message, Ready | Failed):
                     say(message)
-        culprit = fault_attribution.culprit(self.processes, self.heartbeats)
-        return fault_attribution.failure(culprit, self.named(culprit.rank)), culprit.rank
+        process = culprit(self.processes, self.heartbeats)
+        return failure(process, self.named(process.rank)), process.rank
 
     def failed_devices(self) -> int:
         """Number of ranks that reported a failure of their accelerator."""
@@ -224,3 +229,37 @@ class Ranks:
 def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
     which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
     return f"{which} of {of}"
+
+
+def suspicion(process: AnyRank) -> int:
+    """Return the rank's position among the suspects. A lower number is a more likely cause."""
+    if process.signal is not None and process.signal != signal.SIGABRT:
+        return _KILLED  # from outside, or by the kernel for its memory
+    if process.failed is not None and not process.failed.is_peer:
+        return _FAILED
+    if process.failed is None and process.has_ended():
+        return _ENDED  # Gloo and Horovod may abort when a peer is gone
+    return _NOTICED
+
+
+def is_clear(processes: Sequence[AnyRank]) -> bool:
+    """Return whether a rank shows more than the loss of another rank. All processes are polled before any is judged."""
+    for process in processes:
+        process.has_ended()
+    return any(suspicion(process) in (_KILLED, _FAILED) for process in processes)
+
+
+def culprit(processes: Sequence[AnyRank], heartbeats: HeartbeatFile) -> AnyRank:
+    """Return the process that caused the failure. At least one has ended or failed."""
+    for process in processes:
+        process.has_ended()
+    meetings = heartbeats.meetings()
+    # if all only noticed the loss of another rank, the one with the fewest exchanges is the cause
+    return min(processes, key=lambda process: (suspicion(process), meetings[process.rank]))
+
+
+def failure(process: AnyRank, name: str) -> Failed:
+    """Return the failure of a process, with its name."""
+    if process.failed is not None:
+        return replace(process.failed, reason=f"{name} failed: {process.failed.reason}")
+    return Failed(f"{name} {process.end_in_words()}")

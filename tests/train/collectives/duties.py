@@ -24,8 +24,8 @@ from torch import Tensor
 from aiperf.train.collectives.choice import join
 from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange
 from aiperf.train.device_timer import HostTimeline
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
 from aiperf.train.optimiser import EagerSgd
 from tests.train.orders import plain_graph
 

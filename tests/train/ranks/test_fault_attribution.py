@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.ranks.fault_attribution import culprit, failure, is_clear
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import ProcessProgress
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
+from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 

@@ -38,8 +38,8 @@ from aiperf.journal.messages import (
     TrialDone,
     Word,
 )
-from aiperf.train.checkpoint import load
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
@@ -581,7 +581,7 @@ def test_two_failed_devices_in_two_starts_end_the_worker(tmp_path: Path, monkeyp
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     group = new_group("torch", tmp_path, plain_graph(), accelerators=2, start_seconds=30.0)
     try:
-        with pytest.raises(WorkerEnded, match="rank 1 of 2 .* CUDA error: system not yet initialized"):
+        with pytest.raises(WorkerEnded, match=r"rank 1 of 2 .* CUDA error: system not yet initialized"):
             group.start()
     finally:
         group.close()

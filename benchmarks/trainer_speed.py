@@ -212,7 +212,7 @@ class PlainLoop:
                 channels_last=way.channels_last,
                 dtype=self._dtype,
             )
-            self._held = [(batch.images, batch.labels) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
+            self._held = [(batch.images, batch.targets) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
             walk.close()
         self._next = 0
         self._launch(way, module)

@@ -21,7 +21,6 @@ from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, choose
 from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.memory.footprint import CudaMemory, beside_a_step, fits
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
 from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
@@ -179,9 +178,7 @@ def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[
     def read() -> None:
         state: Mapping[str, Tensor]
         if order.parent is None:
-            ancestor = build(parent)
-            initialise(ancestor, derive(order.seed, "weights"))
-            state = ancestor.state_dict()
+            state = context.task.initial_network(parent, derive(order.seed, "weights")).state_dict()
         else:
             assert context.writer is not None
             state = context.writer.final_weights(order.parent, parent.fingerprint)

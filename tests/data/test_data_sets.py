@@ -119,7 +119,7 @@ def test_batches_have_the_shape_type_and_layout_that_were_asked_for(
     assert first.images.shape == (4, about.channels, about.image, about.image)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
-    assert (first.labels.shape, first.labels.dtype) == ((4,), torch.int64)
+    assert (first.targets.shape, first.targets.dtype) == ((4,), torch.int64)
     assert (first.count, first.global_count) == (4, 4)
     assert torch.isfinite(first.images.float()).all() and len(pictures(first.images.float())) == 4
 

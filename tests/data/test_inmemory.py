@@ -23,7 +23,7 @@ def made(images: int, channels: int, padding: int = 0) -> InMemory:
 def same(left: list[Batch], right: list[Batch]) -> bool:
     return len(left) == len(right) and all(
         torch.equal(a.images, b.images)
-        and torch.equal(a.labels, b.labels)
+        and torch.equal(a.targets, b.targets)
         and a.images.is_contiguous(memory_format=torch.channels_last)
         == b.images.is_contiguous(memory_format=torch.channels_last)
         and (a.count, a.global_count) == (b.count, b.global_count)

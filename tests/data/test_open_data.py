@@ -260,7 +260,7 @@ def test_cifar10_s_binary_version_is_read_as_it_was_published(tmp_path: Path) ->
         batch = next(validation(data, 16))
         about = data.description
 
-    assert batch.labels.tolist() == [0] * 7 + [5] + [0] * 8
+    assert batch.targets.tolist() == [0] * 7 + [5] + [0] * 8
     shown = batch.images[7] * torch.tensor(about.std)[:, None, None] + torch.tensor(about.mean)[:, None, None]
     assert torch.equal((shown * 255).round().to(torch.uint8), torch.from_numpy(pixels))
 

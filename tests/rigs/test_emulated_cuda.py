@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Crashed, OutOfMemory, TrialDone
-from aiperf.train import execution, loop
+from aiperf.train import execution, task
 from aiperf.train.inprocess import train_here
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
@@ -59,13 +59,13 @@ words = train(cuda_graphs="auto")
 assert not words[0].cuda_graphs and isinstance(words[-1], TrialDone), words
 """
 FULL_MEMORY = """
-real, fails = loop.F.cross_entropy, [torch.AcceleratorError("CUDA error: out of memory")]
+real, fails = task.F.cross_entropy, [torch.AcceleratorError("CUDA error: out of memory")]
 def cross_entropy(*arguments, **options):
     if fails and torch.is_grad_enabled() and len(arguments[0]) == 64 and steps.append(1) is None and len(steps) == 4:
         raise fails.pop()
     return real(*arguments, **options)
 steps = []
-loop.F.cross_entropy = cross_entropy
+task.F.cross_entropy = cross_entropy
 words = train()
 kinds = [type(word) for word in words if isinstance(word, OutOfMemory | TrialDone)]
 assert not fails and kinds == [OutOfMemory, TrialDone], words

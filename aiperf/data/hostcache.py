@@ -143,8 +143,8 @@ def _open_shared(names: Path, digest: str, folder: Path) -> tuple[int, Path]:
     found = names.stat(follow_symlinks=False)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
         raise BadConfiguration(
-            f"{NAMES} must name a folder that this user owns and nobody else can write to; found {str(names)!r} with "
-            f"{_owner_and_mode(found)}. Unset {NAMES}: each run then makes a folder of its own"
+            f"{NAMES} must name a folder that this user owns and no other user can write to, not {str(names)!r} with "
+            f"{_owner_and_mode(found)}. Unset {NAMES}: each run then creates its own folder"
         )
     handed_over = os.open(names / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:

@@ -217,8 +217,8 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     if not (held or total <= room // 2):
         if conf.cache == "encoded":
             raise BadConfiguration(
-                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and asks for twice that; "
-                f"free: {room / 2**30:.1f} GiB. Use dataset.cache=auto, or give the container more shared memory"
+                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and needs twice that, but "
+                f"{room / 2**30:.1f} GiB are free. Use dataset.cache=auto, or give the container more shared memory"
             )
         return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")
     training = replace(training, encoded_cache=HostCache(keys[0], sizes[0]))

@@ -44,7 +44,7 @@ class ImageFileList:
             return fingerprint.of_splits(self.root, (self.training, self.validation))
         except OSError as error:
             raise DamagedData(
-                f"every image of a set is a file; {error.filename!r} cannot be looked at ({error.strerror}): "
+                f"every image of a set must be a file, but {error.filename!r} cannot be read ({error.strerror}): "
                 "repair or remove it"
             ) from error
 
@@ -97,8 +97,8 @@ def require_meant(conf: FilesConf, found: str) -> None:
     """Raise OtherData if the fingerprint of the set here differs from `dataset.fingerprint`."""
     if conf.fingerprint is not None and conf.fingerprint != found:
         raise OtherData(
-            f"all hosts of a run read the same data set, of fingerprint {conf.fingerprint[:16]}…; on {socket.gethostname()} "
-            f"{conf.root!r} holds one of {found[:16]}…: copy it there anew (or its index, where that is the older one)"
+            f"all hosts of a run must read the same data set, with fingerprint {conf.fingerprint[:16]}…, but on "
+            f"{socket.gethostname()} {conf.root!r} has {found[:16]}…: copy the data set again (or its index, if that is older)"
         )
 
 
@@ -136,13 +136,13 @@ def root_of(conf: FilesConf) -> Path:
     """Return the set's folder. Raises MissingData."""
     if conf.root is None:
         raise MissingData(
-            f"data set {conf.name!r} lies in a folder that you name: dataset.root=FOLDER (nothing is downloaded); "
-            f"put there: {tree(Path('FOLDER'))}"
+            f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
+            f"Expected: {tree(Path('FOLDER'))}"
         )
     root = Path(conf.root).expanduser()
     if not root.is_dir():
         raise MissingData(
-            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}; nothing is downloaded); put there: {tree(root)}"
+            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}, nothing is downloaded). Expected: {tree(root)}"
         )
     return root
 
@@ -199,7 +199,7 @@ def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
         if conf.index is None:
             return None
         raise MissingData(
-            f"dataset.index names the index of {conf.name!r}; there is none at {str(path)!r}: write it with "
+            f"dataset.index names the index of {conf.name!r}, but {str(path)!r} does not exist: write it with "
             + command(
                 "prepare",
                 f"dataset={conf.name}",
@@ -224,7 +224,7 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(
-            f"an index is of class folders; data set {conf.name!r} as it is here lies in none: it needs none"
+            f"only class folders have an index, and data set {conf.name!r} has none here: it needs no index"
         )
     found = listing(folders, anew=True)
     path = index_path(folders)

@@ -116,7 +116,7 @@ def prepare_cifar10(
     """Check CIFAR-10's binary version in `folder`."""
     if pack is not None:
         raise BadConfiguration(
-            "CIFAR-10's binary version holds pixels, not image files: nothing to pack; it is small as it is"
+            "CIFAR-10's binary version contains pixels, not image files, so there is nothing to pack"
         )
     splits = {"train": cifar10.TRAINING_FILES, "val": (cifar10.VALIDATION_FILE,)}
     lines = []

@@ -174,7 +174,7 @@ def test_a_handed_over_file_is_verified_after_opening(
 def test_names_are_taken_from_a_private_folder_only(memory: Path, names: Path) -> None:
     names.chmod(0o777)
 
-    with pytest.raises(BadConfiguration, match=r"nobody else can write to; found .* mode 40777"):
+    with pytest.raises(BadConfiguration, match=r"no other user can write to, not .* mode 40777"):
         HostCache("a set", _SIZES, memory)
 
 

@@ -147,7 +147,7 @@ def _renamed(root: Path) -> None:
         (_gone, r"class2' holds 2 images and 3 were indexed: 1 gone, first '1.jpg'"),
         (_longer, r"3.jpg' has \d+ bytes, and \d+ when the index was written"),
         (_moved, r"class0' holds 5 images and 6 were indexed: 1 gone, first '3.jpg'"),
-        (_renamed, r"the class folders of .*train' are others: 1 gone, first 'class0'; 1 new, first 'klass0'"),
+        (_renamed, r"the class folders of .*train' have changed: 1 gone, first 'class0'; 1 new, first 'klass0'"),
     ],
 )
 def test_an_index_that_does_not_hold_any_more_is_refused_with_what_differs_and_the_remedy(
@@ -227,7 +227,7 @@ def test_an_index_that_is_damaged_or_of_another_version_is_refused_and_never_lis
 def test_an_index_lies_elsewhere_where_the_root_cannot_be_written(root: Path, tmp_path: Path) -> None:
     (tmp_path / "indices").mkdir()
     conf = ImagesConf(root=str(root), index=str(tmp_path / "indices/mine"))
-    with pytest.raises(MissingData, match=r"there is none at .*mine.*--index-only"):
+    with pytest.raises(MissingData, match=r"mine.* does not exist.*--index-only"):
         describe(conf)
 
     write_index(conf)
@@ -257,7 +257,7 @@ def test_prepare_writes_the_index_with_the_sizes_of_the_images(root: Path, capsy
 def test_a_set_that_lies_in_no_class_folders_needs_no_index(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "dataset=digits", "--index-only"]) == 2
 
-    assert "lies in none: it needs none" in capsys.readouterr().err
+    assert "has none here: it needs no index" in capsys.readouterr().err
 
 
 def test_a_worker_whose_set_is_another_than_the_plans_is_refused_by_name(root: Path, tmp_path: Path) -> None:

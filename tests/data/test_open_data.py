@@ -114,7 +114,7 @@ def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Pat
                 list(training(data, data.training_images))
                 list(validation(data, 4))
 
-        with pytest.raises(DamagedData, match=r"at most 1 corrupt images are skipped .*; found 2:"):
+        with pytest.raises(DamagedData, match=r"at most 1 corrupt images are skipped .*, but there are 2:"):
             walk_all()
 
 
@@ -123,7 +123,7 @@ def test_a_missing_set_says_what_to_put_where(tmp_path: Path) -> None:
         open_data(ImagesConf())
     with pytest.raises(MissingData, match=r"there is no folder .*nowhere"):
         open_data(ImagenetConf(root=str(tmp_path / "nowhere")))
-    with pytest.raises(MissingData, match=r"(?s)no folder .*train.*put there:.*train/.*CLASS_A/.*val/"):
+    with pytest.raises(MissingData, match=r"(?s)no folder .*train.*Expected:.*train/.*CLASS_A/.*val/"):
         describe(ImagesConf(root=str(tmp_path)))
     (tmp_path / "data_batch_1").write_bytes(b"")
     with pytest.raises(MissingData, match=r"(?s)pickles .*not read.*cifar-10-batches-bin/.*data_batch_1.bin"):

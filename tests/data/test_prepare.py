@@ -164,7 +164,7 @@ def test_a_pack_that_was_killed_goes_on_and_no_half_shard_has_a_name(root: Path,
 
 
 def test_two_prepares_of_one_set_do_not_meet(root: Path, tmp_path: Path) -> None:
-    with Checksums(root / FILE), pytest.raises(DataError, match="one `prepare` works on a set at a time"):
+    with Checksums(root / FILE), pytest.raises(DataError, match="only one `prepare` may write"):
         Checksums(root / FILE)
     samples = {"train": list_folder(root, "train")}
     packed = tmp_path / "packed"
@@ -183,11 +183,11 @@ def test_a_damaged_shard_is_refused_by_name(root: Path, tmp_path: Path) -> None:
     _prepared(ImagesConf(root=str(root)), into=shards)
     (shards / "val-000000.tar").write_bytes(b"x" * 700)
 
-    with pytest.raises(DamagedData, match=r"val-000000.tar' cannot be read: .*; copy it anew"):
+    with pytest.raises(DamagedData, match=r"val-000000.tar' cannot be read: .*Copy it again"):
         open_data(ImagesConf(root=str(shards), format="webdataset"))
 
 
 def test_a_set_without_files_has_nothing_to_check_or_pack(tmp_path: Path) -> None:
     assert _prepared(DigitsConf()).lines[-1].startswith("nothing to check")
-    with pytest.raises(BadConfiguration, match="lies in none"):
+    with pytest.raises(BadConfiguration, match="has none"):
         _prepared(DigitsConf(), into=tmp_path)

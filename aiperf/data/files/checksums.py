@@ -63,8 +63,8 @@ class Checksums:
             self._out = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         except OSError as error:
             raise DataError(
-                f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
-                "allow it for the time of the check, or say where they go: --checksums FILE"
+                f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
+                "allow writing during the check, or name another file with --checksums FILE"
             ) from error
         try:
             require_alone(self._out, path)
@@ -103,7 +103,7 @@ class Checksums:
                 line = decoder.decode(text)
             except msgspec.DecodeError as error:
                 raise DamagedData(
-                    f"{str(self.path)!r} is damaged at line {number} ({error}); remove it, and every file is checked anew"
+                    f"{str(self.path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
                 ) from error
             self.known[line.file] = line
         return whole

@@ -104,7 +104,7 @@ class Index:
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
             folder = self.root / header.folder
             if _changed(folder) != header.changed and (found := class_names(folder)) != header.classes:
-                raise StaleIndex(f"the class folders of '{folder}' are others: {_difference(header.classes, found)}")
+                raise StaleIndex(f"the class folders of '{folder}' have changed: {_difference(header.classes, found)}")
             labels = range(len(header.classes))
             asked = labels if asker is None else sorted(chosen.sample(labels, min(FOLDERS_ASKED, len(labels))))
             with ThreadPoolExecutor(_ASKING) as pool:
@@ -164,13 +164,13 @@ def read(path: Path, root: Path) -> Index:
     held, first = memoryview(content), content[:128].partition(b"\n")[0]
     mark, version, checksum = [*first.split(b" "), b"", b"", b""][:3]
     if mark != _MARK:
-        raise DamagedData(f"'{path}' is no index of class folders; remove it, and write it anew: {_REMEDY}")
+        raise DamagedData(f"'{path}' is no index of class folders. Remove it, and write it again: {_REMEDY}")
     if version != b"%d" % VERSION:
         raise DamagedData(
-            f"'{path}' is of version {version.decode()!r}, and {VERSION} is read here; write it anew: {_REMEDY}"
+            f"'{path}' has version {version.decode()!r}, but this program reads {VERSION}. Write it again: {_REMEDY}"
         )
     if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != checksum:
-        raise DamagedData(f"'{path}' is damaged: it does not hold what its checksum says; write it anew: {_REMEDY}")
+        raise DamagedData(f"'{path}' is damaged: its content does not match its checksum. Write it again: {_REMEDY}")
     start = content.index(b"\n", len(first) + 1) + 1
     header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
     body = np.frombuffer(content, np.uint8)[start:]
@@ -226,7 +226,7 @@ def _changed(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError as error:
-        raise StaleIndex(f"'{folder}' cannot be looked at: {error.strerror}") from error
+        raise StaleIndex(f"'{folder}' cannot be read: {error.strerror}") from error
 
 
 def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:
@@ -253,7 +253,7 @@ def _check_file(samples: Samples, index: int) -> None:
     try:
         found = Path(name).stat().st_size
     except OSError as error:
-        raise StaleIndex(f"'{name}' cannot be looked at: {error.strerror}") from error
+        raise StaleIndex(f"'{name}' cannot be read: {error.strerror}") from error
     if found != samples.indexed_sizes[index]:
         raise StaleIndex(f"'{name}' has {found} bytes, and {samples.indexed_sizes[index]} when the index was written")
 

@@ -49,7 +49,7 @@ def pack(
     claim = folder / _PACKED_FROM
     if not claim.exists() and any(folder.glob("*.tar")):
         raise DataError(
-            f"shards are packed into a folder of their own; {str(folder)!r} holds others: name an empty one"
+            f"shards must be packed into an empty folder, but {str(folder)!r} contains other files: name an empty folder"
         )
     with claim.open("a+b") as claimed:
         require_alone(claimed, claim)

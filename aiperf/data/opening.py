@@ -81,7 +81,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     """Open a set of image files."""
-    found = listing(conf, asker=socket.gethostname())
+    found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)

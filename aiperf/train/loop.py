@@ -92,7 +92,7 @@ class _Attempt:
         self._step = 0
         self._longest_step = 0.0
         self._snapshot: Snapshot | None = None
-        self._said_prepared = False
+        self._is_prepared_reported = False
         self._rate = 0.0
         """Learning rate of the last step."""
         self._counted = (0, 0)
@@ -134,9 +134,9 @@ class _Attempt:
     def _from_here(self) -> AttemptMessages:
         """Train epoch after epoch, from the current one at the current batch."""
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
-        if not self._said_prepared:
+        if not self._is_prepared_reported:
             yield ready.prepared
-            self._said_prepared = True
+            self._is_prepared_reported = True
         try:
             yield from self._epochs(ready)
         finally:

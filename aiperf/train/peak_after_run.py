@@ -42,11 +42,11 @@ def measured_again(ranks: int, threads: int, precision: str, seconds: float) -> 
                 assert process.stdin is not None
                 process.stdin.write(b"\n")
                 process.stdin.flush()
-            said = [_line(process, end).split() for process in processes]
-            if not all(said):
+            outputs = [_line(process, end).split() for process in processes]
+            if not all(outputs):
                 return None
-            if not any(is_faster == b"True" for _, is_faster in said):
-                return float(said[0][0])
+            if not any(is_faster == b"True" for _, is_faster in outputs):
+                return float(outputs[0][0])
     except BrokenPipeError:  # one has ended
         return None
     finally:

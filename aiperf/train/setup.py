@@ -20,7 +20,7 @@ from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint,
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, choose
 from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
-from aiperf.train.memory.footprint import CudaMemory, beside_a_step, fits
+from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, fits
 from aiperf.train.network.module import Network, build
 from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
@@ -105,7 +105,7 @@ def prepare(
     give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
     scaler = context.precision.scaler()
     if epoch > 1 or snapshot is not None:
-        _take_up(order, context, graph, network, optimiser, scaler, epoch, snapshot)
+        _resume(order, context, graph, network, optimiser, scaler, epoch, snapshot)
     else:
         _inherit(order, context, parent, plans, network)
     exchange = context.collective.exchange(network, optimiser, scaler, context.timeline)
@@ -153,16 +153,16 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
         rehearse(network, images, context.precision)
 
     if context.device.type == "cuda":
-        held = beside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
-        if not context.all_agree(fits(run, held, CudaMemory(context.device))):
+        other_bytes = bytes_outside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
+        if not context.all_agree(fits(run, other_bytes, CudaMemory(context.device))):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
 
-    def beside() -> None:
+    def eager_passes() -> None:
         rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
     ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
-    return choose(network, images, context, run, ahead, beside)
+    return choose(network, images, context, run, ahead, eager_passes)
 
 
 def _last_share(context: RankContext, batch: int) -> int:
@@ -190,7 +190,7 @@ def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[
     _from_first_rank(context, order.parent, read, lambda: network.state_dict().values())
 
 
-def _take_up(
+def _resume(
     order: Train,
     context: RankContext,
     graph: Graph,
@@ -221,8 +221,8 @@ def _take_up(
     )
     if scaler is not None:
         own = scaler.state_dict()
-        told = context.collective.total([float(value) if context.is_first else 0.0 for value in own.values()])
-        scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, told, strict=True)})
+        received = context.collective.total([float(value) if context.is_first else 0.0 for value in own.values()])
+        scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, received, strict=True)})
 
 
 def _from_first_rank(

@@ -95,7 +95,7 @@ def test_the_end_of_an_epoch_begins_the_next_and_the_validation(large: Path) -> 
     assert read == [2, 2, 2]
 
 
-def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Path, tmp_path: Path) -> None:
+def test_corrupt_images_are_skipped_up_to_the_limit(small: Path, tmp_path: Path) -> None:
     root = shutil.copytree(small, tmp_path / "set")
     (root / "train/class1/3.jpg").write_bytes(b"\xff\xd8 not a picture")
     (root / "val/class0/0.jpg").write_bytes(b"")
@@ -175,7 +175,7 @@ def test_digits_are_split_evenly_for_ever() -> None:
     assert plain_labels[:12].tolist() == [4, 1, 2, 9, 5, 1, 1, 1, 3, 3, 6, 6]
 
 
-def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_those_that_validate() -> None:
+def test_noise_changes_per_epoch_only_in_training_images() -> None:
     with (
         open_data(DigitsConf()) as clean,
         open_data(DigitsConf(noise=0.2)) as noisy,
@@ -199,7 +199,7 @@ def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_batches(ranks: int) -> None:
+def test_the_noise_of_a_digit_is_independent_of_ranks(ranks: int) -> None:
     with open_data(DigitsConf(noise=0.3)) as data:
         whole, _ = joined(list(training(data, 1437, epoch=3, seed=5)))
         steps = list(
@@ -210,7 +210,7 @@ def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_b
     assert torch.equal(parts, whole[: len(parts)]) and len(parts) >= 1437 - 30 * ranks
 
 
-def test_a_shifted_digit_is_moved_by_a_pixel_at_most_and_never_mirrored() -> None:
+def test_a_digit_is_shifted_by_one_pixel_and_never_mirrored() -> None:
     with open_data(DigitsConf()) as still, open_data(DigitsConf(shift=1)) as moving:
         images, _ = joined(list(training(still, 1437, epoch=2)))
         moved, _ = joined(list(training(moving, 1437, epoch=2)))

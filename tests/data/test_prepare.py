@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
     return make(tmp_path / "set", training=6, validation=3)
 
 
-def test_a_whole_set_is_counted_and_its_checksums_stand_beside_it(root: Path) -> None:
+def test_a_whole_set_is_counted_and_has_a_checksum_file(root: Path) -> None:
     report = _prepared(ImagesConf(root=str(root)))
 
     assert (report.files, report.files_checked_now, report.corrupt, report.is_usable) == (18, 18, (), True)
@@ -139,7 +139,7 @@ def test_shards_without_an_index_or_with_a_stale_one_are_scanned(root: Path, tmp
             assert torch.equal(joined(list(training(data)))[0], wanted)
 
 
-def test_a_pack_that_was_killed_goes_on_and_no_half_shard_has_a_name(root: Path, tmp_path: Path) -> None:
+def test_a_killed_pack_continues_without_half_shards(root: Path, tmp_path: Path) -> None:
     samples = {"train": list_folder(root, "train"), "val": list_folder(root, "val")}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert pack(samples, (), whole, lambda _: None, images_of_a_shard=5) == 5

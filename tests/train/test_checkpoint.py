@@ -61,7 +61,7 @@ def test_a_torn_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
         load(folder, 3, "f00d", 1)
 
 
-def test_a_file_that_would_run_a_command_is_refused_without_running_it(tmp_path: Path) -> None:
+def test_a_file_that_would_run_a_command_is_refused(tmp_path: Path) -> None:
     class Hostile:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return os.mkdir, (str(tmp_path / "executed"),)
@@ -111,7 +111,7 @@ def old_file(folder: Path, trial: int, epoch: int, value: float) -> Path:
     return path
 
 
-def test_a_checkpoint_of_release_0_2_is_read_until_the_epoch_is_trained_again_and_goes_with_its_trial(
+def test_a_checkpoint_of_release_0_2_is_read_and_removed(
     tmp_path: Path,
 ) -> None:
     folder = CheckpointFolder(tmp_path)
@@ -185,7 +185,7 @@ def test_dropping_removes_one_trials_files_and_no_others(tmp_path: Path) -> None
     assert (folder.epochs(1), folder.epochs(11)) == ((), (1, 2))
 
 
-def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_one_was_heard_of(
+def test_earlier_epochs_are_kept_until_the_next_trial(
     tmp_path: Path,
 ) -> None:
     """A killed driver may know only the first epoch, although the ranks trained to the last."""
@@ -206,7 +206,7 @@ def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_
     writer.close()
 
 
-def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_included(tmp_path: Path) -> None:
+def test_weights_are_those_of_the_newest_submitted_file(tmp_path: Path) -> None:
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
     for epoch in (1, 2):
         writer.submit(snapshot(epoch=epoch, value=float(epoch)))
@@ -220,7 +220,7 @@ def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_includ
     writer.close()
 
 
-def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Path) -> None:
+def test_weights_of_an_unfinished_trial_come_from_its_file(tmp_path: Path) -> None:
     """It may have continued with another worker since."""
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)
@@ -232,9 +232,7 @@ def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Pat
 
 
 @given(st.lists(st.sampled_from([(), (3,), (4, 3, 2, 2), (1, 5, 1, 1)]), min_size=1, max_size=6), st.booleans())
-def test_copies_are_equal_in_values_and_layout_and_keep_to_themselves(
-    shapes: list[tuple[int, ...]], channels_last: bool
-) -> None:
+def test_copies_are_equal_and_share_no_memory(shapes: list[tuple[int, ...]], channels_last: bool) -> None:
     originals: dict[str, torch.Tensor] = {}
     for number, shape in enumerate(shapes):
         tensor = torch.randn(shape) if number % 3 else torch.randint(0, 9, shape)
@@ -253,9 +251,7 @@ def test_copies_are_equal_in_values_and_layout_and_keep_to_themselves(
         assert (tensor.dtype, tensor.stride()) == (originals[name].dtype, originals[name].stride())
 
 
-def test_a_snapshot_overtaken_while_it_waits_is_not_written_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     whole = checkpoint.save
 
@@ -284,7 +280,7 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tmp_path: Path) -> None:
+def test_dropping_a_trial_removes_its_unfinished_files(tmp_path: Path) -> None:
     for name in (".trial-1.epoch-3.safetensors.77.tmp", ".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
         (tmp_path / name).touch()
 
@@ -293,9 +289,7 @@ def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tm
     assert [file.name for file in tmp_path.iterdir()] == [".trial-11.epoch-3.pt.78.tmp"]
 
 
-def test_a_checkpoint_stands_though_its_predecessor_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_valid_if_the_previous_one_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(folder: CheckpointFolder, trial: int, seconds: float) -> None:
         raise PermissionError("read-only")
 

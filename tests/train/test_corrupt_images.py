@@ -59,9 +59,7 @@ def check(words: list[Word], training: int = TRAINING - 3) -> None:
 
 
 @pytest.mark.parametrize("cache", ["none", "decoded"])
-def test_images_that_were_really_processed_count_and_the_others_are_named(
-    root: Path, tmp_path: Path, cache: str
-) -> None:
+def test_processed_images_count_and_corrupt_ones_are_named(root: Path, tmp_path: Path, cache: str) -> None:
     told = order(batch_size=8, progress_seconds=1e-6)
 
     with open_data(images(root, cache=cache)) as opened:
@@ -75,7 +73,7 @@ def test_images_that_were_really_processed_count_and_the_others_are_named(
 
 
 @pytest.mark.slow
-def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: Path, tmp_path: Path) -> None:
+def test_each_rank_reports_its_corrupt_images(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
     try:
         assert group.start().ranks == 2
@@ -89,7 +87,7 @@ def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: 
     assert [word.training_images for word in said if word.epoch == 2][-1] == TRAINING - 3
 
 
-def test_beyond_the_limit_a_worker_ends_with_the_reason_and_tries_nothing_again(root: Path, tmp_path: Path) -> None:
+def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root, limit=2), encode(network()), tmp_path, accelerators=0, cores=2)
     words: list[Word] = []
     try:

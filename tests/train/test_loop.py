@@ -35,7 +35,7 @@ def weights(folder: Path, trial: int = 1) -> dict[str, torch.Tensor]:
     return dict(load(CheckpointFolder(folder), trial, graph().fingerprint).weights)
 
 
-def test_a_trial_says_that_it_is_prepared_then_its_epochs_then_that_it_is_done(tmp_path: Path) -> None:
+def test_a_trial_reports_preparation_epochs_and_end(tmp_path: Path) -> None:
     words = train(order(last_epoch=3), tmp_path)
 
     assert isinstance(words[0], Prepared)
@@ -61,7 +61,7 @@ def test_running_statistics_are_moved_by_whole_batches_alone(tmp_path: Path) -> 
     assert tracked == {1}
 
 
-def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tmp_path: Path) -> None:
+def test_sums_grow_within_an_epoch_and_count_time_once(tmp_path: Path) -> None:
     words = advances(train(order(progress_seconds=1e-6, batch_size=16), tmp_path))
 
     assert len(words) > 20
@@ -85,9 +85,7 @@ def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
     assert len(said) == len(epochs(words)) + 1
 
 
-def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Prompt(Writer):
         def submit(self, snapshot: Snapshot) -> Future[bool]:
             file = super().submit(snapshot)
@@ -101,9 +99,7 @@ def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
     assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, TrialDone]
 
 
-def test_an_epoch_whose_checkpoint_is_still_being_written_says_its_work_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = threading.Event()
 
     class Late(Writer):
@@ -139,7 +135,7 @@ def test_the_same_order_gives_the_same_weights(tmp_path: Path) -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_resumed_trial_ends_with_the_weights_of_an_unbroken_one(tmp_path: Path) -> None:
+def test_a_resumed_trial_ends_with_the_same_weights(tmp_path: Path) -> None:
     unbroken = train(order(last_epoch=4), tmp_path / "unbroken")
 
     broken = train(order(last_epoch=2), tmp_path / "broken")

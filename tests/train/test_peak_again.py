@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiperf.train.peak_after_run import measured_again
 
 
-def test_two_processes_measure_together_and_say_a_rate_that_a_processor_can_have() -> None:
+def test_two_processes_measure_a_possible_rate_together() -> None:
     flops = measured_again(ranks=2, threads=1, precision="fp32", seconds=300.0)
 
     assert flops is not None

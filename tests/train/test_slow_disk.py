@@ -41,9 +41,7 @@ def words(told: Train, folder: Path) -> Iterator[Word]:
         yield from train_here(told, CONF, images, graph(), folder)
 
 
-def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_stands_afterwards(
-    tmp_path: Path, disk: SlowDisk
-) -> None:
+def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, disk: SlowDisk) -> None:
     said: list[Word] = []
     for word in words(order(last_epoch=5, batch_size=32), tmp_path):
         said.append(word)
@@ -58,9 +56,7 @@ def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_st
     assert epochs[-1].checkpoint and isinstance(said[-1], TrialDone)
 
 
-def test_while_the_last_checkpoint_is_written_the_trial_says_that_it_waits_and_is_done_only_then(
-    tmp_path: Path, disk: SlowDisk
-) -> None:
+def test_a_trial_reports_its_wait_for_the_last_checkpoint(tmp_path: Path, disk: SlowDisk) -> None:
     said: list[Word] = []
     for word in words(order(last_epoch=1, batch_size=32, progress_seconds=0.05), tmp_path):
         said.append(word)

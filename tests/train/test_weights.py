@@ -92,7 +92,7 @@ def test_the_parents_tensors_are_never_written(name: str) -> None:
     assert all(torch.equal(parent[key], before[key]) for key in before)
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_global_generator_did() -> None:
+def test_equal_seeds_give_equal_bytes() -> None:
     steps = random_morphs(small_start("digits_small"), Random(2), length=12)
     assert any(isinstance(morph, Skip) for morph, _, _ in steps), "nothing random in this sequence"
     torch.manual_seed(1)
@@ -165,7 +165,7 @@ def test_gather_and_divide_follow_their_axis() -> None:
     assert torch.equal(weight, torch.arange(6.0).view(2, 3, 1, 1))
 
 
-def test_a_plan_for_another_network_is_refused_by_the_tensors_name() -> None:
+def test_a_plan_for_another_network_names_the_tensor() -> None:
     state = {"conv.weight": torch.zeros(2, 2, 1, 1)}
 
     with pytest.raises(ValueError, match=r"changes 'other\.weight', which the parent's state lacks"):

@@ -68,12 +68,12 @@ class Checksums:
             ) from error
         try:
             require_alone(self._out, path)
-            whole = self._read()
+            complete = self._read()
         except BaseException:
             self._out.close()
             raise
-        self._out.truncate(whole)
-        self._out.seek(whole)
+        self._out.truncate(complete)
+        self._out.seek(complete)
         self._pending = 0
 
     def add(self, line: FileCheck) -> None:
@@ -96,9 +96,9 @@ class Checksums:
     def _read(self) -> int:
         """Fill `known`. Return the bytes of complete lines."""
         content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
+        complete = content.rfind(b"\n") + 1
         decoder = msgspec.json.Decoder(FileCheck)
-        for number, text in enumerate(content[:whole].splitlines(), 1):
+        for number, text in enumerate(content[:complete].splitlines(), 1):
             try:
                 line = decoder.decode(text)
             except msgspec.DecodeError as error:
@@ -106,4 +106,4 @@ class Checksums:
                     f"{str(self.path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
                 ) from error
             self.known[line.file] = line
-        return whole
+        return complete

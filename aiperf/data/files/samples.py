@@ -27,7 +27,7 @@ from aiperf.shell_command import command
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
 # File systems of clusters have a high latency per request, and serve many requests at the same time well.
-_ASKING = 16
+_THREADS = 16
 
 # Written to the shards' folder by `prepare`, because reading the headers of all ImageNet takes minutes.
 INDEX = "aiperf-index.jsonl"
@@ -120,7 +120,7 @@ class Samples:
 
     @cached_property
     def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        with ThreadPoolExecutor(_ASKING) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
@@ -140,7 +140,7 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
             f"a set must have at least two classes, one folder each, not {len(classes)} as in {str(folder)!r}. "
             f"Expected: {tree(root)}"
         )
-    with ThreadPoolExecutor(_ASKING) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         listed = list(pool.map(lambda name: image_names(folder / name), classes))
     empty = [name for name, found in zip(classes, listed, strict=True) if not found]
     if empty and split == "train":
@@ -224,7 +224,7 @@ def list_shards(root: Path, split: str) -> Samples:
             return entry.members
         return scan(shard)
 
-    with ThreadPoolExecutor(_ASKING) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         members = list(pool.map(members_of, shards))
     rows = [(number, *member) for number, found in enumerate(members) for member in found]
     if not rows:
@@ -285,10 +285,10 @@ def agree(training: Samples, validation: Samples, root: Path) -> None:
             )
         return
     if training.classes != validation.classes:
-        alone = sorted(set(training.classes) ^ set(validation.classes))
+        unmatched = sorted(set(training.classes) ^ set(validation.classes))
         raise DataError(
-            f"train/ and val/ must contain folders of the same classes, but in {str(root)!r} {len(alone)} are in only one: "
-            f"{', '.join(map(repr, alone[:5]))}{' …' if len(alone) > 5 else ''}"
+            f"train/ and val/ must contain folders of the same classes, but in {str(root)!r} {len(unmatched)} are in only one: "
+            f"{', '.join(map(repr, unmatched[:5]))}{' …' if len(unmatched) > 5 else ''}"
         )
 
 
@@ -342,10 +342,10 @@ def scan(shard: Path) -> list[Member]:
         raise DamagedData(
             f"shard {str(shard)!r} cannot be read: {error}. Copy it again, or pack it again with `python -m aiperf prepare`"
         ) from error
-    bare = sorted(images.keys() ^ labels.keys())
-    if bare:
+    unpaired = sorted(images.keys() ^ labels.keys())
+    if unpaired:
         raise DamagedData(
-            f"in a shard every image must have a .cls file, but in {str(shard)!r} {len(bare)} names have only one of the two, "
-            f"first {bare[0]!r}"
+            f"in a shard every image must have a .cls file, but in {str(shard)!r} {len(unpaired)} names have only one "
+            f"of the two, first {unpaired[0]!r}"
         )
     return [(*images[key], labels[key]) for key in images]

@@ -28,7 +28,7 @@ from aiperf.files import NO_LOCKS
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.memory.batch_sizes import largest, nothing_fits
-from aiperf.train.memory.footprint import CudaMemory, beside_a_step, peak_of
+from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, peak_of
 from aiperf.train.network.module import build
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import TrainerConf
@@ -52,8 +52,8 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
         own = torch.cuda.get_device_properties(device).total_memory
     else:
         own = available_bytes() // on_host
-    found = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
-    return int(min(found))
+    by_rank = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
+    return int(min(by_rank))
 
 
 def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
@@ -79,10 +79,10 @@ def largest_batch(
             return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
         return _peak(graph, batch, device, precision, ranks, channels_last=conf.channels_last) <= allowed
 
-    found = largest(fits)
-    if not found:
+    batch_size = largest(fits)
+    if not batch_size:
         raise BadConfiguration(nothing_fits(graph, precision.bytes_per_element, allowed))
-    return found
+    return batch_size
 
 
 def _peak(
@@ -96,7 +96,9 @@ def _peak(
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         images = blank(graph, batch, device, precision, channels_last=channels_last)
         step = partial(rehearse, network, images, precision)
-        return peak_of(step, CudaMemory(device)) + beside_a_step(graph, batch, precision.bytes_per_element, ranks)
+        return peak_of(step, CudaMemory(device)) + bytes_outside_a_step(
+            graph, batch, precision.bytes_per_element, ranks
+        )
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

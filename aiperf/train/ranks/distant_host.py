@@ -89,14 +89,14 @@ class DistantHost:
     """Reason for giving it up. None if it is not given up."""
     words: list[Word] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
-    news: Connection = field(init=False)
+    answered: Connection = field(init=False)
     """Readable when an answer has arrived."""
-    _told: Connection = field(init=False)
+    _answer_pipe: Connection = field(init=False)
     _came: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
     _begun: _Begun | None = None
 
     def __post_init__(self) -> None:
-        self.news, self._told = Pipe(duplex=False)
+        self.answered, self._answer_pipe = Pipe(duplex=False)
 
     def begin(self, number: int, start: RankStart) -> list[DistantRank]:
         """Start the host's ranks of a start. They are reported as they are observed."""
@@ -109,7 +109,7 @@ class DistantHost:
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages of its ranks, and update their lines in `heartbeats`."""
         begun = self._begun
-        heard: list[tuple[int, Ready | Word | Failed]] = []
+        received: list[tuple[int, Ready | Word | Failed]] = []
         while begun is not None and self.lost is None:
             try:
                 number, asked, future = self._came.get_nowait()
@@ -120,19 +120,19 @@ class DistantHost:
                     self._lose(f"is gone: {_in_words(error)}")
             elif number == begun.number and isinstance(sight := future.result(), StartChanges):
                 begun.seen = asked
-                heard += self._taken(begun, sight, heartbeats, now)
+                received += self._taken(begun, sight, heartbeats, now)
                 self._ask(now)
         if begun is not None and self.lost is None and now - begun.asked > SILENCE_SECONDS:
             self._lose(f"has not answered for {now - begun.asked:.0f} s: it is cut off, or it hangs")
-        return heard
+        return received
 
     def is_seen_since(self, moment: float) -> bool:
         """Return whether the ranks were observed at or after `moment`, or the host is lost."""
         return self.lost is not None or (self._begun is not None and self._begun.seen >= moment)
 
-    def tell(self, do: ExecuteOrder) -> None:
+    def send(self, do: ExecuteOrder) -> None:
         """Send an order to its ranks."""
-        self._of_start("tell", do)
+        self._of_start("send", do)
 
     def hang_up(self) -> None:
         """Let its ranks end by themselves."""
@@ -194,7 +194,7 @@ class DistantHost:
 
         def come(future: Future[Any]) -> None:
             self._came.put((number, now, future))
-            self._told.send_bytes(b"")
+            self._answer_pipe.send_bytes(b"")
 
         future.add_done_callback(come)
         return future

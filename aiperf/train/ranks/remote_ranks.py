@@ -99,15 +99,15 @@ class HostRankServer:
         self._asked = time.monotonic()
         with self._lock:
             if self._ranks is not None and self._number == number:
-                return self._seen(self._ranks, tuple(self._ranks.hear(seconds, [self._wake_here])))
+                return self._seen(self._ranks, tuple(self._ranks.receive(seconds, [self._wake_here])))
         time.sleep(seconds)  # not started yet
         return StartChanges((), ())
 
-    def tell(self, number: int, do: ExecuteOrder) -> None:
+    def send(self, number: int, do: ExecuteOrder) -> None:
         """Send an order to the ranks."""
         ranks = self._ranks
         if ranks is not None and self._number == number:
-            ranks.tell(do)
+            ranks.send(do)
 
     def hang_up(self, number: int) -> None:
         """Let the ranks end by themselves."""

@@ -90,15 +90,15 @@ class Ranks:
 
     def start(self) -> None:
         """Start all ranks."""
-        there: list[DistantRank] = []
+        distant_ranks: list[DistantRank] = []
         for number, other in enumerate(self._distant, 1):
-            there += other.begin(self._number, self._start_of(number, other.address))
-        for rank in there:
+            distant_ranks += other.begin(self._number, self._start_of(number, other.address))
+        for rank in distant_ranks:
             self.heartbeats.enter(rank.rank, Stage.IMPORT, self._patience)
         self._here.start()
-        self.processes = [*self._here.processes, *there]
+        self.processes = [*self._here.processes, *distant_ranks]
         on_accelerators = any(seat.accelerator is not None for seat in self.seats)
-        self._watch = Watch(self.heartbeats, [*self._here.progress, *there], on_accelerators=on_accelerators)
+        self._watch = Watch(self.heartbeats, [*self._here.progress, *distant_ranks], on_accelerators=on_accelerators)
 
     def have_met(self) -> None:
         """Close the rendezvous, because all ranks have joined."""
@@ -114,30 +114,32 @@ class Ranks:
         """Return a rank's name with its host."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
-    def hear(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
+    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages by rank.
 
         Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
         """
-        heard = self._here.hear(timeout, [wake, *(other.news for other in self._distant if other.lost is None)])
+        received = self._here.receive(
+            timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
+        )
         now = time.monotonic()
         for other in self._distant:
-            heard += other.take(self.heartbeats, now)
+            received += other.take(self.heartbeats, now)
         self._here.look(now)
-        return heard
+        return received
 
     def words_of_hosts(self) -> list[Word]:
         """Return the messages of the other hosts themselves."""
-        said = [word for other in self._distant for word in other.words]
+        messages = [word for other in self._distant for word in other.words]
         for other in self._distant:
             other.words = []
-        return said
+        return messages
 
-    def tell(self, do: ExecuteOrder) -> None:
+    def send(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
-        self._here.tell(do)
+        self._here.send(do)
         for other in self._distant:
-            other.tell(do)
+            other.send(do)
 
     def lost(self) -> tuple[str, int] | None:
         """Return the reason and the first rank of a host that is given up. None if there is none."""
@@ -178,7 +180,7 @@ class Ranks:
                 break
             if is_known and passed > _CAUSE_SECONDS:
                 break
-            for _, message in self.hear(0.05, wake):
+            for _, message in self.receive(0.05, wake):
                 if not isinstance(message, Ready | Failed):
                     say(message)
         process = culprit(self.processes, self.heartbeats)
@@ -191,7 +193,7 @@ class Ranks:
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
 
-    def let_go(self, seconds: float, wake: Connection) -> None:
+    def release(self, seconds: float, wake: Connection) -> None:
         """Let the ranks end by themselves, waiting up to `seconds`."""
         self._here.hang_up()
         for other in self._distant:
@@ -199,7 +201,7 @@ class Ranks:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._all_ended():
             if self._distant:
-                self.hear(0.01, wake)
+                self.receive(0.01, wake)
             time.sleep(0.01)
 
     def _all_ended(self) -> bool:

@@ -13,7 +13,7 @@ hvd = pytest.importorskip("horovod.torch")
 @pytest.mark.parametrize(
     ("nccl", "user", "told"), [(1, None, "1"), (1, "0", "0"), (0, None, None)], ids=["nccl", "user says no", "gloo"]
 )
-def test_with_nccl_the_stream_waits_for_the_exchange_unless_the_user_says_otherwise(
+def test_with_nccl_the_stream_waits_unless_the_user_objects(
     monkeypatch: pytest.MonkeyPatch, nccl: int, user: str | None, told: str | None
 ) -> None:
     """No NCCL is at hand: Horovod is asked what it was built with, and what its `init` then finds is looked at."""

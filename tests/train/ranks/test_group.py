@@ -205,9 +205,7 @@ def difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
     return max(float((a[name] - b[name]).abs().max()) for name in a)
 
 
-def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
-    group: tuple[RankGroup, Path], tmp_path: Path
-) -> None:
+def test_two_ranks_and_one_end_with_the_same_weights(group: tuple[RankGroup, Path], tmp_path: Path) -> None:
     """Without batch normalisation, whose statistics differ between ranks by design."""
     ranks, folder = group
     together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
@@ -221,7 +219,7 @@ def test_two_ranks_and_one_end_with_the_same_weights_for_the_same_global_batch(
         assert ours.accuracy == theirs.accuracy
 
 
-def test_images_of_all_ranks_are_counted_once_and_communication_is_part_of_the_busy_time(
+def test_images_of_all_ranks_are_counted_once(
     group: tuple[RankGroup, Path],
 ) -> None:
     words = follow(group[0], order(trial=11, batch_size=32, last_epoch=2))
@@ -366,7 +364,7 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.slow)])
-def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
+def test_a_lost_rank_is_named_and_the_trial_continues(
     group: tuple[RankGroup, Path], how: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiperf.train.ranks.group.HEARTBEAT_SECONDS", 2.0)
@@ -398,9 +396,7 @@ def test_a_lost_rank_ends_the_attempt_in_time_is_named_and_the_trial_goes_on(
         pytest.param(signal.SIGRTMIN + 3, id="at the door of one", marks=pytest.mark.slow),
     ],
 )
-def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
-    group: tuple[RankGroup, Path], how: int
-) -> None:
+def test_a_hung_rank_is_named_and_the_trial_continues(group: tuple[RankGroup, Path], how: int) -> None:
     """The rank sleeps within a step, within an incomplete exchange, or at the moment it announces an exchange.
 
     torch's own time limit is an hour.
@@ -422,7 +418,7 @@ def test_a_rank_that_hangs_without_being_stopped_is_named_and_the_trial_goes_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL] * 10 + [signal.SIGSTOP] * 5)
-def test_of_many_random_losses_each_is_survived_and_laid_to_the_right_rank(
+def test_many_random_losses_are_attributed_to_the_right_rank(
     group: tuple[RankGroup, Path], how: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
     ranks, _ = group
@@ -441,7 +437,7 @@ def test_of_many_random_losses_each_is_survived_and_laid_to_the_right_rank(
 
 @pytest.mark.slow  # longer than Gloo's own 30 s
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_a_stopped_rank_is_blamed_however_long_the_others_wait_for_it(collective: str, tmp_path: Path) -> None:
+def test_a_stopped_rank_is_blamed_after_any_wait(collective: str, tmp_path: Path) -> None:
     group = new_group(collective, tmp_path, plain_graph(), hang_seconds=45.0)
     group.start()
     group.words(timeout=10.0)
@@ -455,9 +451,7 @@ def test_a_stopped_rank_is_blamed_however_long_the_others_wait_for_it(collective
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
-def test_a_rank_lost_while_a_trial_is_prepared_costs_an_attempt_and_the_next_has_its_parents_weights(
-    group: tuple[RankGroup, Path], number: int
-) -> None:
+def test_a_rank_lost_during_preparation_costs_one_attempt(group: tuple[RankGroup, Path], number: int) -> None:
     ranks, folder = group
     chance = random.Random(f"{number} prepared {folder.name}")
     parent, child = 200 + number, 300 + number
@@ -602,9 +596,7 @@ def test_a_device_that_fails_twice_in_trials_is_left_out(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_start_is_awaited_while_it_makes_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file server is silent for 14 s, and the limit is 6 s.
 
     The other rank waits at the rendezvous and is not blamed.
@@ -618,9 +610,7 @@ def test_a_start_that_is_slow_is_waited_for_as_long_as_something_moves(
 
 
 @pytest.mark.slow
-def test_a_start_in_which_nothing_moves_ends_the_worker_and_takes_no_accelerator_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_without_progress_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     group = new_group("auto", tmp_path, plain_graph(), start_seconds=4.0)
     try:
         with pytest.raises(
@@ -631,7 +621,7 @@ def test_a_start_in_which_nothing_moves_ends_the_worker_and_takes_no_accelerator
         group.close()
 
 
-def test_a_rank_that_is_killed_at_each_start_ends_the_worker_and_takes_no_accelerator_away(tmp_path: Path) -> None:
+def test_a_rank_killed_at_each_start_ends_the_worker(tmp_path: Path) -> None:
     group = new_group("auto", tmp_path, plain_graph())
     over = threading.Event()
 
@@ -680,7 +670,7 @@ def frozen() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.slow
-def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_for(
+def test_the_end_is_reported_before_an_unkillable_rank_ends(
     tmp_path: Path, frozen: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aiperf.train.ranks.host_ranks.DEATH_SECONDS", 5.0)
@@ -708,7 +698,7 @@ def test_the_attempts_end_is_said_before_a_rank_that_cannot_be_killed_is_waited_
     group.close()
 
 
-def test_a_configuration_that_the_device_lacks_is_said_at_the_start_without_trying_again(tmp_path: Path) -> None:
+def test_an_unavailable_configuration_ends_the_first_start(tmp_path: Path) -> None:
     group = new_group("auto", tmp_path, graph(), precision="tf32", ranks=1)
 
     with pytest.raises(AiperfError, match="tf32"):
@@ -718,7 +708,7 @@ def test_a_configuration_that_the_device_lacks_is_said_at_the_start_without_tryi
     group.close()
 
 
-def test_closing_a_group_over_an_interrupted_trial_leaves_whole_checkpoints_and_no_process(tmp_path: Path) -> None:
+def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None:
     group = new_group("torch", tmp_path, graph(), ranks=2)
     group.start()
     group.order(order(trial=1, batch_size=16, last_epoch=10_000))

@@ -249,7 +249,7 @@ def _tried(
     except (RuntimeError, ModeUnavailable) as error:
         if not isinstance(error, ModeUnavailable) and not is_out_of_memory(error):
             raise
-        print(f"{mode} cannot be had: {error}", file=sys.stderr, flush=True)
+        print(f"{mode} is not available: {error}", file=sys.stderr, flush=True)
         network.zero_grad(set_to_none=True)
         return None, inf
 
@@ -284,7 +284,7 @@ def _insisted_on(
     if not fits:
         network.zero_grad(set_to_none=True)
         raise DoesNotFit(f"a batch of {len(images)} does not fit as {mode}")
-    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank said so'}")
+    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank reported it'}")
 
 
 def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Callable[[], None]) -> None:

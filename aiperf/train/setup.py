@@ -243,4 +243,4 @@ def _from_first_rank(
     context.collective.broadcast([is_missing, *tensors()])
     if is_missing.item():
         assert trial is not None, problem
-        raise CheckpointMissing(trial, problem or "said by rank 0")
+        raise CheckpointMissing(trial, problem or "reported by rank 0")

@@ -28,7 +28,7 @@ from aiperf.data.survey import describe
 from tests.data.walks import joined, training, validation
 
 Example = Callable[[Path, Path, Path], DataSetConf]
-"""Of folders with small images, with large ones, and with shards of the small ones."""
+"""Configuration from folders with small images, with large images, and with shards of the small ones."""
 
 
 def usual(kind: type[DataSetConf]) -> Example:
@@ -52,7 +52,7 @@ EXAMPLES: dict[str, Example] = {
         root=str(shards), format="webdataset", cache="none"
     ),
 }
-"""A set that is added to DATA_SETS is held to the contract as it comes; one that is large gets a small example here."""
+"""Configuration of a small example of each data set. A large set in DATA_SETS needs one here."""
 
 
 @pytest.fixture(scope="module")

@@ -189,6 +189,6 @@ def _as_another_user(act: Callable[[], None]) -> None:
             os.setuid(_ANOTHER_USER)
             act()
             os._exit(0)
-        except BaseException:  # noqa: BLE001  # the child must not go on as a second pytest
+        except BaseException:  # noqa: BLE001  # the child must not continue as a second pytest
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

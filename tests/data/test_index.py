@@ -149,13 +149,13 @@ def _renamed(root: Path) -> None:
     ],
 )
 def test_an_outdated_index_is_refused_with_the_difference(
-    root: Path, change: Callable[[Path], None], told: str
+    root: Path, change: Callable[[Path], None], train_order: str
 ) -> None:
     conf = indexed(root)
     change(root)
 
     for act in (describe, open_data):
-        with pytest.raises(StaleIndex, match=told) as refused:
+        with pytest.raises(StaleIndex, match=train_order) as refused:
             act(conf)
         assert "--index-only" in str(refused.value)
 
@@ -271,7 +271,7 @@ _COUNTED = """
 import sys
 counts = {}
 def count(event, args):
-    if args and str(args[0]).startswith(sys.argv[1]):  # of the set, and not where modules lie
+    if args and str(args[0]).startswith(sys.argv[1]):  # only folders of the set, not those of modules
         counts[event] = counts.get(event, 0) + 1
 sys.addaudithook(count)
 import os

@@ -1,4 +1,4 @@
-"""Checkpoints: what is written is what is read, whole or not at all, and nothing in a file is executed."""
+"""Checkpoints are read as they were written, completely or not at all, and nothing in a file is executed."""
 
 import os
 import pickle
@@ -92,7 +92,7 @@ def test_a_changed_byte_is_refused_by_name_wherever_it_lies(data: st.DataObject)
             read = load(folder, 3, "f00d", 1)
         except DamagedCheckpoint as error:
             assert path.name in str(error)
-        else:  # a space that fills the header up, made another that says nothing
+        else:  # a padding space of the header was replaced by another character without meaning
             assert same(read, snapshot()) and read.scaler == snapshot().scaler
 
 
@@ -154,10 +154,14 @@ def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, ch
     path = save(written, CheckpointFolder(tmp_path))
 
     with safe_open(path, framework="pt") as file:
-        told = file.metadata()
+        train_order = file.metadata()
     tensors = load_file(path)
 
-    assert told is not None and (told["format"], told["trial"], told["epoch"]) == ("2", "3", "1")
+    assert train_order is not None and (train_order["format"], train_order["trial"], train_order["epoch"]) == (
+        "2",
+        "3",
+        "1",
+    )
     assert tensors.keys() == {"momentum.conv", *(f"weights.{name}" for name in weights)}
     assert all(torch.equal(tensors[f"weights.{name}"], tensor) for name, tensor in weights.items())
     read = load(CheckpointFolder(tmp_path), 3, "f00d")

@@ -1,4 +1,4 @@
-"""The tensor-only operation count against torch's own counter, and where that counter goes wrong."""
+"""The tensor-only operation count against torch's own counter, and the errors of that counter."""
 
 from random import Random
 

@@ -136,10 +136,10 @@ def test_twelve_networks_of_one_process_are_compiled_once_each(compiler: str) ->
     """torch.compile gives up on a function after 8 compilations and silently continues eagerly."""
     context = compiling(compiler)
     context.writer = None
-    for told in descendants(12):
+    for train_order in descendants(12):
         before = graphs_compiled()
 
-        words = list(loop.train(told, context, taken=0.0))
+        words = list(loop.train(train_order, context, taken=0.0))
 
         assert isinstance(words[0], Prepared) and words[0].compiled
         assert isinstance(words[-1], TrialDone)
@@ -290,10 +290,10 @@ def prepared() -> tuple[Network, torch.Tensor, RankContext]:
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
 def test_a_network_is_released_with_its_trial_in_any_mode() -> None:
-    """Without waiting for the garbage collector: what it would find holds an accelerator's memory until then."""
+    """It does not wait for the garbage collector, because objects in cycles hold an accelerator's memory until then."""
     context = compiling("aot_eager")
-    for told in descendants(3):
-        words = loop.train(told, context, taken=0.0)
+    for train_order in descendants(3):
+        words = loop.train(train_order, context, taken=0.0)
         next(words)
         alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, EagerSgd)]
         assert len(alive) == 2
@@ -305,7 +305,7 @@ def test_a_network_is_released_with_its_trial_in_any_mode() -> None:
             gc.enable()
 
 
-@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@pytest.mark.slow  # compiling takes a minute without a cache
 @importing_inductor
 @pytest.mark.parametrize("factor", [1e-9, 1e9])
 def test_the_fastest_candidate_is_kept_and_expected_next(factor: float) -> None:
@@ -348,7 +348,7 @@ class Scaled:
         return mark
 
 
-@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@pytest.mark.slow  # compiling takes a minute without a cache
 @importing_inductor
 def test_a_batch_of_another_size_runs_eagerly() -> None:
     network = build(graph())
@@ -383,7 +383,7 @@ def test_cuda_graphs_do_not_change_the_final_weights(tmp_path: Path, compiling: 
         torch.testing.assert_close(ended[1][name], plain, rtol=1e-3, atol=1e-4)
 
 
-# --- what is rehearsed before a trial, and what is not searched in its busy time
+# --- rehearsal before a trial, and the search for algorithms
 
 
 def test_algorithms_are_searched_for_whole_batches_only(
@@ -421,7 +421,7 @@ GRAPHED = ExecutionMode(cuda_graphs=True)
 
 
 def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for the capture, since there is no GPU: the network is called as it is."""
+    """Replaces the capture, because there is no GPU. It calls the network directly."""
     monkeypatch.setattr(execution, "_capture", lambda network, images, precision: None)
 
 

@@ -244,7 +244,7 @@ def test_torch_compile_has_no_graph_break() -> None:
     twin(images).sum().backward()
     for (name, ours), plain in zip(module.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, plain.grad, msg=name)
-    # a compiled module of its own each: what one network specialised on must not leak into the next
+    # compile each network separately, so that specialisations of one do not affect the next
     torch._dynamo.reset()
 
 

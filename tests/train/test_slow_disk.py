@@ -36,9 +36,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     slow.is_open.set()
 
 
-def words(told: Train, folder: Path) -> Iterator[Word]:
+def words(train_order: Train, folder: Path) -> Iterator[Word]:
     with open_data(IMAGES) as images:
-        yield from train_here(told, CONF, images, graph(), folder)
+        yield from train_here(train_order, CONF, images, graph(), folder)
 
 
 def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, disk: SlowDisk) -> None:

@@ -61,7 +61,7 @@ def test_noise_gives_copies_different_gradients(seed: int) -> None:
 
     before, after = gradient(state), gradient(break_symmetry(state, plan, seed))
 
-    # copies may be divided unevenly (3 copies beside 2), so compare directions, not sizes
+    # copies may be divided unevenly (3 and 2 copies), so compare directions, not sizes
     assert angle(before[original], before[copy]) < 1e-6
     assert angle(after[original], after[copy]) > 1e-6
 

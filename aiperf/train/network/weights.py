@@ -63,7 +63,7 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
 
 def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in state:
-        raise ValueError(f"the plan changes {name!r}, which the parent's state lacks; {_REMEDY}")
+        raise ValueError(f"the plan changes {name!r}, but the parent's state lacks it. {_REMEDY}")
     return state[name]
 
 
@@ -73,7 +73,7 @@ def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tens
     It has the precision and device of the parent's tensors of its kind.
     """
     if name in state:
-        raise ValueError(f"the plan makes {name!r}, which the parent's state has already; {_REMEDY}")
+        raise ValueError(f"the plan creates {name!r}, but the parent's state already has it. {_REMEDY}")
     kind = name.rpartition(".")[2]
     # precision may differ by kind: 16-bit convolutions, float32 normalisation
     alike = (
@@ -86,7 +86,7 @@ def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tens
     return (next(any_other) if like is None else like).new_empty(shape)
 
 
-_REMEDY = "carry it out on the state of the network that it was made for"
+_REMEDY = "Apply it to the state of its own network"
 
 
 @torch.no_grad()

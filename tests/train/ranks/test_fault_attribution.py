@@ -1,4 +1,4 @@
-"""Signs of life, and who is blamed for their absence: ranks as values, and as real processes that are killed."""
+"""Heartbeats, and the rank that is blamed if they are missing, with ranks as values and as real processes."""
 
 import math
 import os

@@ -89,7 +89,7 @@ signal.signal(signal.SIGUSR1, sleep)
 signal.signal(signal.SIGUSR2, wait_in_an_exchange)
 signal.signal(signal.SIGRTMIN + 3, sleep_when_it_has_come_to_the_next_exchange)
 """
-"""What makes a rank hang where it is just then, in Python or in native code, without being stopped (site's sitecustomize)."""
+"""Signal handlers (in sitecustomize) that make a rank hang in Python or in native code, without being stopped."""
 WITNESS = """
 import os, pathlib
 known = []
@@ -130,7 +130,7 @@ signal.signal(signal.SIGRTMIN, remember)
 signal.signal(signal.SIGRTMIN + 1, who_lives)
 signal.signal(signal.SIGRTMIN + 2, collect_again)
 """
-"""What a rank has of a trial while it trains, and what of that is alive when it is asked."""
+"""Records the objects of a trial during training, and reports on request which of them are alive."""
 LARGEST = 64
 """The batch per rank that just fits into the memory a rank may use."""
 COLLECTIVES = [
@@ -171,15 +171,15 @@ def test_ranks_of_uneven_shares_weigh_their_gradients_by_them(tmp_path: Path) ->
     """51 images are less than one whole step of two ranks: shares of 25 and 26."""
     few = SyntheticConf(training_images=51, validation_images=20, classes=3, image=8, channels=1, noise=0.1)
     conf = TrainerConf(collective="torch", threads=1, precision="fp32", learning_rate=0.05)
-    told = order(trial=10, last_epoch=3)
+    train_order = order(trial=10, last_epoch=3)
     group = RankGroup(conf, few, encode(plain_graph()), tmp_path / "two", accelerators=0, cores=2)
     try:
         group.start()
-        assert epochs(follow(group, told))[0].advanced.training_images == 51
+        assert epochs(follow(group, train_order))[0].advanced.training_images == 51
     finally:
         group.close()
     with open_data(few) as opened:
-        assert list(train_here(told, CONF, opened, plain_graph(), tmp_path / "one" / "checkpoints"))
+        assert list(train_here(train_order, CONF, opened, plain_graph(), tmp_path / "one" / "checkpoints"))
 
     assert difference(final_weights(tmp_path / "two", 10), final_weights(tmp_path / "one", 10)) < 1e-5
 
@@ -206,7 +206,7 @@ def difference(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 
 
 def test_two_ranks_and_one_end_with_the_same_weights(group: tuple[RankGroup, Path], tmp_path: Path) -> None:
-    """Without batch normalisation, whose statistics differ between ranks by design."""
+    """The network has no batch normalisation, because its statistics differ between ranks by design."""
     ranks, folder = group
     together = follow(ranks, order(trial=10, batch_size=32, last_epoch=3))
     alone = train(order(trial=10, batch_size=64, last_epoch=3), tmp_path / "checkpoints", start_graph=plain_graph())
@@ -271,21 +271,21 @@ def test_no_file_that_a_group_leaves_is_a_pickle(group: tuple[RankGroup, Path]) 
 
 def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(group: tuple[RankGroup, Path]) -> None:
     ranks, _ = group
-    for trial in range(600, 620):  # one may be over before the question comes to it
+    for trial in range(600, 620):  # a trial may end before it receives the request
         ranks.order(order(trial=trial, batch_size=8, last_epoch=60, progress_seconds=1e6))
-        said: list[Word] = []
-        while len(epochs(said)) < 2:
-            said += ranks.words(0.5)
-        assert [word for word in said if is_within_an_epoch(word)] == []
+        messages: list[Word] = []
+        while len(epochs(messages)) < 2:
+            messages += ranks.words(0.5)
+        assert [word for word in messages if is_within_an_epoch(word)] == []
 
-        while not any(is_within_an_epoch(word) for word in said) and not isinstance(said[-1], TrialDone):
+        while not any(is_within_an_epoch(word) for word in messages) and not isinstance(messages[-1], TrialDone):
             ranks.order(Sum(worker=0))  # again, should the last have come at an epoch's very end
-            said += ranks.words(0.5)
+            messages += ranks.words(0.5)
 
-        assert isinstance(to_the_end(ranks, said)[-1], TrialDone)
-        if any(is_within_an_epoch(word) for word in said):
+        assert isinstance(to_the_end(ranks, messages)[-1], TrialDone)
+        if any(is_within_an_epoch(word) for word in messages):
             return
-    raise AssertionError("twenty trials were asked, and none said its sums within an epoch")
+    raise AssertionError("none of twenty trials reported its sums within an epoch")
 
 
 def is_within_an_epoch(word: Word) -> bool:
@@ -322,15 +322,15 @@ def test_of_ten_trials_nothing_lives_on_in_the_ranks(group: tuple[RankGroup, Pat
     while at_work < 10:
         assert trial < 450, f"of fifty trials only {at_work} were seen at work"
         ranks.order(order(trial=trial, batch_size=16, last_epoch=20))
-        said: list[Word] = []
-        while not epochs(said):
-            said += ranks.words(timeout=60.0)
+        messages: list[Word] = []
+        while not epochs(messages):
+            messages += ranks.words(timeout=60.0)
         seen = [int(answer.split()[1]) for answer in witness(folder, pids, signal.SIGRTMIN)]
-        at_work += min(seen) >= 5  # it may have been over before it was looked at
-        assert isinstance(to_the_end(ranks, said)[-1], TrialDone)
+        at_work += min(seen) >= 5  # the trial may have ended before
+        assert isinstance(to_the_end(ranks, messages)[-1], TrialDone)
         trial += 1
 
-    # the first rank tells the end of an attempt; the other may still be on its way out of it
+    # rank 0 reports the end of an attempt while the other rank may still be ending it
     rest = time.monotonic() + 300.0
     while (alive := witness(folder, pids, signal.SIGRTMIN + 1)) != ["alive []", "alive []"] and time.monotonic() < rest:
         time.sleep(0.05)
@@ -357,8 +357,8 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, CheckpointSaved))])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
-    told = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
-    words = follow(ranks, told)
+    train_order = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
+    words = follow(ranks, train_order)
     assert [word.advanced.epoch for word in epochs(words)] == [first, first + 1]
     return words
 
@@ -380,8 +380,10 @@ def test_a_lost_rank_is_named_and_the_trial_continues(
     assert f"rank {rank} of 2 on " in crash.reason
     assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in crash.reason
     if how is signal.SIGSTOP:  # until then the driver receives heartbeats
-        told = [word.doing for word in heard if isinstance(word, Heartbeat)]
-        assert told and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in told), told
+        train_order = [word.doing for word in heard if isinstance(word, Heartbeat)]
+        assert train_order and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in train_order), (
+            train_order
+        )
     resumed = go_on(ranks, trial, heard)
     assert isinstance(resumed[-1], TrialDone)
     assert isinstance(resumed[0], Prepared)
@@ -410,7 +412,7 @@ def test_a_hung_rank_is_named_and_the_trial_continues(group: tuple[RankGroup, Pa
     crash = heard[-1]
     assert isinstance(crash, Crashed)
     assert crash.retry
-    # one that falls asleep between two steps, where it would wait for images, looks like one that waits for them
+    # a rank that sleeps between two steps looks like one that waits for images
     named = rf"rank {rank} of 2 on {re.escape(socket.gethostname())} (hangs: no sign|waits for storage: it waits for images)"
     assert re.match(named, crash.reason), crash.reason
     assert isinstance(go_on(ranks, trial, heard)[-1], TrialDone)
@@ -485,7 +487,7 @@ def at_start():
 """
 SLOW_STORAGE = """
 def at_start():
-    # the parent of a vfork is in the kernel's uninterruptible sleep, as who waits for a file server is
+    # the parent of a vfork is in the kernel's uninterruptible sleep, like a process that waits for a file server
     import ctypes
     libc = ctypes.CDLL(None)
     stack = ctypes.create_string_buffer(2**16)
@@ -644,7 +646,7 @@ def test_a_rank_killed_at_each_start_ends_the_worker(tmp_path: Path) -> None:
 
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
-"""Of control groups v1: what is frozen there dies only once it is thawed, as one does that waits for a device in the kernel."""
+"""Freezer of control groups v1. A frozen process dies when it is thawed, like one that waits for a device in the kernel."""
 
 
 @pytest.fixture

@@ -18,11 +18,11 @@ def test_a_heartbeat_keeps_a_silent_worker() -> None:
     silent, slow = state_after(events), state_after(events)
     late = 1.0 + slow.limits.silence_seconds
 
-    told = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
-    for event in told:
+    train_order = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
+    for event in train_order:
         evolve(slow, event)
 
-    assert told == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
+    assert train_order == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
     assert [command for command in decide(silent, late) if isinstance(command, DeclareLost)]
     assert not [command for command in decide(slow, late) if isinstance(command, DeclareLost)]
 

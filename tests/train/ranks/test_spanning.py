@@ -117,14 +117,14 @@ def test_a_rendezvous_answers_only_the_hosts_of_its_group() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("collective", COLLECTIVES)
 def test_ranks_of_two_hosts_end_with_the_weights_of_one(collective: str, tmp_path: Path) -> None:
-    told = order(trial=10, batch_size=32, last_epoch=3)
+    train_order = order(trial=10, batch_size=32, last_epoch=3)
     with spanning_group(conf(collective), tmp_path / "two", plain_graph()) as (group, _):
         ready = group.start()
-        words = follow(group, told)
+        words = follow(group, train_order)
     one = new_group(collective, tmp_path / "one", plain_graph())
     try:
         one.start()
-        alone = follow(one, told)
+        alone = follow(one, train_order)
     finally:
         one.close()
 

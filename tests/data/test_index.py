@@ -139,7 +139,7 @@ def _renamed(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "train_order"),
     [
         (_added, r"class1' holds 7 images and 6 were indexed: 1 new, first '00.jpg'"),
         (_gone, r"class2' holds 2 images and 3 were indexed: 1 gone, first '1.jpg'"),

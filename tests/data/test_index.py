@@ -139,23 +139,23 @@ def _renamed(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "train_order"),
+    ("change", "message"),
     [
         (_added, r"class1' holds 7 images and 6 were indexed: 1 new, first '00.jpg'"),
-        (_gone, r"class2' holds 2 images and 3 were indexed: 1 gone, first '1.jpg'"),
+        (_gone, r"class2' holds 2 images and 3 were indexed: 1 removed, first '1.jpg'"),
         (_longer, r"3.jpg' has \d+ bytes, and \d+ when the index was written"),
-        (_moved, r"class0' holds 5 images and 6 were indexed: 1 gone, first '3.jpg'"),
-        (_renamed, r"the class folders of .*train' have changed: 1 gone, first 'class0'; 1 new, first 'klass0'"),
+        (_moved, r"class0' holds 5 images and 6 were indexed: 1 removed, first '3.jpg'"),
+        (_renamed, r"the class folders of .*train' have changed: 1 removed, first 'class0', 1 new, first 'klass0'"),
     ],
 )
 def test_an_outdated_index_is_refused_with_the_difference(
-    root: Path, change: Callable[[Path], None], train_order: str
+    root: Path, change: Callable[[Path], None], message: str
 ) -> None:
     conf = indexed(root)
     change(root)
 
     for act in (describe, open_data):
-        with pytest.raises(StaleIndex, match=train_order) as refused:
+        with pytest.raises(StaleIndex, match=message) as refused:
             act(conf)
         assert "--index-only" in str(refused.value)
 

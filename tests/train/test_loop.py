@@ -161,7 +161,9 @@ def test_a_child_begins_with_its_parents_weights(tmp_path: Path) -> None:
     assert words[0].accuracy > without[0].accuracy + 0.2
 
 
-@pytest.mark.parametrize(("train_order", "missing"), [(order(trial=2, parent=1), 1), (order(first_epoch=5, last_epoch=9), 1)])
+@pytest.mark.parametrize(
+    ("train_order", "missing"), [(order(trial=2, parent=1), 1), (order(first_epoch=5, last_epoch=9), 1)]
+)
 def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, train_order: Train, missing: int) -> None:
     words = train(train_order, tmp_path)
 

@@ -266,5 +266,7 @@ def _check_file(samples: Samples, index: int) -> None:
 
 def _difference(indexed: Sequence[str], listed: Sequence[str]) -> str:
     removed, new = sorted(set(indexed) - set(listed)), sorted(set(listed) - set(indexed))
-    changes = [f"{len(names)} {what}, first {names[0]!r}" for names, what in ((removed, "gone"), (new, "new")) if names]
-    return "; ".join(changes)
+    changes = [
+        f"{len(names)} {what}, first {names[0]!r}" for names, what in ((removed, "removed"), (new, "new")) if names
+    ]
+    return ", ".join(changes)

@@ -206,7 +206,7 @@ def fastest(
         # gains are relative to eager; without eager among the open modes, to the first one, which costs nothing more
         relative = {EAGER: base, **measured}
         mode = context.expected.next_to_try(open_modes, relative, steps_ahead)
-        at = _told(context, -1 if mode is None else open_modes.index(mode))
+        at = _of_first_rank(context, -1 if mode is None else open_modes.index(mode))
         if at < 0:
             return best
         mode = open_modes[at]
@@ -216,7 +216,7 @@ def fastest(
         if not context.all_agree(step < inf):
             step = inf
         context.expected = context.expected.learn(mode, time.monotonic() - began, base, step)
-        is_faster = bool(_told(context, step < measured[best.mode]))
+        is_faster = bool(_of_first_rank(context, step < measured[best.mode]))
         measured[mode] = step
         _strip(network)
         # a mode that is not kept releases its graphs, as large as a whole batch, before the next one is captured
@@ -321,7 +321,7 @@ def _refusals_are_not_had() -> Iterator[None]:
         raise ModeUnavailable(" ".join(lines[:3])) from error
 
 
-def _told(context: RankContext, number: int) -> int:
+def _of_first_rank(context: RankContext, number: int) -> int:
     """Return rank 0's number on all ranks."""
     return round(context.collective.total([float(number) if context.is_first else 0.0])[0])
 

@@ -62,7 +62,7 @@ class DistantRank:
 
 
 @dataclass(slots=True)
-class _Begun:
+class _HostStart:
     """State of a start, as known on the leading host."""
 
     number: int
@@ -92,8 +92,8 @@ class DistantHost:
     answered: Connection = field(init=False)
     """Readable when an answer has arrived."""
     _answer_pipe: Connection = field(init=False)
-    _came: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
-    _begun: _Begun | None = None
+    _answers: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
+    _start: _HostStart | None = None
 
     def __post_init__(self) -> None:
         self.answered, self._answer_pipe = Pipe(duplex=False)
@@ -101,18 +101,18 @@ class DistantHost:
     def begin(self, number: int, start: RankStart) -> list[DistantRank]:
         """Start the host's ranks of a start. They are reported as they are observed."""
         ranks = [DistantRank(seat.rank) for seat in start.own]
-        self._begun = _Begun(number, {rank.rank: rank for rank in ranks}, time.monotonic())
+        self._start = _HostStart(number, {rank.rank: rank for rank in ranks}, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
         return ranks
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages of its ranks, and update their lines in `heartbeats`."""
-        begun = self._begun
+        begun = self._start
         received: list[tuple[int, Ready | Word | Failed]] = []
         while begun is not None and self.lost is None:
             try:
-                number, asked, future = self._came.get_nowait()
+                number, asked, future = self._answers.get_nowait()
             except queue.Empty:
                 break
             if (error := future.exception()) is not None:
@@ -128,7 +128,7 @@ class DistantHost:
 
     def is_seen_since(self, moment: float) -> bool:
         """Return whether the ranks were observed at or after `moment`, or the host is lost."""
-        return self.lost is not None or (self._begun is not None and self._begun.seen >= moment)
+        return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
         """Send an order to its ranks."""
@@ -144,7 +144,7 @@ class DistantHost:
 
     def end(self) -> Future[Any] | None:
         """Begin to end its ranks. `ended` waits for the result."""
-        begun, self._begun = self._begun, None
+        begun, self._start = self._start, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
@@ -164,7 +164,7 @@ class DistantHost:
         return left
 
     def _taken(
-        self, begun: _Begun, sight: StartChanges, heartbeats: HeartbeatFile, now: float
+        self, begun: _HostStart, sight: StartChanges, heartbeats: HeartbeatFile, now: float
     ) -> Sequence[tuple[int, Ready | Word | Failed]]:
         self.words += sight.words
         if sight.is_abandoned:
@@ -180,20 +180,20 @@ class DistantHost:
         return sight.messages
 
     def _ask(self, now: float) -> None:
-        assert self._begun is not None
-        self._begun.asked = now
-        self._fire("look", self._begun.number, self.look_seconds)
+        assert self._start is not None
+        self._start.asked = now
+        self._fire("look", self._start.number, self.look_seconds)
 
     def _of_start(self, method: str, *arguments: object) -> None:
-        if self._begun is not None and self.lost is None:
-            self._fire(method, self._begun.number, *arguments)
+        if self._start is not None and self.lost is None:
+            self._fire(method, self._start.number, *arguments)
 
     def _fire(self, method: str, number: int, *arguments: object) -> Future[Any]:
         now = time.monotonic()
         future = self.call(method, number, *arguments)
 
         def come(future: Future[Any]) -> None:
-            self._came.put((number, now, future))
+            self._answers.put((number, now, future))
             self._answer_pipe.send_bytes(b"")
 
         future.add_done_callback(come)

@@ -227,7 +227,7 @@ class _Watched:
     def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
         self._heartbeats = heartbeats
         self._rank = rank
-        self._asked = 0
+        self._requests = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
         self._heartbeats.enter(self._rank, stage, silent_seconds)
@@ -245,8 +245,8 @@ class _Watched:
         return self._heartbeats.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
-        before, self._asked = self._asked, self._heartbeats.asked_for_sums()
-        return self._asked > before
+        before, self._requests = self._requests, self._heartbeats.asked_for_sums()
+        return self._requests > before
 
 
 def _failure(error: BaseException) -> Failed:

@@ -33,7 +33,7 @@ _CAUSE_SECONDS = 10.0
 The kernel may take seconds to end a process with much memory.
 """
 _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
-"""How likely a rank caused the failure, the most likely first. Ranks that wait for a dead one fail too."""
+"""Likelihood that a rank caused the failure, the highest first. Ranks that wait for a dead one fail too."""
 
 
 class StartFailed(Exception):
@@ -81,9 +81,9 @@ class Ranks:
                 recipe.conf.collective, len(seats), (address, *(other.address for other in distant))
             )
             stack.callback(self._meeting.close)
-            self._here = HostRanks(recipe, self._start_of(0, address if distant else None))
+            self._local = HostRanks(recipe, self._start_of(0, address if distant else None))
             stack.pop_all()
-        self.heartbeats = self._here.heartbeats
+        self.heartbeats = self._local.heartbeats
 
     def _start_of(self, host: int, address: str | None) -> RankStart:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
@@ -95,10 +95,10 @@ class Ranks:
             distant_ranks += other.begin(self._number, self._start_of(number, other.address))
         for rank in distant_ranks:
             self.heartbeats.enter(rank.rank, Stage.IMPORT, self._patience)
-        self._here.start()
-        self.processes = [*self._here.processes, *distant_ranks]
+        self._local.start()
+        self.processes = [*self._local.processes, *distant_ranks]
         on_accelerators = any(seat.accelerator is not None for seat in self.seats)
-        self._watch = Watch(self.heartbeats, [*self._here.progress, *distant_ranks], on_accelerators=on_accelerators)
+        self._watch = Watch(self.heartbeats, [*self._local.progress, *distant_ranks], on_accelerators=on_accelerators)
 
     def have_met(self) -> None:
         """Close the rendezvous, because all ranks have joined."""
@@ -119,13 +119,13 @@ class Ranks:
 
         Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
         """
-        received = self._here.receive(
+        received = self._local.receive(
             timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
         )
         now = time.monotonic()
         for other in self._distant:
             received += other.take(self.heartbeats, now)
-        self._here.look(now)
+        self._local.look(now)
         return received
 
     def words_of_hosts(self) -> list[Word]:
@@ -137,7 +137,7 @@ class Ranks:
 
     def send(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
-        self._here.send(do)
+        self._local.send(do)
         for other in self._distant:
             other.send(do)
 
@@ -195,7 +195,7 @@ class Ranks:
 
     def release(self, seconds: float, wake: Connection) -> None:
         """Let the ranks end by themselves, waiting up to `seconds`."""
-        self._here.hang_up()
+        self._local.hang_up()
         for other in self._distant:
             other.hang_up()
         deadline = time.monotonic() + seconds
@@ -210,7 +210,7 @@ class Ranks:
 
     def kill(self) -> None:
         """Kill the remaining processes, including stopped ones. Does not wait for their end."""
-        self._here.kill()
+        self._local.kill()
         for other in self._distant:
             other.kill()
 
@@ -221,7 +221,7 @@ class Ranks:
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
-        left = self._here.end()
+        left = self._local.end()
         for other, ending in endings:
             left += other.ended(ending, deadline)
         self._meeting.close()

@@ -177,7 +177,7 @@ def test_a_file_with_another_size_is_refused_when_it_is_read(tmp_path: Path, mon
     root = make(tmp_path / "set", training=6, validation=3, classes=2, height=100, width=100)
     conf = ImagenetConf(root=str(root), cache="none")
     write_index(conf)
-    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    monkeypatch.setattr(index, "FILES_CHECKED", 0)
     _longer(root)
 
     with open_data(conf) as data, pytest.raises(StaleIndex, match=r"3.jpg' has \d+ bytes"):
@@ -186,8 +186,8 @@ def test_a_file_with_another_size_is_refused_when_it_is_read(tmp_path: Path, mon
 
 def test_each_host_checks_other_folders(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = indexed(root)
-    monkeypatch.setattr(index, "FOLDERS_ASKED", 1)
-    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    monkeypatch.setattr(index, "FOLDERS_CHECKED", 1)
+    monkeypatch.setattr(index, "FILES_CHECKED", 0)
     _added(root)
     refused = 0
 
@@ -214,7 +214,7 @@ def test_a_damaged_index_is_refused_and_not_replaced(root: Path) -> None:
         with pytest.raises(DamagedData, match="--index-only"):
             describe(conf)
     path.write_bytes(whole.replace(b"aiperf-folders 1 ", b"aiperf-folders 2 ", 1))
-    with pytest.raises(DamagedData, match="of version '2', and 1 is read here"):
+    with pytest.raises(DamagedData, match="has version '2', but this program reads 1"):
         describe(conf)
 
 
@@ -260,7 +260,7 @@ def test_a_worker_with_another_data_set_is_refused(root: Path, tmp_path: Path) -
     _longer(there)
 
     open_data(held_to(ImagesConf(root=str(root)), planned)).close()
-    with pytest.raises(OtherData, match=rf"fingerprint {planned[:16]}…; on \S+ '{there}' holds one of"):
+    with pytest.raises(OtherData, match=rf"fingerprint {planned[:16]}…, but on \S+ '{there}' has "):
         open_data(held_to(ImagesConf(root=str(there)), planned))
     with pytest.raises(OtherData):
         open_data(held_to(ImagenetConf(root=str(there)), planned))

@@ -80,7 +80,7 @@ def test_the_set_s_checksum_does_not_depend_on_where_it_lies(root: Path, tmp_pat
 def test_a_damaged_line_amid_the_checksums_is_refused(root: Path) -> None:
     (root / FILE).write_bytes(b"{torn\n{}\n")
 
-    with pytest.raises(DamagedData, match=r"damaged at line 1 .*; remove it"):
+    with pytest.raises(DamagedData, match=r"damaged at line 1 .*: remove it"):
         _prepared(ImagesConf(root=str(root)))
 
 

@@ -70,7 +70,7 @@ def test_over_the_epochs_every_image_is_visited() -> None:
 
 
 def test_fewer_images_than_ranks_are_refused() -> None:
-    with pytest.raises(DataError, match="found 3 images for 4 ranks: use at most 3 ranks"):
+    with pytest.raises(DataError, match="there are 3 images for 4 ranks: use at most 3 ranks"):
         steps(3, 8, 4)
 
 

@@ -12,8 +12,8 @@ the data set and normalized, every step is accounted for and reported. Neither s
 
 Each side has its own process, and one sleeps while the other works. Segments of a few seconds alternate (a b, b a, …), so that
 a drift of the machine affects both. The plain process uses PyTorch's defaults. AIPerf's process keeps freed memory as every
-rank does (`aiperf/train/allocator.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means that
-AIPerf is faster. On a GPU the absolute value and MFU are printed too.
+rank does (`aiperf/train/memory/allocator.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means
+that AIPerf is faster. On a GPU the absolute value and MFU are printed too.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from aiperf.journal.messages import Advanced, EpochDone, Train, Word
 from aiperf.rng import derive
 from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
-from aiperf.train.allocator import keep_freed_memory
 from aiperf.train.collectives.collective import SingleRank
-from aiperf.train.initialise import initialise
 from aiperf.train.loop import train
-from aiperf.train.module import build
+from aiperf.train.memory.allocator import keep_freed_memory
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
@@ -208,7 +208,7 @@ class PlainLoop:
                 channels_last=way.channels_last,
                 dtype=self._dtype,
             )
-            self._held = [(batch.images, batch.labels) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
+            self._held = [(batch.images, batch.targets) for batch, _ in zip(walk, range(HELD_BATCHES), strict=False)]
             walk.close()
         self._next = 0
         self._launch(way, module)

@@ -246,7 +246,7 @@ def checkpoint_copy(folder: Path) -> tuple[str, str]:
 
     import torch
 
-    from aiperf.train.checkpoint import Snapshot
+    from aiperf.train.checkpoints.checkpoint import Snapshot
 
     one = torch.randn(4096, 4096, device="cuda")
     weights = {"w": torch.randn(205_000_000 // 4, device="cuda")}

@@ -19,8 +19,8 @@ class Batch:
 
     images: torch.Tensor
     """(count, channels, height, width), normalised, in the requested dtype and on the requested device."""
-    labels: torch.Tensor
-    """(count,) int64, on the same device."""
+    targets: torch.Tensor
+    """Values that the network learns, by image, on the same device. Classification: (count,) int64."""
     count: int
     """Images in this batch. Less than requested in the last step, or if a corrupt image was skipped."""
     global_count: int

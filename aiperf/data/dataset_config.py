@@ -140,8 +140,8 @@ class SyntheticConf(DataSetConf):
         fewest = min(self.training_images, self.validation_images)
         if fewest < self.classes:
             raise BadConfiguration(
-                f"dataset.training_images and dataset.validation_images are at least dataset.classes, {self.classes}; "
-                f"found {self.training_images} and {self.validation_images}: take more images, or fewer classes"
+                f"dataset.training_images and dataset.validation_images must be at least dataset.classes, {self.classes}, "
+                f"not {self.training_images} and {self.validation_images}: use more images, or fewer classes"
             )
 
     @property
@@ -169,7 +169,7 @@ class Cifar10Conf(FilesConf):
 
 @dataclass
 class ImagesConf(FilesConf):
-    """Any folder of images: root/train/CLASS/* and root/val/CLASS/*; or WebDataset shards."""
+    """Any folder of images: root/train/CLASS/* and root/val/CLASS/*, or WebDataset shards."""
 
     module: ClassVar[str] = "aiperf.data.sets.images"
     usual_start: ClassVar[str] = "resnet20"
@@ -198,17 +198,17 @@ class ImagesConf(FilesConf):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.channels not in (1, 3):
-            raise BadConfiguration(f"dataset.channels is 3 (colour) or 1 (grey); found {self.channels!r}")
+            raise BadConfiguration(f"dataset.channels must be 3 (colour) or 1 (grey), not {self.channels!r}")
         if self.cache == "decoded" and self.is_resized_crop:
             raise BadConfiguration(
-                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; "
-                f"found it with dataset.crop={self.crop} and images of {self.image} pixels: take dataset.cache=encoded, or "
+                "dataset.cache=decoded keeps images at the network's size, so random resized crops are impossible with it. "
+                f"dataset.crop={self.crop} with images of {self.image} pixels needs them: use dataset.cache=encoded, or "
                 "dataset.crop=pad"
             )
         if not len(self.mean) == len(self.std) == self.channels:
             raise BadConfiguration(
-                f"dataset.mean and dataset.std have one number for each of the {self.channels} channels; "
-                f"found mean={list(self.mean)!r} std={list(self.std)!r}: give as many of each"
+                f"dataset.mean and dataset.std must have one number for each of the {self.channels} channels, "
+                f"not mean={list(self.mean)!r} std={list(self.std)!r}: give {self.channels} of each"
             )
 
     @property
@@ -222,7 +222,7 @@ class ImagesConf(FilesConf):
 
 @dataclass
 class ImagenetConf(FilesConf):
-    """ImageNet (ILSVRC-2012) at 224×224: root/train/CLASS/*.JPEG, root/val/CLASS/*.JPEG; or WebDataset shards."""
+    """ImageNet (ILSVRC-2012) at 224×224: root/train/CLASS/*.JPEG, root/val/CLASS/*.JPEG, or WebDataset shards."""
 
     module: ClassVar[str] = "aiperf.data.sets.imagenet"
     name: str = "imagenet"
@@ -235,8 +235,8 @@ class ImagenetConf(FilesConf):
         super().__post_init__()
         if self.cache == "decoded":
             raise BadConfiguration(
-                "dataset.cache=decoded keeps images at the network's size, of which no random resized crop can be cut; found "
-                "it with dataset=imagenet, whose training images are cropped so: take dataset.cache=encoded"
+                "dataset.cache=decoded keeps images at the network's size, so random resized crops are impossible with it. "
+                "dataset=imagenet needs them: use dataset.cache=encoded"
             )
 
     def published(self) -> DataSet:

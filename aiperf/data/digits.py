@@ -47,7 +47,7 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """
     package = find_spec("sklearn")
     if package is None or package.origin is None:
-        raise MissingData("the digits ship inside scikit-learn, which is not installed: make setup")
+        raise MissingData("the digits are part of scikit-learn, which is not installed: run `make setup`")
     with gzip.open(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", "rt") as lines:
         table = np.loadtxt(lines, delimiter=",")
     return table[:, :-1].reshape(-1, 8, 8), table[:, -1].astype(np.int64)

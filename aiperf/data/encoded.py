@@ -38,11 +38,11 @@ class Encoded:
         """Return the encoded image. Raises OSError."""
         if self.encoded_cache is None:
             return self.samples.read(index)
-        held = self.encoded_cache.read(index)
-        if held is None:
-            held = self.samples.read(index)
-            self.encoded_cache.write(index, held)
-        return held
+        encoded = self.encoded_cache.read(index)
+        if encoded is None:
+            encoded = self.samples.read(index)
+            self.encoded_cache.write(index, encoded)
+        return encoded
 
     def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
         """Decode the image into `out` (image, image, channels). Return False for a corrupt image, which is counted.
@@ -51,8 +51,8 @@ class Encoded:
         """
         cache = self.plain_cache if crop is self.plain_crop else None
         try:
-            if cache is not None and (held := cache.read(index)) is not None:
-                out[...] = np.frombuffer(held, np.uint8).reshape(out.shape)
+            if cache is not None and (pixels := cache.read(index)) is not None:
+                out[...] = np.frombuffer(pixels, np.uint8).reshape(out.shape)
                 return True
 
             def box(height: int, width: int) -> Box:

@@ -140,11 +140,11 @@ def _digest(key: str, sizes: NDArray[np.int64]) -> str:
 
 def _open_shared(names: Path, digest: str, folder: Path) -> tuple[int, Path]:
     """Open the file that another process of the run has created, or create it and publish its name."""
-    found = names.stat(follow_symlinks=False)
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+    status = names.stat(follow_symlinks=False)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise BadConfiguration(
-            f"{NAMES} must name a folder that this user owns and nobody else can write to; found {str(names)!r} with "
-            f"{_owner_and_mode(found)}. Unset {NAMES}: each run then makes a folder of its own"
+            f"{NAMES} must name a folder that this user owns and no other user can write to, not {str(names)!r} with "
+            f"{_owner_and_mode(status)}. Unset {NAMES}: each run then creates its own folder"
         )
     handed_over = os.open(names / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -185,10 +185,10 @@ def _open_verified(path: Path) -> int | None:
         return None
     except OSError as error:
         raise BadConfiguration(f"{_replaced(path)}: {error.strerror}. {_REMEDY}") from error
-    found = os.fstat(file)
-    if not _is_private(found):
+    status = os.fstat(file)
+    if not _is_private(status):
         os.close(file)
-        raise BadConfiguration(f"{_replaced(path)}: {_owner_and_mode(found)}. {_REMEDY}")
+        raise BadConfiguration(f"{_replaced(path)}: {_owner_and_mode(status)}. {_REMEDY}")
     fcntl.flock(file, fcntl.LOCK_SH)
     if os.fstat(file).st_nlink:
         return file
@@ -196,14 +196,14 @@ def _open_verified(path: Path) -> int | None:
     return None
 
 
-def _is_private(found: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     """Return True for a regular file that this user alone can open. A second hard link would be another user's."""
-    is_own = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-    return is_own and stat.S_IMODE(found.st_mode) == 0o600 and found.st_nlink <= 1
+    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+    return is_own and stat.S_IMODE(status.st_mode) == 0o600 and status.st_nlink <= 1
 
 
-def _owner_and_mode(found: os.stat_result) -> str:
-    return f"owner {found.st_uid}, mode {found.st_mode:o}, {found.st_nlink} links"
+def _owner_and_mode(status: os.stat_result) -> str:
+    return f"owner {status.st_uid}, mode {status.st_mode:o}, {status.st_nlink} links"
 
 
 def _replaced(path: Path) -> str:

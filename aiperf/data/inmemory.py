@@ -1,4 +1,4 @@
-"""Sets whose pixels are in memory. A batch is made by a few tensor operations when it is needed.
+"""Sets with their pixels in memory. A batch is made by a few tensor operations when it is needed.
 
 No thread is used: on a CPU it would take time from training, and on an accelerator the operations are enqueued in
 microseconds. A small set without augmentation is normalised once and reordered for each pass, so that a batch is a
@@ -21,7 +21,7 @@ from aiperf.data.images.pixels import Normaliser, shifted
 from aiperf.data.images.transfer import to_device
 from aiperf.data.visiting_order import OrderStep
 
-# Share of an accelerator's memory that a set may take; larger sets stay on the host and are copied batch by batch.
+# Share of an accelerator's memory that a set may take. Larger sets stay on the host and are copied batch by batch.
 _SHARE_OF_ACCELERATOR = 1 / 32
 
 
@@ -77,7 +77,7 @@ class PixelsInMemory:
 
 
 class InMemory:
-    """A split whose images are pixels in memory."""
+    """A split of images that are pixels in memory."""
 
     def __init__(
         self,

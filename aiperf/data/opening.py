@@ -81,7 +81,7 @@ def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
     """Open a set of image files."""
-    found = listing(conf, asker=socket.gethostname())
+    found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
     corrupt = CorruptImages(conf.corrupt_limit)
@@ -217,8 +217,8 @@ def _with_caches(conf: ImagesConf, training: Encoded, validation: Encoded) -> tu
     if not (held or total <= room // 2):
         if conf.cache == "encoded":
             raise BadConfiguration(
-                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and asks for twice that; "
-                f"free: {room / 2**30:.1f} GiB. Use dataset.cache=auto, or give the container more shared memory"
+                f"dataset.cache=encoded keeps {total / 2**30:.1f} GiB in {hostcache.SHARED_MEMORY} and needs twice that, but "
+                f"{room / 2**30:.1f} GiB are free. Use dataset.cache=auto, or give the container more shared memory"
             )
         return training, *_with_plain_cache(conf, validation, room, "nothing kept in memory")
     training = replace(training, encoded_cache=HostCache(keys[0], sizes[0]))

@@ -72,5 +72,5 @@ class PrepareReport:
 def nothing_to_check(description: DataSet, pack: Path | None) -> PrepareReport:
     """Return the report of a set without files. Raises BadConfiguration if it should be packed."""
     if pack is not None:
-        raise BadConfiguration(f"images that lie in files can be packed; data set {description.name!r} lies in none")
+        raise BadConfiguration(f"only image files can be packed, and data set {description.name!r} has none")
     return PrepareReport(description, 0, 0, 0, (), 0, None, None, 0)

@@ -42,5 +42,5 @@ def module_of(conf: DataSetConf) -> SetModule:
     """
     if not hasattr(conf, "module"):
         names = ", ".join(each().name for each in DATA_SETS)
-        raise BadConfiguration(f"a data set is one of {names}; found {type(conf).__name__} {conf.name!r}")
+        raise BadConfiguration(f"a data set must be one of {names}, not {type(conf).__name__} {conf.name!r}")
     return cast(SetModule, importlib.import_module(conf.module))

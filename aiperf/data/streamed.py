@@ -52,7 +52,7 @@ class _Uploaded:
 
 
 class Streamed:
-    """A split whose images are decoded on demand."""
+    """A split of images that are decoded on demand."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _StreamedBatches:
                 not len(numbers) and self._walk.is_training
             ):  # all ranks exchange gradients in each step, so no rank can skip one
                 raise DamagedData(
-                    f"a training batch has at least one image; all {len(batch.mine)} of this one are corrupt, "
+                    f"a training batch must have at least one image, but all {len(batch.mine)} of this one are corrupt, "
                     f"first {self._split.encoded.samples.name(int(batch.mine[0]))!r}: `python -m aiperf prepare` lists them"
                 )
         labels, device = self._split.labels[numbers], self._walk.device

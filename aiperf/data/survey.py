@@ -44,7 +44,7 @@ class ImageFileList:
             return fingerprint.of_splits(self.root, (self.training, self.validation))
         except OSError as error:
             raise DamagedData(
-                f"every image of a set is a file; {error.filename!r} cannot be looked at ({error.strerror}): "
+                f"every image of a set must be a file, but {error.filename!r} cannot be read ({error.strerror}): "
                 "repair or remove it"
             ) from error
 
@@ -93,12 +93,13 @@ def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
     return replace(conf, fingerprint=meant)
 
 
-def require_meant(conf: FilesConf, found: str) -> None:
+def require_fingerprint(conf: FilesConf, fingerprint: str) -> None:
     """Raise OtherData if the fingerprint of the set here differs from `dataset.fingerprint`."""
-    if conf.fingerprint is not None and conf.fingerprint != found:
+    if conf.fingerprint is not None and conf.fingerprint != fingerprint:
         raise OtherData(
-            f"all hosts of a run read the same data set, of fingerprint {conf.fingerprint[:16]}…; on {socket.gethostname()} "
-            f"{conf.root!r} holds one of {found[:16]}…: copy it there anew (or its index, where that is the older one)"
+            f"all hosts of a run must read the same data set, with fingerprint {conf.fingerprint[:16]}…, but on "
+            f"{socket.gethostname()} {conf.root!r} has {fingerprint[:16]}…: copy the data set again (or its "
+            "index, if that is older)"
         )
 
 
@@ -136,13 +137,13 @@ def root_of(conf: FilesConf) -> Path:
     """Return the set's folder. Raises MissingData."""
     if conf.root is None:
         raise MissingData(
-            f"data set {conf.name!r} lies in a folder that you name: dataset.root=FOLDER (nothing is downloaded); "
-            f"put there: {tree(Path('FOLDER'))}"
+            f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
+            f"Expected: {tree(Path('FOLDER'))}"
         )
     root = Path(conf.root).expanduser()
     if not root.is_dir():
         raise MissingData(
-            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}; nothing is downloaded); put there: {tree(root)}"
+            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}, nothing is downloaded). Expected: {tree(root)}"
         )
     return root
 
@@ -170,36 +171,36 @@ def index_path(conf: FilesConf) -> Path:
     return Path(conf.index).expanduser() if conf.index is not None else root_of(conf) / index.FILE
 
 
-def listing(conf: ImagesConf, asker: str | None = None, *, anew: bool = False) -> ImageFileList:
-    """Return the files of both splits, from the set's index if there is one. `anew`: list the folders in any case.
+def listing(conf: ImagesConf, host: str | None = None, *, ignore_index: bool = False) -> ImageFileList:
+    """Return the files of both splits, from the set's index if there is one. `ignore_index`: list the folders in any case.
 
-    `asker`: see `Index.check`. Raises MissingData, DataError, StaleIndex if the index is outdated, and OtherData if the
+    `host`: see `Index.check`. Raises MissingData, DataError, StaleIndex if the index is outdated, and OtherData if the
     fingerprint differs from the configured one.
     """
     root = root_of(conf)
     if conf.format == "webdataset":
-        found = ImageFileList(root, list_shards(root, "train"), list_shards(root, "val"))
-    elif not anew and (known := _indexed(conf, root, asker)) is not None:
-        found = ImageFileList(root, known.training, known.validation, known)
+        files = ImageFileList(root, list_shards(root, "train"), list_shards(root, "val"))
+    elif not ignore_index and (indexed := _indexed(conf, root, host)) is not None:
+        files = ImageFileList(root, indexed.training, indexed.validation, indexed)
     else:
         # CIFAR-10's second part is commonly called test/.
         names = ("val", "test") if conf.name == "cifar10" else ("val",)
-        found = ImageFileList(root, list_folder(root, "train"), list_folder(root, "val", names))
-    agree(found.training, found.validation, root)
-    if conf.fingerprint is not None and not anew:
-        require_meant(conf, found.fingerprint)
-    return found
+        files = ImageFileList(root, list_folder(root, "train"), list_folder(root, "val", names))
+    agree(files.training, files.validation, root)
+    if conf.fingerprint is not None and not ignore_index:
+        require_fingerprint(conf, files.fingerprint)
+    return files
 
 
-def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
+def _indexed(conf: ImagesConf, root: Path, host: str | None) -> Index | None:
     path = index_path(conf)
     try:
-        known = index.read(path, root)
+        indexed = index.read(path, root)
     except FileNotFoundError as error:
         if conf.index is None:
             return None
         raise MissingData(
-            f"dataset.index names the index of {conf.name!r}; there is none at {str(path)!r}: write it with "
+            f"dataset.index names the index of {conf.name!r}, but {str(path)!r} does not exist: write it with "
             + command(
                 "prepare",
                 f"dataset={conf.name}",
@@ -207,8 +208,8 @@ def _indexed(conf: ImagesConf, root: Path, asker: str | None) -> Index | None:
                 "--index-only",
             )
         ) from error
-    known.check(asker)
-    return known
+    indexed.check(host)
+    return indexed
 
 
 def write_index(conf: DataSetConf) -> tuple[str, ...]:
@@ -224,12 +225,12 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
     folders = as_folders(conf)
     if folders is None:
         raise BadConfiguration(
-            f"an index is of class folders; data set {conf.name!r} as it is here lies in none: it needs none"
+            f"only class folders have an index, and data set {conf.name!r} has none here: it needs no index"
         )
-    found = listing(folders, anew=True)
+    files = listing(folders, ignore_index=True)
     path = index_path(folders)
-    header = index.write(path, found.root, found.training, found.validation)
-    about = found.describe(folders)
+    header = index.write(path, files.root, files.training, files.validation)
+    about = files.describe(folders)
     return (
         f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
         f"{about.classes:,} classes",

@@ -57,7 +57,7 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
     """Check, and pack, a set of image files."""
     root = root_of(conf)
-    found = listing(conf, anew=True)
+    found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:
         index.require_writable(index_path(conf))  # checked before hours of reading
     splits = {"train": found.training, "val": found.validation}
@@ -97,16 +97,18 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     )
 
 
-def _write_index(conf: ImagesConf, found: ImageFileList, lines: list[FileCheck]) -> Path:
+def _write_index(conf: ImagesConf, listed: ImageFileList, lines: list[FileCheck]) -> Path:
     pixels, start = [], 0
-    for samples in (found.training, found.validation):
+    for samples in (listed.training, listed.validation):
         of_split = lines[start : start + len(samples)]
         start += len(samples)
-        known = [(line.height, line.width) if max(line.height, line.width) < 2**16 else (0, 0) for line in of_split]
-        sizes = np.array(known, np.uint16).reshape(-1, 2)
+        sizes_of_split = [
+            (line.height, line.width) if max(line.height, line.width) < 2**16 else (0, 0) for line in of_split
+        ]
+        sizes = np.array(sizes_of_split, np.uint16).reshape(-1, 2)
         pixels.append(ImageSizes(sizes[:, 0], sizes[:, 1]))
     path = index_path(conf)
-    index.write(path, found.root, found.training, found.validation, pixels=pixels, contents=set_checksum(lines))
+    index.write(path, listed.root, listed.training, listed.validation, pixels=pixels, contents=set_checksum(lines))
     return path
 
 
@@ -116,7 +118,7 @@ def prepare_cifar10(
     """Check CIFAR-10's binary version in `folder`."""
     if pack is not None:
         raise BadConfiguration(
-            "CIFAR-10's binary version holds pixels, not image files: nothing to pack; it is small as it is"
+            "CIFAR-10's binary version contains pixels, not image files, so there is nothing to pack"
         )
     splits = {"train": cifar10.TRAINING_FILES, "val": (cifar10.VALIDATION_FILE,)}
     lines = []

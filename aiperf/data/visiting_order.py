@@ -22,7 +22,7 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 def mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Apply the finaliser of SplitMix64 (Steele, Lea and Flood 2014) to each value, any shape.
 
-    A bijection whose output bits look independent.
+    A bijection with output bits that look independent.
     """
     z = values.copy()
     z ^= z >> np.uint64(30)
@@ -114,7 +114,7 @@ def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     assert batch > 0 and ranks > 0, (batch, ranks)
     if images < ranks:
         raise DataError(
-            f"every rank needs at least one image a step; found {images} images for {ranks} ranks: "
+            f"every rank needs at least one image per step, but there are {images} images for {ranks} ranks: "
             f"use at most {images} ranks, or a larger data set"
         )
     whole = batch * ranks

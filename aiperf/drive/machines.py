@@ -116,7 +116,7 @@ def worker_shape(conf: RunConf, checked: PreflightResult = UNCHECKED) -> WorkerS
 def _inline(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     from aiperf.data.opening import open_data
     from aiperf.drive.inline import InlineExecutor
-    from aiperf.train.checkpoint_files import CheckpointFolder
+    from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
     from aiperf.train.inprocess import train_here
 
     space = state.history.space

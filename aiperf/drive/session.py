@@ -34,7 +34,7 @@ from aiperf.rules.verify_proposals import check_rules
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
-from aiperf.train.checkpoint_files import CHECKPOINTS
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
 from cluster.place import HEAD_FILE
 from searchers.history import History, Observation
 

@@ -18,6 +18,8 @@ Cause = Literal["", "machine", "divergence", "memory", "network"]
 """Origin of a failure. 'divergence': a loss that is not finite. 'memory': no batch fits. Both are caused by the
 hyperparameters, and tuning learns from them. 'network': the network could not be built or launched. 'machine': any other
 loss or crash."""
+Metric = Literal["top1"]
+"""Metric of a trial's quality."""
 LossCause = Literal["reported", "silence", "released"]
 """Cause of a worker's loss (`WorkerLost.cause`)."""
 RejectedBy = Literal["searcher", "check", "generator", "silence"]
@@ -140,6 +142,8 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """Version of the rules that derive proposals from the history (docs/searchers.md)."""
     shape: WorkerShape | None = None
     """Worker shape that the plan was made for, as declared or as measured on the nodes at the start."""
+    metric: Metric = "top1"
+    """Metric of the trials' quality. 'top1': share of the validation images that are classified correctly."""
     follows: FollowedRun | None = None
     """Earlier run whose trials are trained instead of searching. None if the run searches."""
 
@@ -408,7 +412,7 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     attempt: int
     epoch: int
     accuracy: float
-    """Top-1 accuracy on the validation images, 0..1."""
+    """Quality on the validation images in the run's metric, 0..1."""
     validation_loss: float
     """Cross-entropy without label smoothing."""
     training_loss: float

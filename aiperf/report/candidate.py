@@ -19,7 +19,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.following import FOLLOW
 from aiperf.rules.search_space import recorded
-from aiperf.train.batch_sizes import bounds
+from aiperf.train.memory.batch_sizes import bounds
 from morphism import STARTS, Budget, Graph, IllegalGraph, start
 from searchers.history import Space
 

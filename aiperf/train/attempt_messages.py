@@ -37,37 +37,37 @@ def in_order(words: AttemptMessages, order: Train, context: RankContext) -> Iter
     message and all messages after it wait for the file, because a finished trial can be inherited from. The waiting
     time is reported meanwhile. Corrupt images are reported before the message of the step that read them.
     """
-    said: deque[EpochMessage] = deque()
-    held: deque[Word | EpochMessage] = deque()
+    awaiting_file: deque[EpochMessage] = deque()
+    delayed: deque[Word | EpochMessage] = deque()
     corrupt = _Corrupt(order.worker, context.data)
     try:
         for word in words:
-            yield from corrupt.met_since()
-            while said and said[0].file.done():
-                yield from _known(said.popleft())
+            yield from corrupt.new_images()
+            while awaiting_file and awaiting_file[0].file.done():
+                yield from _checkpoint_result(awaiting_file.popleft())
             match word:
                 case None:
                     pass
                 case EpochMessage(done, file, is_last) if not file.done() and not is_last:
                     yield done
-                    said.append(word)
-                case EpochMessage(_, file, _) if file.done() and not held:
+                    awaiting_file.append(word)
+                case EpochMessage(_, file, _) if file.done() and not delayed:
                     yield from _settled(word)
                 case EpochMessage():
-                    held.append(word)
-                case _ if held:
-                    held.append(word)
+                    delayed.append(word)
+                case _ if delayed:
+                    delayed.append(word)
                 case _:
                     yield word
     except DamagedData:  # report the image that exceeded the limit, too
-        yield from corrupt.met_since()
+        yield from corrupt.new_images()
         raise
-    while held:
-        last = held.popleft()
+    while delayed:
+        last = delayed.popleft()
         if isinstance(last, EpochMessage):
             yield from _waited_for(last, context, order.progress_seconds)
-            while said and said[0].file.done():
-                yield from _known(said.popleft())
+            while awaiting_file and awaiting_file[0].file.done():
+                yield from _checkpoint_result(awaiting_file.popleft())
         else:
             yield last
 
@@ -79,9 +79,9 @@ def _waited_for(last: EpochMessage, context: RankContext, every: float) -> Itera
         context.liveness.enter(Stage.CHECKPOINT, every + context.conf.start_seconds)  # a slow disk is not a hung rank
         wait([last.file], timeout=every)
         if not last.file.done():
-            yield _stood_still(last.word, time.monotonic() - began).advanced
+            yield _with_wait(last.word, time.monotonic() - began).advanced
     for word in _settled(last):
-        yield _stood_still(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
+        yield _with_wait(word, time.monotonic() - began) if isinstance(word, EpochDone) else word
 
 
 class _Corrupt:
@@ -90,36 +90,36 @@ class _Corrupt:
     def __init__(self, worker: int, data: OpenData) -> None:
         self._worker = worker
         self._data = data
-        self._told = 0
+        self._reported = 0
 
-    def met_since(self) -> tuple[Word, ...]:
+    def new_images(self) -> tuple[Word, ...]:
         """Return a message with all corrupt images if there are new ones."""
-        met = self._data.corrupt
-        if len(met) == self._told:
+        corrupt = self._data.corrupt
+        if len(corrupt) == self._reported:
             return ()
-        self._told = len(met)
-        return (CorruptImagesFound(worker=self._worker, files=met),)
+        self._reported = len(corrupt)
+        return (CorruptImagesFound(worker=self._worker, files=corrupt),)
 
 
 def _settled(epoch: EpochMessage) -> tuple[Word, ...]:
     """Return an epoch's message and the result of its checkpoint."""
-    known = _known(epoch)
-    if any(isinstance(word, CheckpointSaved) for word in known):
+    result = _checkpoint_result(epoch)
+    if any(isinstance(word, CheckpointSaved) for word in result):
         return (msgspec.structs.replace(epoch.word, checkpoint=True),)
-    return epoch.word, *known
+    return epoch.word, *result
 
 
-def _known(epoch: EpochMessage) -> tuple[Word, ...]:
+def _checkpoint_result(epoch: EpochMessage) -> tuple[Word, ...]:
     """Return the result of an epoch's checkpoint. A full or missing disk costs the checkpoint, not the trial."""
     sums = epoch.word.advanced
     try:
-        stands = epoch.file.result()
+        is_written = epoch.file.result()
     except OSError as error:
         return (CheckpointFailed(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
-    return (CheckpointSaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if stands else ()
+    return (CheckpointSaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if is_written else ()
 
 
-def _stood_still(word: EpochDone, seconds: float) -> EpochDone:
+def _with_wait(word: EpochDone, seconds: float) -> EpochDone:
     sums = word.advanced
     waited = msgspec.structs.replace(sums, checkpoint_seconds=sums.checkpoint_seconds + seconds)
     return msgspec.structs.replace(word, advanced=waited)

@@ -16,11 +16,11 @@ from math import inf
 import torch
 from torch import Tensor, nn
 
-from aiperf.train.ceiling import DoesNotFit
 from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device_errors import is_of_device, is_out_of_memory
 from aiperf.train.execution_mode import EAGER, ExecutionMode, modes_of
-from aiperf.train.module import Network
+from aiperf.train.memory.ceiling import DoesNotFit
+from aiperf.train.network.module import Network
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
 
@@ -167,18 +167,18 @@ def choose(
     context: RankContext,
     run: Callable[[], None],
     steps_ahead: int,
-    beside: Callable[[], None] = lambda: None,
+    eager_passes: Callable[[], None] = lambda: None,
 ) -> Execution:
     """Return the execution in the configured mode, or in the fastest of the open modes.
 
     All ranks must call it and get the same mode.
 
-    `run`: one forward and backward pass, without gradient exchange. `beside`: the eager passes that need memory in
+    `run`: one forward and backward pass, without gradient exchange. `eager_passes`: the eager passes that need memory in
     addition to a captured graph. Raises BadConfiguration (see `modes`), ModeUnavailable if no open mode works, and
     DoesNotFit if the required mode does not fit.
     """
     open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
-    return fastest(open_modes, network, images, context, run, steps_ahead, beside)
+    return fastest(open_modes, network, images, context, run, steps_ahead, eager_passes)
 
 
 def fastest(
@@ -188,7 +188,7 @@ def fastest(
     context: RankContext,
     run: Callable[[], None],
     steps_ahead: int,
-    beside: Callable[[], None] = lambda: None,
+    eager_passes: Callable[[], None] = lambda: None,
 ) -> Execution:
     """Return the first mode, or another one that was expected to save time and measured faster.
 
@@ -197,7 +197,7 @@ def fastest(
     if open_modes[0] == EAGER:
         first = Execution(network, EAGER, images, context.precision)
     else:
-        first = _insisted_on(open_modes[0], network, images, context, run, beside)
+        first = _insisted_on(open_modes[0], network, images, context, run, eager_passes)
     if len(open_modes) == 1:
         return first
     base = _timed(context, run)
@@ -206,17 +206,17 @@ def fastest(
         # gains are relative to eager; without eager among the open modes, to the first one, which costs nothing more
         relative = {EAGER: base, **measured}
         mode = context.expected.next_to_try(open_modes, relative, steps_ahead)
-        at = _told(context, -1 if mode is None else open_modes.index(mode))
+        at = _of_first_rank(context, -1 if mode is None else open_modes.index(mode))
         if at < 0:
             return best
         mode = open_modes[at]
         best.remove()
         began = time.monotonic()
-        execution, step = _tried(mode, network, images, context, run, beside)
+        execution, step = _tried(mode, network, images, context, run, eager_passes)
         if not context.all_agree(step < inf):
             step = inf
         context.expected = context.expected.learn(mode, time.monotonic() - began, base, step)
-        is_faster = bool(_told(context, step < measured[best.mode]))
+        is_faster = bool(_of_first_rank(context, step < measured[best.mode]))
         measured[mode] = step
         _strip(network)
         # a mode that is not kept releases its graphs, as large as a whole batch, before the next one is captured
@@ -235,7 +235,7 @@ def _tried(
     images: Tensor,
     context: RankContext,
     run: Callable[[], None],
-    beside: Callable[[], None],
+    eager_passes: Callable[[], None],
 ) -> tuple[Execution | None, float]:
     """Return the execution and the seconds of its step.
 
@@ -243,13 +243,13 @@ def _tried(
     """
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
-        _first_run(execution, run, beside)
+        _first_run(execution, run, eager_passes)
         context.timeline.anchor()
         return execution, _timed(context, run)
     except (RuntimeError, ModeUnavailable) as error:
         if not isinstance(error, ModeUnavailable) and not is_out_of_memory(error):
             raise
-        print(f"{mode} cannot be had: {error}", file=sys.stderr, flush=True)
+        print(f"{mode} is not available: {error}", file=sys.stderr, flush=True)
         network.zero_grad(set_to_none=True)
         return None, inf
 
@@ -260,14 +260,14 @@ def _insisted_on(
     images: Tensor,
     context: RankContext,
     run: Callable[[], None],
-    beside: Callable[[], None],
+    eager_passes: Callable[[], None],
 ) -> Execution:
     """Return the execution in a required mode. Raises ModeUnavailable and DoesNotFit, on all ranks alike."""
     execution: Execution | None = None
     problem, fits = "", True
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
-        _first_run(execution, run, beside)
+        _first_run(execution, run, eager_passes)
     except ModeUnavailable as error:
         problem = str(error)
     except RuntimeError as error:
@@ -284,17 +284,17 @@ def _insisted_on(
     if not fits:
         network.zero_grad(set_to_none=True)
         raise DoesNotFit(f"a batch of {len(images)} does not fit as {mode}")
-    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank said so'}")
+    raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank reported it'}")
 
 
-def _first_run(execution: Execution, run: Callable[[], None], beside: Callable[[], None]) -> None:
+def _first_run(execution: Execution, run: Callable[[], None], eager_passes: Callable[[], None]) -> None:
     """Run once, which compiles. Raises ModeUnavailable."""
     with _refusals_are_not_had():
         run()
     execution.verify()
     if execution.mode.cuda_graphs:
         execution.remove()
-        beside()
+        eager_passes()
         execution.install()
 
 
@@ -321,7 +321,7 @@ def _refusals_are_not_had() -> Iterator[None]:
         raise ModeUnavailable(" ".join(lines[:3])) from error
 
 
-def _told(context: RankContext, number: int) -> int:
+def _of_first_rank(context: RankContext, number: int) -> int:
     """Return rank 0's number on all ranks."""
     return round(context.collective.total([float(number) if context.is_first else 0.0])[0])
 

@@ -15,8 +15,8 @@ import torch
 
 from aiperf.data.opened import OpenData
 from aiperf.journal.messages import Train, Word
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.loop import train
 from aiperf.train.rank_context import RankContext

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from aiperf.data.batches import Batch
@@ -33,18 +32,19 @@ from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
-from aiperf.train.batch_sizes import smaller
-from aiperf.train.ceiling import DoesNotFit
-from aiperf.train.checkpoint import Snapshot, copied
+from aiperf.train.checkpoints.checkpoint import Snapshot, copied
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import ModeUnavailable
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.memory.batch_sizes import smaller
+from aiperf.train.memory.ceiling import DoesNotFit
 from aiperf.train.optimiser import momentum_of, set_learning_rate
 from aiperf.train.precision import unsearched
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.stages import Stage
+from aiperf.train.task import ValidationSums
 
 
 class RankOutOfMemory(Exception):
@@ -92,7 +92,7 @@ class _Attempt:
         self._step = 0
         self._longest_step = 0.0
         self._snapshot: Snapshot | None = None
-        self._said_prepared = False
+        self._is_prepared_reported = False
         self._rate = 0.0
         """Learning rate of the last step."""
         self._counted = (0, 0)
@@ -134,9 +134,9 @@ class _Attempt:
     def _from_here(self) -> AttemptMessages:
         """Train epoch after epoch, from the current one at the current batch."""
         ready = prepare(self._order, self._context, self._epoch, self._batch, self._snapshot)
-        if not self._said_prepared:
+        if not self._is_prepared_reported:
             yield ready.prepared
-            self._said_prepared = True
+            self._is_prepared_reported = True
         try:
             yield from self._epochs(ready)
         finally:
@@ -174,7 +174,7 @@ class _Attempt:
         whole = steps[-1].stop + context.data.validation_images
         clock = EpochClock(self._reports, self._epoch, ready.batch, whole)
 
-        training = yield from self._training(ready, clock)
+        training_images, training_sum = yield from self._training(ready, clock)
         # each rank normalised with its own images: averaging the statistics makes the networks equal again
         began = self._now()
         context.collective.average([buffer for buffer in ready.network.buffers() if buffer.is_floating_point()])
@@ -182,17 +182,16 @@ class _Attempt:
         clock.trained(self._newly_counted()[0])
         # validation changes nothing in the checkpoint, so the file is written meanwhile
         snapshot, file = self._checkpoint(ready, clock)
-        validation = yield from self._validation(ready, clock)
+        validation_images, validation_sums = yield from self._validation(ready, clock)
         began = self._now()
-        sums = context.collective.total([*training.read(), *validation.read()])
+        own_sums = [float(training_images), training_sum.item(), float(validation_images), *validation_sums.read()]
+        trained, training_loss, validated, *sums = context.collective.total(own_sums)
         clock.exchanged(self._now() - began)
-        training_images, training_loss, _, validation_images, validation_loss, correct = sums
-        self._losses.append(validation_loss / validation_images)
-        is_finite = math.isfinite(training_loss) and math.isfinite(validation_loss)
-        if not is_finite:
-            self._losses[-1] = math.inf
+        quality = context.task.quality(sums, round(validated))
+        is_finite = math.isfinite(training_loss) and math.isfinite(quality.loss)
+        self._losses.append(quality.loss if is_finite else math.inf)
 
-        advanced = clock.finish(self._now(), round(training_images), round(validation_images))
+        advanced = clock.finish(self._now(), round(trained), round(validated))
         if not is_finite or (self._is_over() and file is not None and not file.done()):
             # the last epoch's own message waits for the disk, and the interval ends when the driver receives a report
             yield advanced
@@ -203,18 +202,19 @@ class _Attempt:
             context.writer.finish(order.trial)
         done = EpochDone(
             advanced=advanced,
-            accuracy=correct / validation_images,
-            validation_loss=validation_loss / validation_images,
-            training_loss=training_loss / training_images,
+            accuracy=quality.value,
+            validation_loss=quality.loss,
+            training_loss=training_loss / trained,
             learning_rate=self._rate,
             checkpoint=False,
         )
         yield EpochMessage(done, file, self._is_over()) if file is not None else done
 
-    def _training(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+    def _training(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, tuple[int, Tensor]]:
+        """Return this rank's number of images and the sum of their losses, a float64 scalar on the device."""
         context, order, exchange = self._context, self._order, ready.exchange
         timeline, ranks = context.timeline, context.collective.ranks
-        account = _Account(context.device)
+        images, loss_sum = 0, torch.zeros((), dtype=torch.float64, device=context.device)
         exchange.module.train()
         clock.begin_pass(self._now())
         batches = context.data.training(
@@ -227,9 +227,9 @@ class _Attempt:
                 set_learning_rate(exchange.optimiser, self._rate)
                 begin = timeline.mark()
                 with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
-                    logits = exchange.module(batch.images)
-                    loss = F.cross_entropy(logits.float(), batch.labels, label_smoothing=context.conf.label_smoothing)
-                account.add(batch, loss)
+                    loss = context.task.loss(exchange.module, batch)
+                images += batch.count
+                loss_sum.add_(loss.detach(), alpha=batch.count)
                 if batch.count * ranks != batch.global_count:
                     # weight by images, so that the mean over ranks is the mean over images
                     loss = loss * (batch.count * ranks / batch.global_count)
@@ -241,12 +241,15 @@ class _Attempt:
             yield from self._finish_steps(pending, clock, 0)
         finally:
             batches.close()
-        return account
+        return images, loss_sum
 
-    def _validation(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, _Account]:
+    def _validation(
+        self, ready: PreparedNetwork, clock: EpochClock
+    ) -> Generator[Word | None, None, tuple[int, ValidationSums]]:
+        """Return this rank's number of images and their sums."""
         context, network = self._context, ready.network
         timeline = context.timeline
-        account = _Account(context.device)
+        images, sums = 0, context.task.validation_sums(context.device)
         network.eval()
         clock.begin_pass(self._now())
         batches = context.data.validation(ready.batch, **walk(context))
@@ -256,16 +259,14 @@ class _Attempt:
                 begin = timeline.mark()
                 once = nullcontext() if batch.count == ready.batch else unsearched()
                 with torch.inference_mode(), context.precision.computing(), once:
-                    logits = network.forward(batch.images).float()  # not __call__: only the training step is compiled
-                    loss = F.cross_entropy(logits, batch.labels)
-                    account.add(batch, loss)
-                    account.add_correct((logits.argmax(1) == batch.labels).sum())
+                    sums.add(network, batch)
+                images += batch.count
                 pending.append(_Pending(begin, timeline.mark(), None, batch.count, False))
                 yield from self._finish_steps(pending, clock, timeline.behind)
             yield from self._finish_steps(pending, clock, 0)
         finally:
             batches.close()
-        return account
+        return images, sums
 
     def _finish_steps(
         self, pending: deque[_Pending], clock: EpochClock, behind: int
@@ -339,23 +340,3 @@ class _Attempt:
 
     def _now(self) -> float:
         return time.monotonic() - self._taken
-
-
-class _Account:
-    """Sums over a pass, kept on the device."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._images = 0
-        self._loss = torch.zeros((), dtype=torch.float64, device=device)
-        self._correct = torch.zeros((), dtype=torch.int64, device=device)
-
-    def add(self, batch: Batch, mean_loss: Tensor) -> None:
-        self._images += batch.count
-        self._loss.add_(mean_loss.detach(), alpha=batch.count)
-
-    def add_correct(self, correct: Tensor) -> None:
-        self._correct.add_(correct)
-
-    def read(self) -> tuple[float, float, float]:
-        """Return images, summed loss and correct answers. Synchronizes the device."""
-        return float(self._images), self._loss.item(), float(self._correct.item())

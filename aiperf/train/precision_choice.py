@@ -21,11 +21,11 @@ import torch
 
 from aiperf.atomic_files import new_draft
 from aiperf.measure.precision_names import candidates
-from aiperf.train.ceiling import blank, rehearse
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import timeline_of
-from aiperf.train.module import build
+from aiperf.train.memory.ceiling import blank, rehearse
+from aiperf.train.network.module import build
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph

@@ -8,14 +8,15 @@ from typing import Protocol
 import torch
 
 from aiperf.data.opened import OpenData
-from aiperf.train.allocator import keep_freed_memory
-from aiperf.train.ceiling import memory_of_rank
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_timer import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
+from aiperf.train.memory.allocator import keep_freed_memory
+from aiperf.train.memory.ceiling import memory_of_rank
 from aiperf.train.precision import Precision, choose
 from aiperf.train.stages import Stage
+from aiperf.train.task import Classification, Task
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
 
@@ -93,6 +94,7 @@ class RankContext:
     """Bytes that each rank may use for training. Equal on all ranks."""
     writer: Writer | None
     """Writer of checkpoints on rank 0. None on other ranks."""
+    task: Task
     liveness: Liveness = field(default_factory=UnsupervisedRank)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     """Expectations of execution modes."""
@@ -132,6 +134,7 @@ class RankContext:
             timeline=timeline_of(device),
             memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
+            task=Classification(conf.label_smoothing),
             liveness=liveness or UnsupervisedRank(),
         )
 

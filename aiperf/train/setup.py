@@ -16,18 +16,16 @@ from torch import Tensor
 
 from aiperf.journal.messages import Prepared, Train
 from aiperf.rng import derive
-from aiperf.train.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, choose
-from aiperf.train.footprint import CudaMemory, beside_a_step, fits
-from aiperf.train.initialise import initialise
-from aiperf.train.module import Network, build
+from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
+from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, fits
+from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
 from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 
@@ -107,7 +105,7 @@ def prepare(
     give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
     scaler = context.precision.scaler()
     if epoch > 1 or snapshot is not None:
-        _take_up(order, context, graph, network, optimiser, scaler, epoch, snapshot)
+        _resume(order, context, graph, network, optimiser, scaler, epoch, snapshot)
     else:
         _inherit(order, context, parent, plans, network)
     exchange = context.collective.exchange(network, optimiser, scaler, context.timeline)
@@ -155,16 +153,16 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
         rehearse(network, images, context.precision)
 
     if context.device.type == "cuda":
-        held = beside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
-        if not context.all_agree(fits(run, held, CudaMemory(context.device))):
+        other_bytes = bytes_outside_a_step(graph, batch, context.precision.bytes_per_element, context.collective.ranks)
+        if not context.all_agree(fits(run, other_bytes, CudaMemory(context.device))):
             network.zero_grad(set_to_none=True)
             raise DoesNotFit(f"batch {batch} of trial {order.trial} does not fit")
 
-    def beside() -> None:
+    def eager_passes() -> None:
         rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
     ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
-    return choose(network, images, context, run, ahead, beside)
+    return choose(network, images, context, run, ahead, eager_passes)
 
 
 def _last_share(context: RankContext, batch: int) -> int:
@@ -180,9 +178,7 @@ def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[
     def read() -> None:
         state: Mapping[str, Tensor]
         if order.parent is None:
-            ancestor = build(parent)
-            initialise(ancestor, derive(order.seed, "weights"))
-            state = ancestor.state_dict()
+            state = context.task.initial_network(parent, derive(order.seed, "weights")).state_dict()
         else:
             assert context.writer is not None
             state = context.writer.final_weights(order.parent, parent.fingerprint)
@@ -194,7 +190,7 @@ def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[
     _from_first_rank(context, order.parent, read, lambda: network.state_dict().values())
 
 
-def _take_up(
+def _resume(
     order: Train,
     context: RankContext,
     graph: Graph,
@@ -225,8 +221,8 @@ def _take_up(
     )
     if scaler is not None:
         own = scaler.state_dict()
-        told = context.collective.total([float(value) if context.is_first else 0.0 for value in own.values()])
-        scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, told, strict=True)})
+        received = context.collective.total([float(value) if context.is_first else 0.0 for value in own.values()])
+        scaler.load_state_dict({name: type(own[name])(value) for name, value in zip(own, received, strict=True)})
 
 
 def _from_first_rank(
@@ -247,4 +243,4 @@ def _from_first_rank(
     context.collective.broadcast([is_missing, *tensors()])
     if is_missing.item():
         assert trial is not None, problem
-        raise CheckpointMissing(trial, problem or "said by rank 0")
+        raise CheckpointMissing(trial, problem or "reported by rank 0")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from aiperf.train.checkpoint import NoCheckpoint
-from aiperf.train.checkpoint import load as load_snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder, checkpoint_of
-from aiperf.train.module import Network, build
+from aiperf.train.checkpoints.checkpoint import NoCheckpoint
+from aiperf.train.checkpoints.checkpoint import load as load_snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, checkpoint_of
+from aiperf.train.network.module import Network, build
 from morphism import load as load_graph
 
 
@@ -24,9 +24,9 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
         DamagedCheckpoint: the file cannot be read, or belongs to another network.
         OSError: the graph file does not exist.
     """
-    if (found := checkpoint_of(checkpoint.name)) is None:
+    if (number_and_epoch := checkpoint_of(checkpoint.name)) is None:
         raise NoCheckpoint(f"a checkpoint is called trial-N.epoch-N.safetensors; found {str(checkpoint)!r}")
-    trial, epoch = found
+    trial, epoch = number_and_epoch
     architecture = load_graph(graph or checkpoint.with_name(f"trial-{trial}.graph.json"))
     folder = CheckpointFolder(checkpoint.parent)
     snapshot = load_snapshot(folder, trial, architecture.fingerprint, epoch, with_momentum=False)

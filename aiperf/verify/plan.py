@@ -12,7 +12,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import RunStarted
 from aiperf.rules.proposals import proposer_of
 from aiperf.system.describe import versions
-from aiperf.train.batch_sizes import bounds
+from aiperf.train.memory.batch_sizes import bounds
 from aiperf.verify.check import Check, Handler, Notes
 from morphism import STARTS, Budget, decode, start
 

@@ -145,7 +145,7 @@ def test_help_may_follow_options(aiperf: User) -> None:
         (("prepare",), "prepare takes a data set: dataset=NAME"),
         (("prepare", "dataset=digits", "--pck", "x"), "prepare has no argument '--pck' (did you mean '--pack'?)"),
         (("prepare", "--pack"), "--pack: expected one argument"),
-        (("prepare", "dataset=digits", "--pack", "x"), "images that lie in files can be packed"),
+        (("prepare", "dataset=digits", "--pack", "x"), "only image files can be packed"),
         (("rehearse", "cluster.workerz=3"), "did you mean 'cluster.workers'?"),
         (("rehearse", "--fast"), "rehearse has no argument '--fast'"),
     ],

@@ -28,7 +28,7 @@ from aiperf.data.survey import describe
 from tests.data.walks import joined, training, validation
 
 Example = Callable[[Path, Path, Path], DataSetConf]
-"""Of folders with small images, with large ones, and with shards of the small ones."""
+"""Configuration from folders with small images, with large images, and with shards of the small ones."""
 
 
 def usual(kind: type[DataSetConf]) -> Example:
@@ -52,7 +52,7 @@ EXAMPLES: dict[str, Example] = {
         root=str(shards), format="webdataset", cache="none"
     ),
 }
-"""A set that is added to DATA_SETS is held to the contract as it comes; one that is large gets a small example here."""
+"""Configuration of a small example of each data set. A large set in DATA_SETS needs one here."""
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def test_an_opened_set_is_what_was_described_without_opening_it(conf: DataSetCon
 
 
 @pytest.mark.parametrize(("dtype", "channels_last"), [(torch.float32, True), (torch.bfloat16, False)])
-def test_batches_have_the_shape_type_and_layout_that_were_asked_for(
+def test_batches_have_the_requested_shape_type_and_layout(
     data: OpenData, dtype: torch.dtype, channels_last: bool
 ) -> None:
     batches = training(data, 4, dtype=dtype, channels_last=channels_last)
@@ -119,7 +119,7 @@ def test_batches_have_the_shape_type_and_layout_that_were_asked_for(
     assert first.images.shape == (4, about.channels, about.image, about.image)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
-    assert (first.labels.shape, first.labels.dtype) == ((4,), torch.int64)
+    assert (first.targets.shape, first.targets.dtype) == ((4,), torch.int64)
     assert (first.count, first.global_count) == (4, 4)
     assert torch.isfinite(first.images.float()).all() and len(pictures(first.images.float())) == 4
 
@@ -132,7 +132,7 @@ def test_an_epoch_visits_each_image_once_in_an_order_of_its_own(plain: OpenData)
     assert not torch.equal(first[0], second[0])
 
 
-def test_all_ranks_together_see_what_one_process_sees_in_the_same_order(data: OpenData) -> None:
+def test_all_ranks_together_see_the_images_of_one_process(data: OpenData) -> None:
     alone = list(training(data, 6, epoch=2))
     ranks = [list(training(data, 2, rank=rank, ranks=3, epoch=2)) for rank in range(3)]
     to_validate = joined(list(validation(data, 6)))
@@ -159,7 +159,7 @@ def test_the_same_seed_and_epoch_are_the_same_and_others_are_not(data: OpenData)
     assert not torch.equal(once[0], other_seed)
 
 
-def test_validation_is_the_same_after_any_epoch_and_in_any_batches(data: OpenData, plain: OpenData) -> None:
+def test_validation_is_the_same_after_any_epoch(data: OpenData, plain: OpenData) -> None:
     before = joined(list(validation(data, 8)))
     list(training(data, 8, epoch=3))
 
@@ -185,7 +185,7 @@ def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in DATA_SETS if issubclass(kind, FilesConf)])
 @pytest.mark.parametrize("root", [None, "nowhere", "empty"])
-def test_a_set_whose_files_are_not_there_is_refused_with_what_to_put_where(
+def test_a_set_without_files_is_refused_with_the_layout(
     kind: type[FilesConf], root: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()

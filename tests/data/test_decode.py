@@ -62,7 +62,7 @@ def test_an_image_of_the_network_s_size_is_not_scaled() -> None:
         assert np.array_equal(_decoded(encoded, Box(0, 0, 32, 32), 32), np.asarray(image))
 
 
-def test_grey_and_cmyk_and_palette_images_become_what_the_network_takes() -> None:
+def test_grey_cmyk_and_palette_images_are_converted() -> None:
     colour = picture(48, 48, 2, 1)
     box = Box(0, 0, 48, 48)
     wanted = np.asarray(colour, np.float64)

@@ -174,7 +174,7 @@ def test_a_handed_over_file_is_verified_after_opening(
 def test_names_are_taken_from_a_private_folder_only(memory: Path, names: Path) -> None:
     names.chmod(0o777)
 
-    with pytest.raises(BadConfiguration, match=r"nobody else can write to; found .* mode 40777"):
+    with pytest.raises(BadConfiguration, match=r"no other user can write to, not .* mode 40777"):
         HostCache("a set", _SIZES, memory)
 
 
@@ -189,6 +189,6 @@ def _as_another_user(act: Callable[[], None]) -> None:
             os.setuid(_ANOTHER_USER)
             act()
             os._exit(0)
-        except BaseException:  # noqa: BLE001  # the child must not go on as a second pytest
+        except BaseException:  # noqa: BLE001  # the child must not continue as a second pytest
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -48,7 +48,7 @@ _NAMES = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="/\0")
 
 @settings(max_examples=50)
 @given(st.lists(st.tuples(st.text("abcé", min_size=1), _NAMES), max_size=4, unique_by=lambda each: each[0]))
-def test_names_kept_as_bytes_are_the_paths_that_they_were_made_of(files: list[tuple[str, list[str]]]) -> None:
+def test_names_kept_as_bytes_equal_their_paths(files: list[tuple[str, list[str]]]) -> None:
     made = ClassFolders.of(Path("/set/train"), files)
 
     assert list(made) == [Path("/set/train", folder, name) for folder, names in files for name in names]
@@ -81,12 +81,10 @@ def test_names_that_are_no_text_are_indexed_too(root: Path) -> None:
 
     found = listing(conf).training
     assert [Path(found.name(number)).name for number in range(6)].count(odd) == 1
-    assert data_fingerprint(conf) == listing(conf, anew=True).fingerprint
+    assert data_fingerprint(conf) == listing(conf, ignore_index=True).fingerprint
 
 
-def test_the_fingerprint_is_the_same_wherever_the_set_lies_and_another_for_any_change(
-    root: Path, tmp_path: Path
-) -> None:
+def test_the_fingerprint_depends_only_on_the_content(root: Path, tmp_path: Path) -> None:
     before = data_fingerprint(ImagesConf(root=str(root)))
     there = shutil.copytree(root, tmp_path / "elsewhere")
 
@@ -141,23 +139,23 @@ def _renamed(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (_added, r"class1' holds 7 images and 6 were indexed: 1 new, first '00.jpg'"),
-        (_gone, r"class2' holds 2 images and 3 were indexed: 1 gone, first '1.jpg'"),
+        (_gone, r"class2' holds 2 images and 3 were indexed: 1 removed, first '1.jpg'"),
         (_longer, r"3.jpg' has \d+ bytes, and \d+ when the index was written"),
-        (_moved, r"class0' holds 5 images and 6 were indexed: 1 gone, first '3.jpg'"),
-        (_renamed, r"the class folders of .*train' are others: 1 gone, first 'class0'; 1 new, first 'klass0'"),
+        (_moved, r"class0' holds 5 images and 6 were indexed: 1 removed, first '3.jpg'"),
+        (_renamed, r"the class folders of .*train' have changed: 1 removed, first 'class0', 1 new, first 'klass0'"),
     ],
 )
-def test_an_index_that_does_not_hold_any_more_is_refused_with_what_differs_and_the_remedy(
-    root: Path, change: Callable[[Path], None], told: str
+def test_an_outdated_index_is_refused_with_the_difference(
+    root: Path, change: Callable[[Path], None], message: str
 ) -> None:
     conf = indexed(root)
     change(root)
 
     for act in (describe, open_data):
-        with pytest.raises(StaleIndex, match=told) as refused:
+        with pytest.raises(StaleIndex, match=message) as refused:
             act(conf)
         assert "--index-only" in str(refused.value)
 
@@ -175,38 +173,34 @@ def test_a_copy_of_the_set_with_other_times_is_the_set(root: Path, tmp_path: Pat
     assert describe(ImagesConf(root=str(there))) == describe(conf)
 
 
-def test_a_file_that_changed_its_size_is_refused_when_it_is_read_whoever_looked_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_another_size_is_refused_when_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = make(tmp_path / "set", training=6, validation=3, classes=2, height=100, width=100)
     conf = ImagenetConf(root=str(root), cache="none")
     write_index(conf)
-    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    monkeypatch.setattr(index, "FILES_CHECKED", 0)
     _longer(root)
 
     with open_data(conf) as data, pytest.raises(StaleIndex, match=r"3.jpg' has \d+ bytes"):
         list(training(data, data.training_images))
 
 
-def test_hosts_look_at_folders_of_their_own_so_that_many_see_what_one_does_not(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_host_checks_other_folders(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     conf = indexed(root)
-    monkeypatch.setattr(index, "FOLDERS_ASKED", 1)
-    monkeypatch.setattr(index, "FILES_ASKED", 0)
+    monkeypatch.setattr(index, "FOLDERS_CHECKED", 1)
+    monkeypatch.setattr(index, "FILES_CHECKED", 0)
     _added(root)
     refused = 0
 
     for host in range(40):
         try:
-            listing(conf, asker=f"node{host}")
+            listing(conf, host=f"node{host}")
         except StaleIndex:
             refused += 1
 
     assert 0 < refused < 40
 
 
-def test_an_index_that_is_damaged_or_of_another_version_is_refused_and_never_listed_instead(root: Path) -> None:
+def test_a_damaged_index_is_refused_and_not_replaced(root: Path) -> None:
     conf = indexed(root)
     path = index_path(conf)
     whole = path.read_bytes()
@@ -220,14 +214,14 @@ def test_an_index_that_is_damaged_or_of_another_version_is_refused_and_never_lis
         with pytest.raises(DamagedData, match="--index-only"):
             describe(conf)
     path.write_bytes(whole.replace(b"aiperf-folders 1 ", b"aiperf-folders 2 ", 1))
-    with pytest.raises(DamagedData, match="of version '2', and 1 is read here"):
+    with pytest.raises(DamagedData, match="has version '2', but this program reads 1"):
         describe(conf)
 
 
-def test_an_index_lies_elsewhere_where_the_root_cannot_be_written(root: Path, tmp_path: Path) -> None:
+def test_an_index_may_be_outside_a_read_only_root(root: Path, tmp_path: Path) -> None:
     (tmp_path / "indices").mkdir()
     conf = ImagesConf(root=str(root), index=str(tmp_path / "indices/mine"))
-    with pytest.raises(MissingData, match=r"there is none at .*mine.*--index-only"):
+    with pytest.raises(MissingData, match=r"mine.* does not exist.*--index-only"):
         describe(conf)
 
     write_index(conf)
@@ -257,16 +251,16 @@ def test_prepare_writes_the_index_with_the_sizes_of_the_images(root: Path, capsy
 def test_a_set_that_lies_in_no_class_folders_needs_no_index(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "dataset=digits", "--index-only"]) == 2
 
-    assert "lies in none: it needs none" in capsys.readouterr().err
+    assert "has none here: it needs no index" in capsys.readouterr().err
 
 
-def test_a_worker_whose_set_is_another_than_the_plans_is_refused_by_name(root: Path, tmp_path: Path) -> None:
+def test_a_worker_with_another_data_set_is_refused(root: Path, tmp_path: Path) -> None:
     planned = data_fingerprint(ImagesConf(root=str(root)))
     there = shutil.copytree(root, tmp_path / "elsewhere")
     _longer(there)
 
     open_data(held_to(ImagesConf(root=str(root)), planned)).close()
-    with pytest.raises(OtherData, match=rf"fingerprint {planned[:16]}…; on \S+ '{there}' holds one of"):
+    with pytest.raises(OtherData, match=rf"fingerprint {planned[:16]}…, but on \S+ '{there}' has "):
         open_data(held_to(ImagesConf(root=str(there)), planned))
     with pytest.raises(OtherData):
         open_data(held_to(ImagenetConf(root=str(there)), planned))
@@ -277,7 +271,7 @@ _COUNTED = """
 import sys
 counts = {}
 def count(event, args):
-    if args and str(args[0]).startswith(sys.argv[1]):  # of the set, and not where modules lie
+    if args and str(args[0]).startswith(sys.argv[1]):  # only folders of the set, not those of modules
         counts[event] = counts.get(event, 0) + 1
 sys.addaudithook(count)
 import os
@@ -294,7 +288,7 @@ with open_data(ImagenetConf(root=sys.argv[1], cache="none", index=sys.argv[2] or
 """
 
 
-def test_a_process_that_opens_an_indexed_set_lists_no_folder_and_asks_for_few_files_however_many_there_are(
+def test_opening_an_indexed_set_lists_no_folder(
     tmp_path: Path,
 ) -> None:
     root = make(tmp_path / "set", training=1, validation=1, classes=40)
@@ -315,7 +309,7 @@ def test_a_process_that_opens_an_indexed_set_lists_no_folder_and_asks_for_few_fi
     assert listed[0] == images == 40 * 51
     assert listed[1] == 2 + 2 * 40 and listed[3] >= 40 * 52, "what an index spares"
     assert (scans, lists) == (0, 0)
-    assert stats <= 2 * (1 + index.FOLDERS_ASKED + index.FILES_ASKED) + 10
+    assert stats <= 2 * (1 + index.FOLDERS_CHECKED + index.FILES_CHECKED) + 10
 
 
 def test_shards_that_others_packed_get_their_index_beside_them(root: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def made(images: int, channels: int, padding: int = 0) -> InMemory:
 def same(left: list[Batch], right: list[Batch]) -> bool:
     return len(left) == len(right) and all(
         torch.equal(a.images, b.images)
-        and torch.equal(a.labels, b.labels)
+        and torch.equal(a.targets, b.targets)
         and a.images.is_contiguous(memory_format=torch.channels_last)
         == b.images.is_contiguous(memory_format=torch.channels_last)
         and (a.count, a.global_count) == (b.count, b.global_count)
@@ -50,9 +50,7 @@ def passes(draw: st.DrawFn) -> DataPass:
 
 @settings(max_examples=40, deadline=None)
 @given(walk=passes(), images=st.integers(3, 30), channels=st.sampled_from((1, 3)), padding=st.integers(0, 1))
-def test_a_pass_that_is_laid_out_has_the_batches_of_one_that_is_not(
-    walk: DataPass, images: int, channels: int, padding: int
-) -> None:
+def test_a_prepared_pass_has_the_same_batches(walk: DataPass, images: int, channels: int, padding: int) -> None:
     small, large = made(images, channels, padding), made(images, channels, padding)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inmemory, "_SMALL", 0)

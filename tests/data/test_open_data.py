@@ -95,7 +95,7 @@ def test_the_end_of_an_epoch_begins_the_next_and_the_validation(large: Path) -> 
     assert read == [2, 2, 2]
 
 
-def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Path, tmp_path: Path) -> None:
+def test_corrupt_images_are_skipped_up_to_the_limit(small: Path, tmp_path: Path) -> None:
     root = shutil.copytree(small, tmp_path / "set")
     (root / "train/class1/3.jpg").write_bytes(b"\xff\xd8 not a picture")
     (root / "val/class0/0.jpg").write_bytes(b"")
@@ -114,7 +114,7 @@ def test_corrupt_images_are_named_counted_and_skipped_up_to_the_limit(small: Pat
                 list(training(data, data.training_images))
                 list(validation(data, 4))
 
-        with pytest.raises(DamagedData, match=r"at most 1 corrupt images are skipped .*; found 2:"):
+        with pytest.raises(DamagedData, match=r"at most 1 corrupt images are skipped .*, but there are 2:"):
             walk_all()
 
 
@@ -123,7 +123,7 @@ def test_a_missing_set_says_what_to_put_where(tmp_path: Path) -> None:
         open_data(ImagesConf())
     with pytest.raises(MissingData, match=r"there is no folder .*nowhere"):
         open_data(ImagenetConf(root=str(tmp_path / "nowhere")))
-    with pytest.raises(MissingData, match=r"(?s)no folder .*train.*put there:.*train/.*CLASS_A/.*val/"):
+    with pytest.raises(MissingData, match=r"(?s)no folder .*train.*Expected:.*train/.*CLASS_A/.*val/"):
         describe(ImagesConf(root=str(tmp_path)))
     (tmp_path / "data_batch_1").write_bytes(b"")
     with pytest.raises(MissingData, match=r"(?s)pickles .*not read.*cifar-10-batches-bin/.*data_batch_1.bin"):
@@ -136,7 +136,7 @@ def test_training_and_validation_have_the_same_classes(tmp_path: Path) -> None:
     root = make(tmp_path / "set")
     (root / "val/class1").rename(root / "val/klass1")
 
-    with pytest.raises(DataError, match="2 stand in one of them only: 'class1', 'klass1'"):
+    with pytest.raises(DataError, match="2 are in only one: 'class1', 'klass1'"):
         describe(ImagesConf(root=str(root)))
 
 
@@ -158,7 +158,7 @@ def test_a_misspelt_choice_is_refused_with_the_right_ones() -> None:
 
 
 def test_random_resized_crops_cannot_be_kept_decoded(large: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"cache=decoded .*take dataset.cache=encoded"):
+    with pytest.raises(BadConfiguration, match=r"cache=decoded .*use dataset.cache=encoded"):
         open_data(ImagenetConf(root=str(large), cache="decoded"))
 
 
@@ -175,7 +175,7 @@ def test_digits_are_split_evenly_for_ever() -> None:
     assert plain_labels[:12].tolist() == [4, 1, 2, 9, 5, 1, 1, 1, 3, 3, 6, 6]
 
 
-def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_those_that_validate() -> None:
+def test_noise_changes_per_epoch_only_in_training_images() -> None:
     with (
         open_data(DigitsConf()) as clean,
         open_data(DigitsConf(noise=0.2)) as noisy,
@@ -199,7 +199,7 @@ def test_noise_falls_anew_on_training_digits_in_each_epoch_and_once_for_ever_on_
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_batches(ranks: int) -> None:
+def test_the_noise_of_a_digit_is_independent_of_ranks(ranks: int) -> None:
     with open_data(DigitsConf(noise=0.3)) as data:
         whole, _ = joined(list(training(data, 1437, epoch=3, seed=5)))
         steps = list(
@@ -210,7 +210,7 @@ def test_the_noise_of_a_digit_is_the_same_whoever_trains_on_it_and_in_whatever_b
     assert torch.equal(parts, whole[: len(parts)]) and len(parts) >= 1437 - 30 * ranks
 
 
-def test_a_shifted_digit_is_moved_by_a_pixel_at_most_and_never_mirrored() -> None:
+def test_a_digit_is_shifted_by_one_pixel_and_never_mirrored() -> None:
     with open_data(DigitsConf()) as still, open_data(DigitsConf(shift=1)) as moving:
         images, _ = joined(list(training(still, 1437, epoch=2)))
         moved, _ = joined(list(training(moving, 1437, epoch=2)))
@@ -260,7 +260,7 @@ def test_cifar10_s_binary_version_is_read_as_it_was_published(tmp_path: Path) ->
         batch = next(validation(data, 16))
         about = data.description
 
-    assert batch.labels.tolist() == [0] * 7 + [5] + [0] * 8
+    assert batch.targets.tolist() == [0] * 7 + [5] + [0] * 8
     shown = batch.images[7] * torch.tensor(about.std)[:, None, None] + torch.tensor(about.mean)[:, None, None]
     assert torch.equal((shown * 255).round().to(torch.uint8), torch.from_numpy(pixels))
 
@@ -271,7 +271,7 @@ def test_cifar10_s_binary_version_is_read_as_it_was_published(tmp_path: Path) ->
     with (folder / "data_batch_3.bin").open("r+b") as file:
         file.truncate(3073)
     (folder / "data_batch_2.bin").unlink()
-    with pytest.raises(MissingData, match=r"missing .*: data_batch_2.bin"):
+    with pytest.raises(MissingData, match=r"Missing .*: data_batch_2.bin"):
         describe(Cifar10Conf(root=str(tmp_path)))
 
 

@@ -13,7 +13,7 @@ from aiperf.data.images.pixels import Normaliser, shifted
 
 
 @given(st.integers(1, 9), st.integers(4, 12), st.sampled_from([1, 3]), st.integers(1, 4), st.integers(0, 2**32))
-def test_a_batch_is_cut_and_mirrored_as_each_image_alone_would_be(
+def test_a_batch_is_cropped_and_mirrored_image_by_image(
     count: int, size: int, channels: int, padding: int, seed: int
 ) -> None:
     images = torch.from_numpy(np.random.default_rng(seed).integers(0, 256, (count, size, size, channels), np.uint8))
@@ -46,7 +46,7 @@ def test_shifts_reach_every_place_and_mirror_half() -> None:
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.integers(0, 1000))
-def test_a_resized_crop_lies_inside_the_image_and_keeps_its_bounds(height: int, width: int, image: int) -> None:
+def test_a_resized_crop_is_inside_the_image_and_its_bounds(height: int, width: int, image: int) -> None:
     crop = ResizedCrop()
 
     box = crop.box(height, width, crop.numbers(np.array([image]), 5, 2)[0])

@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Path:
     return make(tmp_path / "set", training=6, validation=3)
 
 
-def test_a_whole_set_is_counted_and_its_checksums_stand_beside_it(root: Path) -> None:
+def test_a_whole_set_is_counted_and_has_a_checksum_file(root: Path) -> None:
     report = _prepared(ImagesConf(root=str(root)))
 
     assert (report.files, report.files_checked_now, report.corrupt, report.is_usable) == (18, 18, (), True)
@@ -80,7 +80,7 @@ def test_the_set_s_checksum_does_not_depend_on_where_it_lies(root: Path, tmp_pat
 def test_a_damaged_line_amid_the_checksums_is_refused(root: Path) -> None:
     (root / FILE).write_bytes(b"{torn\n{}\n")
 
-    with pytest.raises(DamagedData, match=r"damaged at line 1 .*; remove it"):
+    with pytest.raises(DamagedData, match=r"damaged at line 1 .*: remove it"):
         _prepared(ImagesConf(root=str(root)))
 
 
@@ -139,7 +139,7 @@ def test_shards_without_an_index_or_with_a_stale_one_are_scanned(root: Path, tmp
             assert torch.equal(joined(list(training(data)))[0], wanted)
 
 
-def test_a_pack_that_was_killed_goes_on_and_no_half_shard_has_a_name(root: Path, tmp_path: Path) -> None:
+def test_a_killed_pack_continues_without_half_shards(root: Path, tmp_path: Path) -> None:
     samples = {"train": list_folder(root, "train"), "val": list_folder(root, "val")}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert pack(samples, (), whole, lambda _: None, images_of_a_shard=5) == 5
@@ -164,7 +164,7 @@ def test_a_pack_that_was_killed_goes_on_and_no_half_shard_has_a_name(root: Path,
 
 
 def test_two_prepares_of_one_set_do_not_meet(root: Path, tmp_path: Path) -> None:
-    with Checksums(root / FILE), pytest.raises(DataError, match="one `prepare` works on a set at a time"):
+    with Checksums(root / FILE), pytest.raises(DataError, match="only one `prepare` may write"):
         Checksums(root / FILE)
     samples = {"train": list_folder(root, "train")}
     packed = tmp_path / "packed"
@@ -183,11 +183,11 @@ def test_a_damaged_shard_is_refused_by_name(root: Path, tmp_path: Path) -> None:
     _prepared(ImagesConf(root=str(root)), into=shards)
     (shards / "val-000000.tar").write_bytes(b"x" * 700)
 
-    with pytest.raises(DamagedData, match=r"val-000000.tar' cannot be read: .*; copy it anew"):
+    with pytest.raises(DamagedData, match=r"val-000000.tar' cannot be read: .*Copy it again"):
         open_data(ImagesConf(root=str(shards), format="webdataset"))
 
 
 def test_a_set_without_files_has_nothing_to_check_or_pack(tmp_path: Path) -> None:
     assert _prepared(DigitsConf()).lines[-1].startswith("nothing to check")
-    with pytest.raises(BadConfiguration, match="lies in none"):
+    with pytest.raises(BadConfiguration, match="has none"):
         _prepared(DigitsConf(), into=tmp_path)

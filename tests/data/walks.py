@@ -39,4 +39,4 @@ def validation(data: OpenData, batch: int = 4, *, rank: int = 0, ranks: int = 1)
 
 def joined(batches: list[Batch]) -> tuple[torch.Tensor, torch.Tensor]:
     """All images and all labels, in order."""
-    return torch.cat([b.images for b in batches]), torch.cat([b.labels for b in batches])
+    return torch.cat([b.images for b in batches]), torch.cat([b.targets for b in batches])

@@ -26,7 +26,7 @@ from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.train.kept_checkpoints import KeptCheckpoints, kept
+from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
 from tests.drive.executors import TINY
@@ -217,7 +217,7 @@ def test_the_kept_network_has_the_accuracy_in_the_journal(tmp_path: Path) -> Non
     data = open_data(conf.dataset)
     for batch in data.validation(50, rank=0, ranks=1, device=device, channels_last=False, dtype=dtype):
         with torch.inference_mode():
-            correct += int((network.forward(batch.images).argmax(1) == batch.labels).sum())
+            correct += int((network.forward(batch.images).argmax(1) == batch.targets).sum())
         images += batch.count
     assert correct / images == pytest.approx(said.accuracy)
     assert report_of(folder).checkpoints == said

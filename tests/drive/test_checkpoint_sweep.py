@@ -12,7 +12,7 @@ from aiperf.drive.checkpoint_clearing import leftover, sweep
 from aiperf.journal.events import AnyEvent, CheckpointDropped, TrialLost
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.train import checkpoint_files
+from aiperf.train.checkpoints import checkpoint_files
 from tests.journals import begun, evaluated, one_trial, positioned, proposed, requested, whole_trial
 
 

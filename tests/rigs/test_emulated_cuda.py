@@ -24,10 +24,10 @@ from dataclasses import replace
 from pathlib import Path
 import torch
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Crashed, Done, EpochDone, OutOfMemory, Prepared
-from aiperf.train import execution, loop
+from aiperf.journal.messages import Crashed, OutOfMemory, TrialDone
+from aiperf.train import execution, task
 from aiperf.train.inprocess import train_here
-from aiperf.train.collectives.collective import Alone
+from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import prepare
 from tests.train.orders import CONF, IMAGES, graph, order
@@ -42,7 +42,7 @@ def train(**changes):
 OVERFLOW = """
 torch.use_deterministic_algorithms(True)  # fills new memory with NaN
 with open_data(IMAGES) as images:
-    context = RankContext.make(replace(CONF, precision="fp16", compile="off"), images, graph(), device, Alone(), None)
+    context = RankContext.make(replace(CONF, precision="fp16", compile="off"), images, graph(), device, SingleRank(), None)
     ready = prepare(order(), context, epoch=1, batch=8)
     before = {name: each.clone() for name, each in ready.network.named_parameters()}
     for factor in (torch.inf, 1.0):
@@ -56,18 +56,19 @@ REFUSED_CAPTURE = """
 words = train(cuda_graphs="on")
 assert isinstance(words[-1], Crashed) and not words[-1].retry, words
 words = train(cuda_graphs="auto")
-assert not words[0].cuda_graphs and isinstance(words[-1], Done), words
+assert not words[0].cuda_graphs and isinstance(words[-1], TrialDone), words
 """
 FULL_MEMORY = """
-real, fails = loop.F.cross_entropy, [torch.AcceleratorError("CUDA error: out of memory")]
+real, fails = task.F.cross_entropy, [torch.AcceleratorError("CUDA error: out of memory")]
 def cross_entropy(*arguments, **options):
     if fails and torch.is_grad_enabled() and len(arguments[0]) == 64 and steps.append(1) is None and len(steps) == 4:
         raise fails.pop()
     return real(*arguments, **options)
 steps = []
-loop.F.cross_entropy = cross_entropy
+task.F.cross_entropy = cross_entropy
 words = train()
-assert not fails and [type(word) for word in words if isinstance(word, OutOfMemory | Done)] == [OutOfMemory, Done], words
+kinds = [type(word) for word in words if isinstance(word, OutOfMemory | TrialDone)]
+assert not fails and kinds == [OutOfMemory, TrialDone], words
 """
 NO_WAITS = """
 counts = []
@@ -103,7 +104,7 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 try:
     group.start()
 except WorkerEnded as error:
-    assert "invalid device ordinal" in str(error) and group._starts == 1, (error, group._starts)
+    assert "invalid device ordinal" in str(error) and group._starts <= 3, (error, group._starts)
 else:
     raise AssertionError("it started")
 finally:
@@ -141,7 +142,7 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param(FULL_MEMORY, {}, id="full memory reduces the batch, whatever raises it"),
         pytest.param(NO_WAITS, {}, id="no step copies and waits"),
         pytest.param(NO_CUDA, {"FAKE_CUDA_BUILD": ""}, id="a torch without CUDA is named"),
-        pytest.param(WRONG_ORDINALS, {}, id="one fault of all devices ends the first start"),
+        pytest.param(WRONG_ORDINALS, {}, id="one fault of all devices ends the worker"),
     ],
 )
 def test_on_an_emulated_device(code: str, more: dict[str, str], emulation: dict[str, str], tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
-from aiperf.train.batch_sizes import smaller
-from aiperf.train.ceiling import largest_batch
+from aiperf.train.memory.batch_sizes import smaller
+from aiperf.train.memory.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.faults import AnyFault, DriverDiesConf, LateConf, MemoryRunsOutConf, NeverConf, WorkerLostConf

@@ -28,8 +28,8 @@ from aiperf.submission.inspect_submission import inspect, inspect_all
 from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
-from aiperf.train.checkpoint_files import CHECKPOINTS
-from aiperf.train.kept_checkpoints import KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
+from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints
 from tests.cli.user import User
 from tests.submission.bundles import Members, edited, members_of, repacked, rewritten
 from tests.submission.keys import allowed_file, key_file

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aiperf.train.module import build
-from aiperf.train.weights import carry_out
+from aiperf.train.network.module import build
+from aiperf.train.network.weights import carry_out
 from morphism import (
     STARTS,
     Add,
@@ -113,7 +113,7 @@ def random_morphs(graph: Graph, random: Random, length: int) -> list[Step]:
 
 
 def grown_state(steps: list[Step], state: State, seed: int) -> dict[str, Tensor]:
-    """The state after all the steps, each carried out on what the one before left."""
+    """Return the state after all steps."""
     grown = dict(state)
     for number, (_, _, plan) in enumerate(steps):
         grown = carry_out(plan, grown, seed + number)

@@ -15,7 +15,7 @@ from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Nod
 from tests.drive.orders import order as small_order
 
 IMAGES = SyntheticConf(training_images=150, validation_images=50, classes=3, image=8, channels=1, noise=0.1)
-"""At batch 64 an epoch has two steps, and leaves 22 images out; its validation has one that is smaller."""
+"""At batch 64 an epoch has two steps and omits 22 images. Its validation has one smaller step."""
 CONF = TrainerConf(threads=1, precision="fp32", learning_rate=0.05)
 
 
@@ -30,7 +30,7 @@ def graph() -> Graph:
 
 
 def plain_graph() -> Graph:
-    """Return a graph without batch normalisation, whose statistics differ between ranks."""
+    """Return a graph without batch normalisation, because its statistics differ between ranks."""
     return Graph(
         (
             Node("input", Input(1, 8, 8), ()),
@@ -54,10 +54,10 @@ def order(**changes: object) -> Train:
     return msgspec.structs.replace(ORDER, **changes)
 
 
-def train(told: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None) -> list[Word]:
+def train(train_order: Train, folder: Path, conf: TrainerConf = CONF, start_graph: Graph | None = None) -> list[Word]:
     """All words of an order carried out in this process."""
     with open_data(IMAGES) as images:
-        return list(train_here(told, conf, images, start_graph or graph(), folder))
+        return list(train_here(train_order, conf, images, start_graph or graph(), folder))
 
 
 def epochs(words: Iterable[Word]) -> list[EpochDone]:
@@ -72,9 +72,9 @@ def advances(words: Iterable[Word]) -> list[Advanced]:
     ]
 
 
-def follow(group: RankGroup, told: Train) -> list[Word]:
+def follow(group: RankGroup, train_order: Train) -> list[Word]:
     """Send an order and return its messages."""
-    group.order(told)
+    group.order(train_order)
     return hear(group)
 
 

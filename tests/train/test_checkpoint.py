@@ -1,4 +1,4 @@
-"""Checkpoints: what is written is what is read, whole or not at all, and nothing in a file is executed."""
+"""Checkpoints are read as they were written, completely or not at all, and nothing in a file is executed."""
 
 import os
 import pickle
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, copied, load, save
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 
 
 def snapshot(trial: int = 3, epoch: int = 1, value: float = 1.0) -> Snapshot:
@@ -61,7 +61,7 @@ def test_a_torn_file_is_refused_by_name(tmp_path: Path, keep: int) -> None:
         load(folder, 3, "f00d", 1)
 
 
-def test_a_file_that_would_run_a_command_is_refused_without_running_it(tmp_path: Path) -> None:
+def test_a_file_that_would_run_a_command_is_refused(tmp_path: Path) -> None:
     class Hostile:
         def __reduce__(self) -> tuple[object, tuple[str]]:
             return os.mkdir, (str(tmp_path / "executed"),)
@@ -92,7 +92,7 @@ def test_a_changed_byte_is_refused_by_name_wherever_it_lies(data: st.DataObject)
             read = load(folder, 3, "f00d", 1)
         except DamagedCheckpoint as error:
             assert path.name in str(error)
-        else:  # a space that fills the header up, made another that says nothing
+        else:  # a padding space of the header was replaced by another character without meaning
             assert same(read, snapshot()) and read.scaler == snapshot().scaler
 
 
@@ -111,7 +111,7 @@ def old_file(folder: Path, trial: int, epoch: int, value: float) -> Path:
     return path
 
 
-def test_a_checkpoint_of_release_0_2_is_read_until_the_epoch_is_trained_again_and_goes_with_its_trial(
+def test_a_checkpoint_of_release_0_2_is_read_and_removed(
     tmp_path: Path,
 ) -> None:
     folder = CheckpointFolder(tmp_path)
@@ -154,10 +154,14 @@ def test_the_file_is_one_that_any_reader_of_safetensors_reads(tmp_path: Path, ch
     path = save(written, CheckpointFolder(tmp_path))
 
     with safe_open(path, framework="pt") as file:
-        told = file.metadata()
+        train_order = file.metadata()
     tensors = load_file(path)
 
-    assert told is not None and (told["format"], told["trial"], told["epoch"]) == ("2", "3", "1")
+    assert train_order is not None and (train_order["format"], train_order["trial"], train_order["epoch"]) == (
+        "2",
+        "3",
+        "1",
+    )
     assert tensors.keys() == {"momentum.conv", *(f"weights.{name}" for name in weights)}
     assert all(torch.equal(tensors[f"weights.{name}"], tensor) for name, tensor in weights.items())
     read = load(CheckpointFolder(tmp_path), 3, "f00d")
@@ -185,7 +189,7 @@ def test_dropping_removes_one_trials_files_and_no_others(tmp_path: Path) -> None
     assert (folder.epochs(1), folder.epochs(11)) == ((), (1, 2))
 
 
-def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_one_was_heard_of(
+def test_earlier_epochs_are_kept_until_the_next_trial(
     tmp_path: Path,
 ) -> None:
     """A killed driver may know only the first epoch, although the ranks trained to the last."""
@@ -206,7 +210,7 @@ def test_earlier_epochs_are_kept_until_another_trial_shows_that_the_end_of_this_
     writer.close()
 
 
-def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_included(tmp_path: Path) -> None:
+def test_weights_are_those_of_the_newest_submitted_file(tmp_path: Path) -> None:
     writer = Writer(CheckpointFolder(tmp_path), keep_seconds=1000.0)
     for epoch in (1, 2):
         writer.submit(snapshot(epoch=epoch, value=float(epoch)))
@@ -220,7 +224,7 @@ def test_weights_are_those_of_the_newest_file_the_last_that_was_submitted_includ
     writer.close()
 
 
-def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Path) -> None:
+def test_weights_of_an_unfinished_trial_come_from_its_file(tmp_path: Path) -> None:
     """It may have continued with another worker since."""
     folder = CheckpointFolder(tmp_path)
     writer = Writer(folder, keep_seconds=1000.0)
@@ -232,9 +236,7 @@ def test_an_unfinished_trials_weights_are_read_from_its_file_alone(tmp_path: Pat
 
 
 @given(st.lists(st.sampled_from([(), (3,), (4, 3, 2, 2), (1, 5, 1, 1)]), min_size=1, max_size=6), st.booleans())
-def test_copies_are_equal_in_values_and_layout_and_keep_to_themselves(
-    shapes: list[tuple[int, ...]], channels_last: bool
-) -> None:
+def test_copies_are_equal_and_share_no_memory(shapes: list[tuple[int, ...]], channels_last: bool) -> None:
     originals: dict[str, torch.Tensor] = {}
     for number, shape in enumerate(shapes):
         tensor = torch.randn(shape) if number % 3 else torch.randint(0, 9, shape)
@@ -253,9 +255,7 @@ def test_copies_are_equal_in_values_and_layout_and_keep_to_themselves(
         assert (tensor.dtype, tensor.stride()) == (originals[name].dtype, originals[name].stride())
 
 
-def test_a_snapshot_overtaken_while_it_waits_is_not_written_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_overtaken_snapshot_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
     whole = checkpoint.save
 
@@ -284,7 +284,7 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tmp_path: Path) -> None:
+def test_dropping_a_trial_removes_its_unfinished_files(tmp_path: Path) -> None:
     for name in (".trial-1.epoch-3.safetensors.77.tmp", ".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
         (tmp_path / name).touch()
 
@@ -293,9 +293,7 @@ def test_dropping_a_trial_removes_what_a_killed_rank_had_begun_to_write_of_it(tm
     assert [file.name for file in tmp_path.iterdir()] == [".trial-11.epoch-3.pt.78.tmp"]
 
 
-def test_a_checkpoint_stands_though_its_predecessor_cannot_be_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_valid_if_the_previous_one_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(folder: CheckpointFolder, trial: int, seconds: float) -> None:
         raise PermissionError("read-only")
 

@@ -59,23 +59,21 @@ def check(words: list[Word], training: int = TRAINING - 3) -> None:
 
 
 @pytest.mark.parametrize("cache", ["none", "decoded"])
-def test_images_that_were_really_processed_count_and_the_others_are_named(
-    root: Path, tmp_path: Path, cache: str
-) -> None:
-    told = order(batch_size=8, progress_seconds=1e-6)
+def test_processed_images_count_and_corrupt_ones_are_named(root: Path, tmp_path: Path, cache: str) -> None:
+    train_order = order(batch_size=8, progress_seconds=1e-6)
 
     with open_data(images(root, cache=cache)) as opened:
-        words = list(train_here(told, CONF, opened, network(), tmp_path / "checkpoints"))
+        words = list(train_here(train_order, CONF, opened, network(), tmp_path / "checkpoints"))
 
-    # 37 that are kept make four whole steps; of 40 that are decoded as they come 37 are processed in five
+    # cached: 37 images make four whole steps. Decoded on demand: 37 of 40 images are processed in five steps
     check(words, 32 if cache == "decoded" else 37)
     skipped = [word for word in words if isinstance(word, CorruptImagesFound)]
-    assert {word.worker for word in skipped} == {told.worker}
+    assert {word.worker for word in skipped} == {train_order.worker}
     assert len(skipped) < 6  # reported when there are more of them, not at each step
 
 
 @pytest.mark.slow
-def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: Path, tmp_path: Path) -> None:
+def test_each_rank_reports_its_corrupt_images(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root), encode(network()), tmp_path, accelerators=0, cores=2)
     try:
         assert group.start().ranks == 2
@@ -89,7 +87,7 @@ def test_ranks_tell_of_what_each_of_them_met_and_count_what_all_processed(root: 
     assert [word.training_images for word in said if word.epoch == 2][-1] == TRAINING - 3
 
 
-def test_beyond_the_limit_a_worker_ends_with_the_reason_and_tries_nothing_again(root: Path, tmp_path: Path) -> None:
+def test_too_many_corrupt_images_end_the_worker(root: Path, tmp_path: Path) -> None:
     group = RankGroup(CONF, images(root, limit=2), encode(network()), tmp_path, accelerators=0, cores=2)
     words: list[Word] = []
     try:
@@ -130,7 +128,7 @@ def test_a_validation_batch_of_corrupt_images_alone_is_left_out(tmp_path: Path) 
         (root / name).write_bytes(b"")
 
     with open_data(images(root)) as opened:
-        told = order(batch_size=8, last_epoch=1)
-        words = list(train_here(told, CONF, opened, network(), tmp_path / "checkpoints"))
+        train_order = order(batch_size=8, last_epoch=1)
+        words = list(train_here(train_order, CONF, opened, network(), tmp_path / "checkpoints"))
 
     assert epochs(words)[0].advanced.validation_images == 7

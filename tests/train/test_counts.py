@@ -1,4 +1,4 @@
-"""The tensor-only operation count against torch's own counter, and where that counter goes wrong."""
+"""The tensor-only operation count against torch's own counter, and the errors of that counter."""
 
 from random import Random
 
@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
 from morphism import (
     STARTS,
     BatchNormalisation,
@@ -50,7 +50,7 @@ def our_count(graph: Graph, batch: int) -> tuple[int, int]:
 
 @settings(deadline=None, max_examples=100)
 @given(st.randoms(use_true_random=False), st.integers(2, 4))
-def test_the_tensor_only_count_of_any_graph_equals_torchs_exactly(random: Random, batch: int) -> None:
+def test_the_tensor_only_count_of_any_graph_equals_that_of_torch(random: Random, batch: int) -> None:
     graph = random_graph(random)
 
     assert our_count(graph, batch) == torchs_count(graph, batch)
@@ -60,7 +60,7 @@ def test_the_tensor_only_count_of_any_graph_equals_torchs_exactly(random: Random
     "seed",
     [*range(2 * len(STARTS)), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2 * len(STARTS), 30))],
 )
-def test_the_tensor_only_count_of_grown_networks_equals_torchs_exactly(seed: int) -> None:
+def test_the_tensor_only_count_equals_the_count_of_torch(seed: int) -> None:
     steps = random_morphs(start(STARTS[seed % len(STARTS)]), Random(seed), length=12)
 
     for _, graph, _ in steps[::4]:
@@ -74,7 +74,7 @@ def test_what_torch_asks_for_is_what_it_runs() -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_torchs_counter_multiplies_the_weight_gradient_by_the_groups(groups: int) -> None:
+def test_torch_multiplies_the_weight_gradient_by_the_groups(groups: int) -> None:
     """The formula of torch counts the weight gradient of a grouped convolution too high.
 
     It takes C_in · C_out products, though within each group only C_in / groups meet C_out / groups: C_in · C_out /

@@ -70,11 +70,13 @@ def test_other_errors_are_no_failure_of_the_device(error: Exception) -> None:
 def test_a_step_without_memory_reduces_the_batch(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
     real, batches = prepare, list[int]()
 
-    def fails_once(told: object, context: RankContext, epoch: int, batch: int, snapshot: object = None) -> object:
+    def fails_once(
+        train_order: object, context: RankContext, epoch: int, batch: int, snapshot: object = None
+    ) -> object:
         batches.append(batch)
         if len(batches) == 1:
             raise error
-        return real(told, context, epoch, batch, snapshot)  # type: ignore[arg-type]
+        return real(train_order, context, epoch, batch, snapshot)  # type: ignore[arg-type]
 
     monkeypatch.setattr(loop, "prepare", fails_once)
     with open_data(IMAGES) as images:

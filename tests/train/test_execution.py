@@ -25,16 +25,16 @@ from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import Crashed, Prepared, Train, TrialDone
 from aiperf.train import execution, loop
-from aiperf.train.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.checkpoint import load
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
-from aiperf.train.initialise import initialise
 from aiperf.train.inprocess import train_here
-from aiperf.train.module import Network, build
+from aiperf.train.memory.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import Network, build
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
@@ -52,9 +52,7 @@ importing_inductor = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWa
 
 
 @given(choices, choices)
-def test_what_is_on_is_in_all_open_ways_what_is_off_in_none_and_auto_leaves_both_open_with_cuda(
-    compiling: str, graphs: str
-) -> None:
+def test_open_modes_follow_the_configuration(compiling: str, graphs: str) -> None:
     found = modes(compiling, graphs, on_cuda=True)
 
     wanted = {"on": {True}, "off": {False}, "auto": {True, False}}
@@ -74,7 +72,7 @@ def test_cuda_graphs_without_cuda_are_refused(tmp_path: Path) -> None:
     st.dictionaries(st.sampled_from(ALL), seconds),
     st.integers(0, 10**6),
 )
-def test_a_way_is_tried_once_and_only_where_it_promises_to_save_more_than_it_costs(
+def test_a_mode_is_tried_once_if_it_promises_to_save_time(
     known: dict[ExecutionMode, Expectation], measured: dict[ExecutionMode, float], steps: int
 ) -> None:
     expected = Expectations({**GUESSES, **known})
@@ -93,7 +91,7 @@ def test_a_way_is_tried_once_and_only_where_it_promises_to_save_more_than_it_cos
         assert saved[mode] == max(saved.values()) > 0.0
 
 
-def test_a_way_that_measured_slower_or_could_not_be_had_is_not_tried_again() -> None:
+def test_a_slow_or_unavailable_mode_is_not_tried_again() -> None:
     for step in (0.12, inf):
         learnt = Expectations(GUESSES).learn(COMPILED, seconds=60.0, eager_step=0.1, step=step)
 
@@ -134,14 +132,14 @@ def fresh_compiler() -> Iterator[None]:
 @pytest.mark.parametrize(
     "compiler", [pytest.param("eager", marks=pytest.mark.slow), pytest.param("inductor", marks=pytest.mark.slow)]
 )
-def test_twelve_networks_of_one_process_are_each_compiled_once_and_said_to_be(compiler: str) -> None:
+def test_twelve_networks_of_one_process_are_compiled_once_each(compiler: str) -> None:
     """torch.compile gives up on a function after 8 compilations and silently continues eagerly."""
     context = compiling(compiler)
     context.writer = None
-    for told in descendants(12):
+    for train_order in descendants(12):
         before = graphs_compiled()
 
-        words = list(loop.train(told, context, taken=0.0))
+        words = list(loop.train(train_order, context, taken=0.0))
 
         assert isinstance(words[0], Prepared) and words[0].compiled
         assert isinstance(words[-1], TrialDone)
@@ -159,7 +157,7 @@ def test_a_network_that_was_not_compiled_is_not_said_to_be() -> None:
     assert isinstance(words[0], Crashed) and "Dynamo tracing is disabled" in words[0].reason and not words[0].retry
 
 
-def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_uncompiled_launch_is_not_reported_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
     network = build(graph())
     initialise(network, seed=0)
@@ -172,7 +170,7 @@ def test_a_launch_that_never_compiled_is_not_taken_for_one_that_did(monkeypatch:
 
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
-def test_what_cannot_be_compiled_is_not_had_and_auto_then_trains_eagerly() -> None:
+def test_auto_trains_eagerly_if_compilation_fails() -> None:
     def refuses(graph: object, inputs: object) -> object:
         raise RuntimeError("no compiler on this host")
 
@@ -291,11 +289,11 @@ def prepared() -> tuple[Network, torch.Tensor, RankContext]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_compiler")
 @importing_inductor
-def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() -> None:
-    """Without waiting for the garbage collector: what it would find holds an accelerator's memory until then."""
+def test_a_network_is_released_with_its_trial_in_any_mode() -> None:
+    """It does not wait for the garbage collector, because objects in cycles hold an accelerator's memory until then."""
     context = compiling("aot_eager")
-    for told in descendants(3):
-        words = loop.train(told, context, taken=0.0)
+    for train_order in descendants(3):
+        words = loop.train(train_order, context, taken=0.0)
         next(words)
         alive = [weakref.ref(each) for each in gc.get_objects() if type(each) in (Network, EagerSgd)]
         assert len(alive) == 2
@@ -307,10 +305,10 @@ def test_a_trials_network_is_let_go_of_with_the_trial_however_it_was_launched() 
             gc.enable()
 
 
-@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@pytest.mark.slow  # compiling takes a minute without a cache
 @importing_inductor
 @pytest.mark.parametrize("factor", [1e-9, 1e9])
-def test_the_fastest_of_real_candidates_is_kept_and_what_was_measured_is_expected_next(factor: float) -> None:
+def test_the_fastest_candidate_is_kept_and_expected_next(factor: float) -> None:
     """The eager step's measured time is scaled, so that it is sure which of the two is faster."""
     with open_data(IMAGES) as images:
         context = RankContext.make(CONF, images, graph(), torch.device("cpu"), SingleRank(), None)
@@ -350,9 +348,9 @@ class Scaled:
         return mark
 
 
-@pytest.mark.slow  # compiling takes a minute where nothing is cached
+@pytest.mark.slow  # compiling takes a minute without a cache
 @importing_inductor
-def test_a_batch_of_another_size_goes_eagerly_and_is_not_compiled_anew() -> None:
+def test_a_batch_of_another_size_runs_eagerly() -> None:
     network = build(graph())
     initialise(network, seed=0)
     execution = Execution(network, COMPILED, torch.zeros(4, 1, 8, 8), choose("fp32", torch.device("cpu")))
@@ -372,7 +370,7 @@ def test_a_batch_of_another_size_goes_eagerly_and_is_not_compiled_anew() -> None
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no accelerator with CUDA")
 @pytest.mark.parametrize("compiling", ["off", "on"])
-def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path: Path, compiling: str) -> None:
+def test_cuda_graphs_do_not_change_the_final_weights(tmp_path: Path, compiling: str) -> None:
     ended = []
     for graphs in ("off", "on"):
         conf = TrainerConf(precision="fp32", learning_rate=0.05, compile=compiling, cuda_graphs=graphs)
@@ -385,10 +383,10 @@ def test_with_cuda_graphs_a_trial_ends_with_the_weights_it_has_without(tmp_path:
         torch.testing.assert_close(ended[1][name], plain, rtol=1e-3, atol=1e-4)
 
 
-# --- what is rehearsed before a trial, and what is not searched in its busy time
+# --- rehearsal before a trial, and the search for algorithms
 
 
-def test_only_whole_batches_are_searched_for_algorithms_so_that_no_search_stands_in_the_busy_time(
+def test_algorithms_are_searched_for_whole_batches_only(
     tmp_path: Path,
 ) -> None:
     """CuDNN's search is a switch of the process. The test reads it at each convolution, as a GPU would."""
@@ -423,7 +421,7 @@ GRAPHED = ExecutionMode(cuda_graphs=True)
 
 
 def graphed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands for the capture, since there is no GPU: the network is called as it is."""
+    """Replaces the capture, because there is no GPU. It calls the network directly."""
     monkeypatch.setattr(execution, "_capture", lambda network, images, precision: None)
 
 
@@ -465,7 +463,7 @@ def test_a_graph_that_leaves_no_room_for_validation_is_not_kept(
         rehearsed(tmp_path, (GRAPHED,), full)
 
 
-def test_the_passes_beside_a_graph_are_validation_and_the_epochs_last_images() -> None:
+def test_eager_passes_are_validation_and_the_last_images() -> None:
     network = build(graph())
     initialise(network, seed=0)
     place_precision = choose("fp32", torch.device("cpu"))

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import aiperf.train.loop
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import Snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.footprint import SNAPSHOTS, beside_a_step, fits, peak_of
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import Snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.memory.footprint import SNAPSHOTS, bytes_outside_a_step, fits, peak_of
 from morphism import cost, start
 from tests.train.orders import order, train
 
@@ -102,21 +102,19 @@ def test_a_step_alone_that_does_not_fit_is_out_of_memory() -> None:
 
 
 @pytest.mark.parametrize(("ranks", "buckets"), [(1, 0), (8, 1)])
-def test_momentum_buckets_snapshots_and_the_next_batch_lie_beside_a_step(ranks: int, buckets: int) -> None:
+def test_memory_besides_a_step_is_momentum_buckets_and_copies(ranks: int, buckets: int) -> None:
     """ResNet-50 in BF16, 448 images of 224×224: 0.8 GB for 25.6 million weights, and 0.5 GB for the batch."""
     graph = start("resnet50_v1")
     weights = 4 * cost(graph).parameters
 
-    beside = beside_a_step(graph, 448, 2, ranks)
+    beside = bytes_outside_a_step(graph, 448, 2, ranks)
 
     batch = 448 * 3 * 224 * 224
     assert beside == weights * (1 + buckets + 2 * SNAPSHOTS) + batch * (1 + 4 + 2)
     assert 1.1e9 < beside < 1.4e9
 
 
-def test_no_more_snapshots_lie_on_the_device_than_are_reckoned_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_snapshots_on_the_device_do_not_exceed_the_estimate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the disk is: the snapshots that are alive are counted whenever one more has been made."""
     alive: list[weakref.ref[object]] = []
     most = 0

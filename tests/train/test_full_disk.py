@@ -13,9 +13,9 @@ import torch
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import CheckpointFailed, TrialDone, Word
-from aiperf.train.checkpoint import Snapshot, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder, trial_of
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from morphism import encode
@@ -56,7 +56,7 @@ def snapshot(numbers: int, epoch: int = 1) -> Snapshot:
 
 
 @pytest.mark.parametrize("free", [0, 4096, 3 * 4096, DISK_BYTES // 2])
-def test_a_full_disk_is_an_error_of_the_disk_and_leaves_nothing_behind(disk: Path, free: int) -> None:
+def test_a_full_disk_is_an_os_error_and_leaves_no_file(disk: Path, free: int) -> None:
     """Wherever the disk fills up: before the first byte, among the headers, or within a tensor."""
     folder = CheckpointFolder(disk / "checkpoints")
     folder.path.mkdir()
@@ -71,9 +71,7 @@ def test_a_full_disk_is_an_error_of_the_disk_and_leaves_nothing_behind(disk: Pat
     assert torch.equal(load(folder, 3, "f00d", 1).weights["w"], torch.ones(1000))
 
 
-def test_a_trial_on_a_full_disk_goes_on_says_which_checkpoints_are_lost_and_saves_again_when_there_is_room(
-    disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_on_a_full_disk_continues_and_saves_later(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Prompt(Writer):
         def submit(self, snapshot: Snapshot) -> Future[bool]:
             file = super().submit(snapshot)
@@ -100,7 +98,7 @@ def test_a_trial_on_a_full_disk_goes_on_says_which_checkpoints_are_lost_and_save
     assert load(CheckpointFolder(disk / "checkpoints"), 1, graph().fingerprint).epoch == 5
 
 
-def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) -> None:
+def test_ranks_with_a_full_run_folder_continue(disk: Path) -> None:
     """The ranks' output goes to the same disk."""
     group = RankGroup(CONF, IMAGES, encode(graph()), disk, accelerators=0, cores=1)
     try:
@@ -115,9 +113,7 @@ def test_ranks_whose_whole_run_folder_is_full_logs_and_all_train_on(disk: Path) 
     assert any(isinstance(word, CheckpointFailed) for word in words)
 
 
-def test_a_checkpoint_is_called_one_only_when_it_would_survive_a_loss_of_power(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_gets_its_name_after_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The content reaches the disk before the name, and the name before it is reported."""
     done: list[str] = []
     sync, rename = os.fsync, Path.replace

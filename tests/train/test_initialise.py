@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from aiperf.train.initialise import initialise, normal, stream
-from aiperf.train.module import build
+from aiperf.train.network.initialise import initialise, normal, stream
+from aiperf.train.network.module import build
 from morphism import start
 from tests.train.networks import small_start
 
 
-def test_convolutions_are_he_normal_dense_layers_small_and_normalisation_the_identity() -> None:
+def test_initial_values_depend_on_the_type_of_layer() -> None:
     module = build(start("resnet18", image=32))
 
     initialise(module, seed=0)
@@ -36,7 +36,7 @@ def test_convolutions_are_he_normal_dense_layers_small_and_normalisation_the_ide
                 assert not list(layer.parameters(recurse=False))
 
 
-def test_the_same_seed_gives_the_same_values_in_any_precision_whatever_the_global_generator_did() -> None:
+def test_equal_seeds_give_equal_values_in_any_precision() -> None:
     single, double, other = (build(small_start("digits_small")) for _ in range(3))
     double.double()
 
@@ -67,6 +67,6 @@ def test_streams_differ_by_purpose_seed_and_number() -> None:
     assert len(drawn) == 4
 
 
-def test_a_layer_without_a_defined_initial_value_is_refused_by_name() -> None:
+def test_a_layer_without_a_defined_initial_value_is_named() -> None:
     with pytest.raises(TypeError, match="cannot initialise '1': no initial value is defined for 'weight' of a PReLU"):
         initialise(nn.Sequential(nn.Linear(2, 2), nn.PReLU()), seed=0)

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
 from morphism import STARTS, Budget, Deepen, Graph, Skip, apply, legal
 from tests.train.networks import Step, grown_state, images_for, random_morphs, small_start
 
@@ -62,7 +62,7 @@ def check_that_what_is_added_learns(name: str, steps: list[Step], seed: int) -> 
 
 @pytest.mark.parametrize("kind", [Skip, Deepen])
 @pytest.mark.parametrize("name", STARTS)
-def test_every_parameter_that_a_morph_adds_learns_within_the_first_steps(name: str, kind: type) -> None:
+def test_every_parameter_that_a_morph_adds_learns(name: str, kind: type) -> None:
     graph = small_start(name)
     steps: list[Step] = []
     for number in range(3):
@@ -84,11 +84,11 @@ def check_a_random_sequence(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_parameter_that_a_sequence_adds_learns_within_the_first_steps(seed: int) -> None:
+def test_every_parameter_that_a_sequence_of_morphs_adds_learns(seed: int) -> None:
     check_a_random_sequence(seed)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10, 1010))
-def test_every_parameter_that_any_of_a_thousand_sequences_adds_learns_within_the_first_steps(seed: int) -> None:
+def test_parameters_of_a_thousand_sequences_learn(seed: int) -> None:
     check_a_random_sequence(seed)

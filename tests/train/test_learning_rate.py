@@ -18,7 +18,7 @@ SCALED = TrainerConf(scale_learning_rate=True, reference_batch=256)
 BATCHES = st.integers(257, 65536)
 
 
-def test_a_scaled_learning_rate_begins_unscaled_and_is_the_scaled_one_after_five_epochs() -> None:
+def test_a_scaled_learning_rate_warms_up_over_five_epochs() -> None:
     """Goyal et al. 2017, section 2.2: from η to kη, by equal amounts per step, in 5 epochs.
 
     Then the schedule is unchanged.
@@ -33,9 +33,7 @@ def test_a_scaled_learning_rate_begins_unscaled_and_is_the_scaled_one_after_five
 
 
 @given(BATCHES, st.integers(1, 5), st.floats(0, 1), st.floats(0, 1))
-def test_within_the_warm_up_a_scaled_rate_rises_evenly_and_stays_between_the_unscaled_and_the_scaled_one(
-    batch: int, epoch: int, done: float, later: float
-) -> None:
+def test_a_scaled_rate_rises_evenly_during_warm_up(batch: int, epoch: int, done: float, later: float) -> None:
     steady = replace(SCALED, decay_epochs=10**9)
     done, later = sorted((done, later))
 
@@ -46,7 +44,7 @@ def test_within_the_warm_up_a_scaled_rate_rises_evenly_and_stays_between_the_uns
 
 
 @given(BATCHES, st.integers(6, 60), st.floats(0, 1))
-def test_after_the_warm_up_a_scaled_rate_is_the_plain_one_times_the_scale(batch: int, epoch: int, done: float) -> None:
+def test_after_warm_up_the_rate_is_the_plain_one_scaled(batch: int, epoch: int, done: float) -> None:
     assert learning_rate(SCALED, epoch, batch, done) == pytest.approx(
         learning_rate(TrainerConf(), epoch, batch) * batch / 256
     )

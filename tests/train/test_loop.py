@@ -21,9 +21,9 @@ from aiperf.journal.messages import (
     TrialDone,
     Word,
 )
-from aiperf.train.checkpoint import Snapshot, load
-from aiperf.train.checkpoint_files import CheckpointFolder
-from aiperf.train.checkpoint_writer import Writer
+from aiperf.train.checkpoints.checkpoint import Snapshot, load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal
@@ -35,7 +35,7 @@ def weights(folder: Path, trial: int = 1) -> dict[str, torch.Tensor]:
     return dict(load(CheckpointFolder(folder), trial, graph().fingerprint).weights)
 
 
-def test_a_trial_says_that_it_is_prepared_then_its_epochs_then_that_it_is_done(tmp_path: Path) -> None:
+def test_a_trial_reports_preparation_epochs_and_end(tmp_path: Path) -> None:
     words = train(order(last_epoch=3), tmp_path)
 
     assert isinstance(words[0], Prepared)
@@ -53,7 +53,7 @@ def test_every_image_of_every_whole_step_is_counted_once(tmp_path: Path) -> None
 
 
 def test_running_statistics_are_moved_by_whole_batches_alone(tmp_path: Path) -> None:
-    """150 images at batch 149: a step of one image more would be a tenth of what validation then sees."""
+    """With 150 images at batch 149, a second step of one image would distort the running statistics."""
     train(order(last_epoch=1, batch_size=149), tmp_path)
 
     state = weights(tmp_path)
@@ -61,7 +61,7 @@ def test_running_statistics_are_moved_by_whole_batches_alone(tmp_path: Path) -> 
     assert tracked == {1}
 
 
-def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tmp_path: Path) -> None:
+def test_sums_grow_within_an_epoch_and_count_time_once(tmp_path: Path) -> None:
     words = advances(train(order(progress_seconds=1e-6, batch_size=16), tmp_path))
 
     assert len(words) > 20
@@ -76,18 +76,16 @@ def test_sums_grow_within_an_epoch_and_time_is_counted_under_one_heading_only(tm
 
 
 def test_progress_is_said_at_an_edge_of_the_window(tmp_path: Path) -> None:
-    told = order(last_epoch=2, progress_seconds=1000.0, edges=(0.001,))
+    train_order = order(last_epoch=2, progress_seconds=1000.0, edges=(0.001,))
 
-    words = train(told, tmp_path)
+    words = train(train_order, tmp_path)
 
     # An epoch's work may be reported twice: when it is done, and again with its result when its checkpoint is written.
     said = {(word.epoch, word.training_images, word.validation_images) for word in advances(words)}
     assert len(said) == len(epochs(words)) + 1
 
 
-def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Prompt(Writer):
         def submit(self, snapshot: Snapshot) -> Future[bool]:
             file = super().submit(snapshot)
@@ -101,9 +99,7 @@ def test_an_epoch_whose_checkpoint_stands_when_it_ends_is_said_in_one_word(
     assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, TrialDone]
 
 
-def test_an_epoch_whose_checkpoint_is_still_being_written_says_its_work_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = threading.Event()
 
     class Late(Writer):
@@ -139,7 +135,7 @@ def test_the_same_order_gives_the_same_weights(tmp_path: Path) -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_a_resumed_trial_ends_with_the_weights_of_an_unbroken_one(tmp_path: Path) -> None:
+def test_a_resumed_trial_ends_with_the_same_weights(tmp_path: Path) -> None:
     unbroken = train(order(last_epoch=4), tmp_path / "unbroken")
 
     broken = train(order(last_epoch=2), tmp_path / "broken")
@@ -165,9 +161,11 @@ def test_a_child_begins_with_its_parents_weights(tmp_path: Path) -> None:
     assert words[0].accuracy > without[0].accuracy + 0.2
 
 
-@pytest.mark.parametrize(("told", "missing"), [(order(trial=2, parent=1), 1), (order(first_epoch=5, last_epoch=9), 1)])
-def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, told: Train, missing: int) -> None:
-    words = train(told, tmp_path)
+@pytest.mark.parametrize(
+    ("train_order", "missing"), [(order(trial=2, parent=1), 1), (order(first_epoch=5, last_epoch=9), 1)]
+)
+def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, train_order: Train, missing: int) -> None:
+    words = train(train_order, tmp_path)
 
     assert len(words) == 1
     assert isinstance(words[0], CheckpointGone)
@@ -186,9 +184,9 @@ def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path, end: str) -> No
 
 
 def test_a_trial_that_stops_improving_ends_early(tmp_path: Path) -> None:
-    told = order(last_epoch=50, patience=2, improvement=1e9)
+    train_order = order(last_epoch=50, patience=2, improvement=1e9)
 
-    words = train(told, tmp_path)
+    words = train(train_order, tmp_path)
 
     assert len(epochs(words)) == 3  # the first improves on nothing, the next two do not improve
     assert words[-1] == TrialDone(trial=1, attempt=1, reason="early stop")
@@ -197,9 +195,9 @@ def test_a_trial_that_stops_improving_ends_early(tmp_path: Path) -> None:
 def test_losses_of_earlier_attempts_count_for_the_early_stop(tmp_path: Path) -> None:
     first = epochs(train(order(last_epoch=2), tmp_path))
     losses = tuple(word.validation_loss for word in first)
-    told = order(attempt=2, first_epoch=3, last_epoch=50, patience=2, improvement=1e9, losses=losses)
+    train_order = order(attempt=2, first_epoch=3, last_epoch=50, patience=2, improvement=1e9, losses=losses)
 
-    words = train(told, tmp_path)
+    words = train(train_order, tmp_path)
 
     assert len(epochs(words)) == 1
     assert isinstance(words[-1], TrialDone)
@@ -252,9 +250,9 @@ def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, 
 def test_a_resumed_fp16_trial_takes_its_loss_scale_up(tmp_path: Path) -> None:
     conf = TrainerConf(threads=1, precision="fp16")
     first = epochs(train(order(last_epoch=1), tmp_path, conf))
-    told = order(attempt=2, first_epoch=2, last_epoch=2, losses=(first[0].validation_loss,))
+    train_order = order(attempt=2, first_epoch=2, last_epoch=2, losses=(first[0].validation_loss,))
 
-    assert isinstance(train(told, tmp_path, conf)[-1], TrialDone)
+    assert isinstance(train(train_order, tmp_path, conf)[-1], TrialDone)
 
 
 def test_contiguous_and_channels_last_training_agree(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build, source
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build, source
 from morphism import (
     STARTS,
     Add,
@@ -64,7 +64,7 @@ def gradients_of_interpreter(
     return dict(zip(names, torch.autograd.grad(logits.square().sum(), [state[name] for name in names]), strict=True))
 
 
-def test_the_networks_that_are_built_here_hold_every_operation_of_the_union() -> None:
+def test_the_built_networks_contain_every_operation() -> None:
     drawn = {type(node.op) for seed in range(100) for node in random_graph(Random(seed)).nodes}
 
     assert drawn == set(Op.__args__)
@@ -72,9 +72,7 @@ def test_the_networks_that_are_built_here_hold_every_operation_of_the_union() ->
 
 @settings(deadline=None, max_examples=60)
 @given(RANDOMS, st.booleans())
-def test_the_module_computes_what_its_nodes_compute_one_by_one_gradients_included(
-    random: Random, training: bool
-) -> None:
+def test_the_module_equals_its_nodes_with_gradients(random: Random, training: bool) -> None:
     graph = random_graph(random, groups=True)
     state = random_state(graph, seed=1)
     images = images_for(graph, batch=3, seed=2)
@@ -185,7 +183,7 @@ def test_a_name_that_torch_needs_itself_is_refused(name: str) -> None:
         build(graph)
 
 
-def test_a_relu_works_in_place_only_where_nobody_else_needs_its_input() -> None:
+def test_relu_is_in_place_only_if_its_input_is_not_used_again() -> None:
     graph = Graph(
         (
             Node("image", Input(2, 4, 4)),
@@ -231,7 +229,7 @@ def test_a_module_can_be_copied_and_pickled(replica) -> None:  # type: ignore[no
     }
 
 
-def test_torch_compile_takes_a_grown_network_as_one_piece_without_a_graph_break() -> None:
+def test_torch_compile_has_no_graph_break() -> None:
     steps = random_morphs(small_start("digits_small"), Random(5), length=6)
     _, graph, _ = steps[-1]
     module = build(graph)
@@ -246,7 +244,7 @@ def test_torch_compile_takes_a_grown_network_as_one_piece_without_a_graph_break(
     twin(images).sum().backward()
     for (name, ours), plain in zip(module.named_parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, plain.grad, msg=name)
-    # a compiled module of its own each: what one network specialised on must not leak into the next
+    # compile each network separately, so that specialisations of one do not affect the next
     torch._dynamo.reset()
 
 

@@ -47,7 +47,7 @@ def test_its_steps_are_those_of_torchs_own_to_the_bit(
     assert all(parameter.grad is None for parameter in ours.parameters())
 
 
-def test_a_rank_that_compiles_nothing_does_not_load_torchs_compiler() -> None:
+def test_a_rank_without_compilation_loads_no_compiler() -> None:
     """It would cost each rank more than a second when it starts, for nothing."""
     code = (
         "import importlib.util, sys, torch\n"

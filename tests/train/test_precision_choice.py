@@ -32,7 +32,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
         ("P100", (6, 0), "fp32"),
     ],
 )
-def test_half_precision_is_the_first_choice_wherever_there_are_tensor_cores(
+def test_half_precision_is_first_with_tensor_cores(
     monkeypatch: pytest.MonkeyPatch, accelerator: str, capability: tuple[int, int], first: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
@@ -120,9 +120,7 @@ def test_workers_that_measure_at_once_and_differ_believe_one(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_auto_is_settled_once_and_an_explicit_choice_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_is_settled_once_and_a_choice_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision_choice, "candidates", lambda device: ("fp32", "bf16"))
     monkeypatch.setattr(precision_choice, "measured", lambda *_: {"fp32": 1.0, "bf16": 0.5})
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.train.memory.ceiling import CeilingKey, shared_ceiling
 from aiperf.train.ranks.group import RankGroup
-from aiperf.train.shared_ceiling import CeilingKey, shared_ceiling
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
 from tests.train.orders import IMAGES, plain_graph
@@ -18,7 +18,7 @@ from tests.train.orders import IMAGES, plain_graph
 KIND = CeilingKey("host-a", "NVIDIA H200", "150 GB", "f00d", "bf16")
 
 
-def test_groups_that_start_together_measure_once_and_all_have_what_was_found(tmp_path: Path) -> None:
+def test_groups_that_start_together_measure_once(tmp_path: Path) -> None:
     measured: list[int] = []
     found: list[int] = []
 
@@ -37,7 +37,7 @@ def test_groups_that_start_together_measure_once_and_all_have_what_was_found(tmp
 
 
 @pytest.mark.parametrize("part", ["host", "device", "memory", "family", "precision"])
-def test_another_host_accelerator_or_family_has_a_ceiling_of_its_own(tmp_path: Path, part: str) -> None:
+def test_each_host_accelerator_and_family_has_its_own_ceiling(tmp_path: Path, part: str) -> None:
     shared_ceiling(tmp_path, KIND, lambda: 448)
 
     assert shared_ceiling(tmp_path, replace(KIND, **{part: "another"}), lambda: 64) == 64
@@ -69,9 +69,7 @@ def test_a_second_group_of_a_host_takes_what_the_first_one_found(tmp_path: Path)
     assert ceiling() == 40
 
 
-def test_where_a_file_system_keeps_no_locks_a_ceiling_is_measured_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ceiling_is_measured_without_file_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

@@ -8,9 +8,9 @@ import pytest
 
 from aiperf.data.opening import open_data
 from aiperf.journal.messages import Advanced, CheckpointSaved, EpochDone, Train, TrialDone, Word
-from aiperf.train import checkpoint, checkpoint_writer
-from aiperf.train.checkpoint import Snapshot
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints import checkpoint, checkpoint_writer
+from aiperf.train.checkpoints.checkpoint import Snapshot
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.inprocess import train_here
 from tests.train.orders import CONF, IMAGES, graph, order
 
@@ -36,14 +36,12 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
     slow.is_open.set()
 
 
-def words(told: Train, folder: Path) -> Iterator[Word]:
+def words(train_order: Train, folder: Path) -> Iterator[Word]:
     with open_data(IMAGES) as images:
-        yield from train_here(told, CONF, images, graph(), folder)
+        yield from train_here(train_order, CONF, images, graph(), folder)
 
 
-def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_stands_afterwards(
-    tmp_path: Path, disk: SlowDisk
-) -> None:
+def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, disk: SlowDisk) -> None:
     said: list[Word] = []
     for word in words(order(last_epoch=5, batch_size=32), tmp_path):
         said.append(word)
@@ -58,9 +56,7 @@ def test_the_end_of_an_epoch_is_told_before_its_checkpoint_stands_and_that_it_st
     assert epochs[-1].checkpoint and isinstance(said[-1], TrialDone)
 
 
-def test_while_the_last_checkpoint_is_written_the_trial_says_that_it_waits_and_is_done_only_then(
-    tmp_path: Path, disk: SlowDisk
-) -> None:
+def test_a_trial_reports_its_wait_for_the_last_checkpoint(tmp_path: Path, disk: SlowDisk) -> None:
     said: list[Word] = []
     for word in words(order(last_epoch=1, batch_size=32, progress_seconds=0.05), tmp_path):
         said.append(word)

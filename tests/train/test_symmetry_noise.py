@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.module import build
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
+from aiperf.train.network.module import build
+from aiperf.train.network.weights import break_symmetry, carry_out
 from morphism import Budget, Deepen, Gather, Graph, WeightPlan, Widen, apply, legal
 from tests.train.networks import images_for, outputs, random_state, small_start
 
@@ -26,7 +25,7 @@ def copies(instruction: Gather) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_falls_on_copies_alone_and_is_relative_to_the_tensors_rms(seed: int) -> None:
+def test_noise_is_on_copies_and_relative_to_the_tensors_rms(seed: int) -> None:
     _, plan, state = widened(seed)
     copied = {i.tensor: i for i in plan.instructions if isinstance(i, Gather) and state[i.tensor].dim() > 1}
     assert copied
@@ -46,7 +45,7 @@ def test_noise_falls_on_copies_alone_and_is_relative_to_the_tensors_rms(seed: in
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_copies_that_received_the_same_gradient_receive_different_ones(seed: int) -> None:
+def test_noise_gives_copies_different_gradients(seed: int) -> None:
     child, plan, state = widened(seed)
     gather = next(i for i in plan.instructions if isinstance(i, Gather) and i.axis == 0 and state[i.tensor].dim() == 4)
     copy = copies(gather)[0]
@@ -62,7 +61,7 @@ def test_copies_that_received_the_same_gradient_receive_different_ones(seed: int
 
     before, after = gradient(state), gradient(break_symmetry(state, plan, seed))
 
-    # copies may be divided unevenly (3 copies beside 2), so compare directions, not sizes
+    # copies may be divided unevenly (3 and 2 copies), so compare directions, not sizes
     assert angle(before[original], before[copy]) < 1e-6
     assert angle(after[original], after[copy]) > 1e-6
 
@@ -81,7 +80,7 @@ def test_noise_changes_the_function_only_slightly() -> None:
     assert 0 < (after - before).norm() / before.norm() < 1e-2
 
 
-def test_the_same_seed_gives_the_same_bytes_and_the_state_given_is_not_written() -> None:
+def test_equal_seeds_give_equal_noise_and_keep_the_input() -> None:
     _, plan, state = widened(1)
     before = {name: tensor.clone() for name, tensor in state.items()}
     torch.manual_seed(1)

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
-from aiperf.train.batch_sizes import LEAST, largest, smaller
-from aiperf.train.ceiling import largest_batch
 from aiperf.train.collectives.choice import choose
 from aiperf.train.collectives.collective import dense_view
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.memory.batch_sizes import LEAST, largest, smaller
+from aiperf.train.memory.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, ranks_of_worker
@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
         ("nice", 20),
     ],
 )
-def test_an_impossible_choice_is_refused_by_name_with_what_was_found(option: str, value: object) -> None:
+def test_an_impossible_choice_is_named_with_its_value(option: str, value: object) -> None:
     with pytest.raises(BadConfiguration, match=rf"trainer\.{option} .*found {value!r}"):
         TrainerConf(**{option: value})  # type: ignore[arg-type]
 
@@ -46,7 +46,7 @@ def test_more_than_one_rank_without_a_collective_is_refused() -> None:
         TrainerConf(collective="none", ranks=2)
 
 
-def test_a_worker_has_a_rank_for_each_accelerator_and_two_on_a_machine_without() -> None:
+def test_a_worker_has_a_rank_per_accelerator_or_two_on_a_cpu() -> None:
     assert ranks_of_worker(TrainerConf(), accelerators=8, cores=128) == 8
     assert ranks_of_worker(TrainerConf(), accelerators=0, cores=16) == 2
     assert ranks_of_worker(TrainerConf(), accelerators=0, cores=1) == 1
@@ -74,7 +74,7 @@ def test_the_learning_rate_never_reaches_zero() -> None:
 
 
 @given(st.integers(9, 8192))
-def test_a_smaller_batch_is_a_multiple_of_8_and_reaches_8_in_the_end(batch: int) -> None:
+def test_smaller_batches_are_multiples_of_8_down_to_8(batch: int) -> None:
     reduced = smaller(batch)
 
     assert reduced is not None
@@ -84,7 +84,7 @@ def test_a_smaller_batch_is_a_multiple_of_8_and_reaches_8_in_the_end(batch: int)
 
 
 @pytest.mark.parametrize("megabytes", [20, 300, 5000])
-def test_on_a_cpu_the_ceiling_is_the_largest_batch_whose_modelled_memory_fits(megabytes: int) -> None:
+def test_the_ceiling_of_a_cpu_is_the_largest_modelled_batch(megabytes: int) -> None:
     graph, precision = start("resnet20"), Precision("fp32", "cpu")
     limit = megabytes * 2**20
 
@@ -96,7 +96,7 @@ def test_on_a_cpu_the_ceiling_is_the_largest_batch_whose_modelled_memory_fits(me
     assert cost(graph).training_memory(ceiling + grain, 4) > allowed
 
 
-def test_a_starting_graph_that_fits_at_no_batch_is_refused_with_what_to_change() -> None:
+def test_a_starting_graph_that_never_fits_is_refused() -> None:
     with pytest.raises(BadConfiguration, match=r"batch 8.*943718 may be used.*start="):
         largest_batch(start("resnet20"), CPU, Precision("fp32", "cpu"), TrainerConf(), 2**20)
 
@@ -131,7 +131,7 @@ spans = st.lists(
 
 
 @given(spans, st.floats(0.01, 5.0), st.lists(st.floats(0, 20), max_size=3))
-def test_what_the_clock_reports_never_falls_and_ends_with_the_exact_sums(
+def test_reported_sums_never_fall_and_end_exact(
     steps: list[tuple[float, float, int, float]], every: float, edges: list[float]
 ) -> None:
     clock = EpochClock(Reports(1, 1, every, tuple(edges)), epoch=1, batch_size=8, images=sum(step[2] for step in steps))
@@ -166,9 +166,7 @@ def test_the_first_step_to_end_after_an_edge_reports_at_once() -> None:
 
 
 @given(st.floats(0.5, 30.0), st.integers(1, 200))
-def test_no_epoch_leaves_a_stub_of_an_interval_and_none_is_much_longer_than_it_should_be(
-    every: float, steps: int
-) -> None:
+def test_intervals_of_an_epoch_have_similar_lengths(every: float, steps: int) -> None:
     clock = EpochClock(Reports(1, 1, every, ()), epoch=1, batch_size=10, images=10 * steps)
     clock.begin_pass(0.0)
 

@@ -15,9 +15,8 @@ from aiperf.config import configure
 from aiperf.data.dataset_config import ImagenetConf, ImagesConf
 from aiperf.data.opening import open_data
 from aiperf.train.learning_rate import learning_rate
+from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import sgd
-from aiperf.train.symmetry_noise import break_symmetry
-from aiperf.train.weights import carry_out
 from morphism import Gather, Widen, apply
 from tests.data.walks import joined, training, validation
 from tests.train.networks import random_state, small_start
@@ -27,7 +26,7 @@ RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"
 """As a ranking run is configured."""
 
 
-def test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5() -> None:
+def test_ranking_runs_use_momentum_09_and_weight_decay_5e_5() -> None:
     optimiser = sgd(nn.Linear(3, 2), RANKED)
 
     (group,) = optimiser.param_groups
@@ -35,13 +34,13 @@ def test_a_ranking_run_trains_by_sgd_with_momentum_09_and_weight_decay_5e_5() ->
     assert isinstance(optimiser, torch.optim.SGD)
 
 
-def test_the_learning_rate_of_a_ranking_run_falls_from_a_tenth_in_a_line_that_ends_after_60_epochs() -> None:
+def test_ranking_runs_lower_the_learning_rate_linearly() -> None:
     rates = [learning_rate(RANKED, epoch, 448 * 8) for epoch in range(1, 61)]
 
     assert rates == pytest.approx([0.1 * (1 - (epoch - 1) / 60) for epoch in range(1, 61)])
 
 
-def test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not_at_all(tmp_path: Path) -> None:
+def test_only_the_training_loss_smooths_labels(tmp_path: Path) -> None:
     """At a learning rate near zero the network does not change, so that the losses differ by the smoothing alone."""
     assert RANKED.label_smoothing == 0.1
     still = replace(CONF, learning_rate=1e-12, weight_decay=0.0)
@@ -53,7 +52,7 @@ def test_the_training_loss_smooths_labels_by_a_tenth_and_the_validation_loss_not
     assert abs(smooth.training_loss - plain.training_loss) > 1e-4 * plain.training_loss
 
 
-def test_copies_of_a_channel_part_by_a_thousandth_of_the_tensors_rms_unless_told_otherwise() -> None:
+def test_default_noise_is_a_thousandth_of_the_tensors_rms() -> None:
     parent = small_start("digits_small")
     _, plan = apply(parent, Widen("stem.conv", 64))
     state = carry_out(plan, random_state(parent, 1, torch.float64), 1)
@@ -76,7 +75,7 @@ def _white(root: Path, size: int, border: int, count: int) -> None:
             Image.fromarray(pixels).save(folder / f"{number}.png")
 
 
-def test_imagenet_is_validated_on_the_centre_224_of_a_shorter_side_of_256(tmp_path: Path) -> None:
+def test_imagenet_validates_on_the_centre_224_of_256(tmp_path: Path) -> None:
     _white(tmp_path, 256, 16, 2)
     conf = ImagenetConf(root=str(tmp_path)).as_images()
 
@@ -89,7 +88,7 @@ def test_imagenet_is_validated_on_the_centre_224_of_a_shorter_side_of_256(tmp_pa
     assert torch.equal(images, white[None, :, None, None].expand_as(images))
 
 
-def test_imagenet_is_trained_on_resized_crops_and_small_images_on_shifts_by_an_eighth(tmp_path: Path) -> None:
+def test_imagenet_trains_on_crops_and_small_images_on_shifts(tmp_path: Path) -> None:
     assert ImagenetConf(root=str(tmp_path)).as_images().is_resized_crop
     _white(tmp_path, 32, 0, 30)
 

@@ -1,4 +1,4 @@
-"""Laws of carrying out a weight plan: what a network computes survives its growth."""
+"""Weight plans preserve the function of a network when it grows."""
 
 from functools import cache
 from random import Random
@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from aiperf.train.weights import carry_out
+from aiperf.train.network.weights import carry_out
 from morphism import STARTS, Divide, Fill, Gather, Lineage, Skip, WeightPlan, Widen, rebuild
 from tests.train.networks import (
     described,
@@ -31,7 +31,7 @@ def check_that_growth_preserves_the_function(seed: int) -> None:
     graph, state = small_start(name), trained(name)
     images = images_for(graph, batch=2, seed=seed)
     before = outputs(graph, state, images)
-    # were the logits the same for any image, equality would say little
+    # if the logits were equal for all images, their equality would prove little
     assert (before[0] - before[1]).abs().max() > 1e-3 * before.abs().max()
 
     steps = random_morphs(graph, random, length=random.randint(1, 12))
@@ -92,7 +92,7 @@ def test_the_parents_tensors_are_never_written(name: str) -> None:
     assert all(torch.equal(parent[key], before[key]) for key in before)
 
 
-def test_the_same_seed_gives_the_same_bytes_whatever_the_global_generator_did() -> None:
+def test_equal_seeds_give_equal_bytes() -> None:
     steps = random_morphs(small_start("digits_small"), Random(2), length=12)
     assert any(isinstance(morph, Skip) for morph, _, _ in steps), "nothing random in this sequence"
     torch.manual_seed(1)
@@ -165,10 +165,10 @@ def test_gather_and_divide_follow_their_axis() -> None:
     assert torch.equal(weight, torch.arange(6.0).view(2, 3, 1, 1))
 
 
-def test_a_plan_for_another_network_is_refused_by_the_tensors_name() -> None:
+def test_a_plan_for_another_network_names_the_tensor() -> None:
     state = {"conv.weight": torch.zeros(2, 2, 1, 1)}
 
-    with pytest.raises(ValueError, match=r"changes 'other\.weight', which the parent's state lacks"):
+    with pytest.raises(ValueError, match=r"changes 'other\.weight', but the parent's state lacks it"):
         carry_out(WeightPlan((Gather("other.weight", 0, (0,)),)), state, seed=0)
-    with pytest.raises(ValueError, match=r"makes 'conv\.weight', which the parent's state has already"):
+    with pytest.raises(ValueError, match=r"creates 'conv\.weight', but the parent's state already has it"):
         carry_out(WeightPlan((Fill("conv.weight", (2, 2, 1, 1), 0.0),)), state, seed=0)

@@ -19,7 +19,7 @@ def require_alone(file: IO[bytes], path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         raise DataError(
-            f"one `prepare` works on a set at a time; {str(path)!r} is being written by another: wait until that has ended"
+            f"only one `prepare` may write {str(path)!r} at a time, and another one is running: wait until it has ended"
         ) from error
     except OSError as error:
         if error.errno not in NO_LOCKS:

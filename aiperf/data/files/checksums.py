@@ -63,17 +63,17 @@ class Checksums:
             self._out = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
         except OSError as error:
             raise DataError(
-                f"checksums are written beside the set; {str(path)!r} cannot be written ({error.strerror}): "
-                "allow it for the time of the check, or say where they go: --checksums FILE"
+                f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
+                "allow writing during the check, or name another file with --checksums FILE"
             ) from error
         try:
             require_alone(self._out, path)
-            whole = self._read()
+            complete = self._read()
         except BaseException:
             self._out.close()
             raise
-        self._out.truncate(whole)
-        self._out.seek(whole)
+        self._out.truncate(complete)
+        self._out.seek(complete)
         self._pending = 0
 
     def add(self, line: FileCheck) -> None:
@@ -96,14 +96,14 @@ class Checksums:
     def _read(self) -> int:
         """Fill `known`. Return the bytes of complete lines."""
         content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
+        complete = content.rfind(b"\n") + 1
         decoder = msgspec.json.Decoder(FileCheck)
-        for number, text in enumerate(content[:whole].splitlines(), 1):
+        for number, text in enumerate(content[:complete].splitlines(), 1):
             try:
                 line = decoder.decode(text)
             except msgspec.DecodeError as error:
                 raise DamagedData(
-                    f"{str(self.path)!r} is damaged at line {number} ({error}); remove it, and every file is checked anew"
+                    f"{str(self.path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
                 ) from error
             self.known[line.file] = line
-        return whole
+        return complete

@@ -27,7 +27,7 @@ def find(root: Path) -> Path | None:
         if present:
             missing = sorted({*TRAINING_FILES, VALIDATION_FILE} - set(present))
             if missing:
-                raise MissingData(f"CIFAR-10 has six files; missing in {str(folder)!r}: {', '.join(missing)}")
+                raise MissingData(f"CIFAR-10 has six files. Missing in {str(folder)!r}: {', '.join(missing)}")
             return folder
     if (root / "train").is_dir():
         return None
@@ -39,7 +39,7 @@ def find(root: Path) -> Path | None:
             if pickles
             else ""
         )
-        + f"; put there the binary version (cifar-10-binary.tar.gz, unpacked):\n  {root}/\n    cifar-10-batches-bin/\n"
+        + f". It must contain the binary version (cifar-10-binary.tar.gz, unpacked):\n  {root}/\n    cifar-10-batches-bin/\n"
         f"      {TRAINING_FILES[0]} … {TRAINING_FILES[-1]} {VALIDATION_FILE}\nor class folders: {tree(root)}"
     )
 
@@ -50,7 +50,8 @@ def labels(file: Path) -> NDArray[np.int64]:
     wrong = np.nonzero(found >= len(CLASSES))[0]
     if len(wrong):
         raise DamagedData(
-            f"labels lie in 0..9; record {int(wrong[0])} of {str(file)!r} has {int(found[wrong[0]])}: copy the file anew"
+            f"a label must be in 0..9, but record {int(wrong[0])} of {str(file)!r} has {int(found[wrong[0]])}: "
+            "copy the file again"
         )
     return found
 
@@ -65,8 +66,8 @@ def check(file: Path) -> None:
     found = file.stat().st_size
     if found != RECORDS * RECORD_BYTES:
         raise DamagedData(
-            f"a file of CIFAR-10 has {RECORDS} records of {RECORD_BYTES} bytes, {RECORDS * RECORD_BYTES} in all; "
-            f"{str(file)!r} has {found}: copy it anew"
+            f"a file of CIFAR-10 has {RECORDS} records of {RECORD_BYTES} bytes, {RECORDS * RECORD_BYTES} in all, but "
+            f"{str(file)!r} has {found}: copy it again"
         )
 
 

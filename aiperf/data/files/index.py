@@ -32,11 +32,11 @@ from aiperf.files import require_file
 
 FILE = "aiperf-folders.index"
 VERSION = 1
-FILES_ASKED = 64
+FILES_CHECKED = 64
 """Number of a set's files whose size is compared with the index at each opening."""
-FOLDERS_ASKED = 32
+FOLDERS_CHECKED = 32
 """Number of a set's class folders whose time of change is checked at each opening. The planner checks all of them."""
-_ASKING = 16
+_THREADS = 16
 _MARK = b"aiperf-folders"
 
 
@@ -92,25 +92,29 @@ class Index:
     pixels: tuple[ImageSizes, ImageSizes]
     """Image sizes of both splits."""
 
-    def check(self, asker: str | None) -> None:
+    def check(self, host: str | None) -> None:
         """Check that the index is valid.
 
-        `asker`: name of the opening host. It selects some folders and files to check, so that many hosts together check
+        `host`: name of the opening host. It selects some folders and files to check, so that many hosts together check
         most of them. None to check all folders.
 
         Raises StaleIndex with the difference.
         """
-        chosen = random.Random(f"{self.header.fingerprint} {asker}")
+        chosen = random.Random(f"{self.header.fingerprint} {host}")
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
             folder = self.root / header.folder
-            if _changed(folder) != header.changed and (found := class_names(folder)) != header.classes:
-                raise StaleIndex(f"the class folders of '{folder}' are others: {_difference(header.classes, found)}")
+            if _changed(folder) != header.changed and (classes := class_names(folder)) != header.classes:
+                raise StaleIndex(
+                    f"the class folders of '{folder}' have changed: {_difference(header.classes, classes)}"
+                )
             labels = range(len(header.classes))
-            asked = labels if asker is None else sorted(chosen.sample(labels, min(FOLDERS_ASKED, len(labels))))
-            with ThreadPoolExecutor(_ASKING) as pool:
-                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), asked))
+            labels_to_check = (
+                labels if host is None else sorted(chosen.sample(labels, min(FOLDERS_CHECKED, len(labels))))
+            )
+            with ThreadPoolExecutor(_THREADS) as pool:
+                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), labels_to_check))
                 files = range(len(samples))
-                some = chosen.sample(files, min(FILES_ASKED, len(files)))
+                some = chosen.sample(files, min(FILES_CHECKED, len(files)))
                 list(pool.map(lambda index, of=samples: _check_file(of, index), some))
 
 
@@ -164,13 +168,13 @@ def read(path: Path, root: Path) -> Index:
     held, first = memoryview(content), content[:128].partition(b"\n")[0]
     mark, version, checksum = [*first.split(b" "), b"", b"", b""][:3]
     if mark != _MARK:
-        raise DamagedData(f"'{path}' is no index of class folders; remove it, and write it anew: {_REMEDY}")
+        raise DamagedData(f"'{path}' is no index of class folders. Remove it, and write it again: {_REMEDY}")
     if version != b"%d" % VERSION:
         raise DamagedData(
-            f"'{path}' is of version {version.decode()!r}, and {VERSION} is read here; write it anew: {_REMEDY}"
+            f"'{path}' has version {version.decode()!r}, but this program reads {VERSION}. Write it again: {_REMEDY}"
         )
     if hashlib.sha256(held[len(first) + 1 :]).hexdigest().encode() != checksum:
-        raise DamagedData(f"'{path}' is damaged: it does not hold what its checksum says; write it anew: {_REMEDY}")
+        raise DamagedData(f"'{path}' is damaged: its content does not match its checksum. Write it again: {_REMEDY}")
     start = content.index(b"\n", len(first) + 1) + 1
     header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
     body = np.frombuffer(content, np.uint8)[start:]
@@ -214,11 +218,11 @@ def _columns(splits: Sequence[Samples], pixels: Sequence[ImageSizes] | None) -> 
         files = samples.paths
         assert isinstance(files, ClassFolders)
         unknown = np.zeros(len(samples), np.uint16)
-        known = ImageSizes(unknown, unknown) if pixels is None else pixels[number]
+        image_sizes = ImageSizes(unknown, unknown) if pixels is None else pixels[number]
         yield samples.sizes().astype("<i8").tobytes()
         yield files.ends.astype("<i8").tobytes()
-        yield known.heights.astype("<u2").tobytes()
-        yield known.widths.astype("<u2").tobytes()
+        yield image_sizes.heights.astype("<u2").tobytes()
+        yield image_sizes.widths.astype("<u2").tobytes()
         yield files.names.tobytes()
 
 
@@ -226,7 +230,7 @@ def _changed(folder: Path) -> int:
     try:
         return folder.stat().st_mtime_ns
     except OSError as error:
-        raise StaleIndex(f"'{folder}' cannot be looked at: {error.strerror}") from error
+        raise StaleIndex(f"'{folder}' cannot be read: {error.strerror}") from error
 
 
 def _check_class(samples: Samples, header: SplitHeader, label: int) -> None:
@@ -240,10 +244,10 @@ def _check_names(samples: Samples, header: SplitHeader, label: int) -> None:
     files = samples.paths
     assert isinstance(files, ClassFolders)
     folder = files.folder / header.classes[label]
-    found, held = image_names(folder), files.files(label)
-    if found != held:
+    listed, indexed = image_names(folder), files.files(label)
+    if listed != indexed:
         raise StaleIndex(
-            f"'{folder}' holds {len(found)} images and {len(held)} were indexed: {_difference(held, found)}"
+            f"'{folder}' holds {len(listed)} images and {len(indexed)} were indexed: {_difference(indexed, listed)}"
         )
 
 
@@ -251,14 +255,18 @@ def _check_file(samples: Samples, index: int) -> None:
     assert samples.indexed_sizes is not None
     name = samples.name(index)
     try:
-        found = Path(name).stat().st_size
+        bytes_now = Path(name).stat().st_size
     except OSError as error:
-        raise StaleIndex(f"'{name}' cannot be looked at: {error.strerror}") from error
-    if found != samples.indexed_sizes[index]:
-        raise StaleIndex(f"'{name}' has {found} bytes, and {samples.indexed_sizes[index]} when the index was written")
+        raise StaleIndex(f"'{name}' cannot be read: {error.strerror}") from error
+    if bytes_now != samples.indexed_sizes[index]:
+        raise StaleIndex(
+            f"'{name}' has {bytes_now} bytes, and {samples.indexed_sizes[index]} when the index was written"
+        )
 
 
-def _difference(held: Sequence[str], found: Sequence[str]) -> str:
-    gone, new = sorted(set(held) - set(found)), sorted(set(found) - set(held))
-    told = [f"{len(names)} {what}, first {names[0]!r}" for names, what in ((gone, "gone"), (new, "new")) if names]
-    return "; ".join(told)
+def _difference(indexed: Sequence[str], listed: Sequence[str]) -> str:
+    removed, new = sorted(set(indexed) - set(listed)), sorted(set(listed) - set(indexed))
+    changes = [
+        f"{len(names)} {what}, first {names[0]!r}" for names, what in ((removed, "removed"), (new, "new")) if names
+    ]
+    return ", ".join(changes)

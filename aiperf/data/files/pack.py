@@ -49,7 +49,7 @@ def pack(
     claim = folder / _PACKED_FROM
     if not claim.exists() and any(folder.glob("*.tar")):
         raise DataError(
-            f"shards are packed into a folder of their own; {str(folder)!r} holds others: name an empty one"
+            f"shards must be packed into an empty folder, but {str(folder)!r} contains other files: name an empty folder"
         )
     with claim.open("a+b") as claimed:
         require_alone(claimed, claim)
@@ -101,13 +101,13 @@ def _listed(samples: dict[str, Samples], corrupt: Collection[str], images_of_a_s
     return digest.hexdigest()
 
 
-def _claim(claimed: IO[bytes], mine: str, folder: Path) -> None:
+def _claim(claimed: IO[bytes], own: str, folder: Path) -> None:
     claimed.seek(0)
-    held = claimed.read().decode("utf-8", "replace").strip()
-    if not held:
-        claimed.write(f"{mine}\n".encode())
+    claim = claimed.read().decode("utf-8", "replace").strip()
+    if not claim:
+        claimed.write(f"{own}\n".encode())
         claimed.flush()
-    elif held != mine:
+    elif claim != own:
         raise DataError(
             f"the shards in {str(folder)!r} were packed from other files than dataset.root holds now: "
             "remove them, or name an empty folder"

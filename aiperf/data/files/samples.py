@@ -27,7 +27,7 @@ from aiperf.shell_command import command
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"})
 
 # File systems of clusters have a high latency per request, and serve many requests at the same time well.
-_ASKING = 16
+_THREADS = 16
 
 # Written to the shards' folder by `prepare`, because reading the headers of all ImageNet takes minutes.
 INDEX = "aiperf-index.jsonl"
@@ -91,7 +91,7 @@ class Samples:
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
-                raise OSError(f"it is {what_is_wrong_with(Path(path))}, no file")
+                raise OSError(f"it is {what_is_wrong_with(Path(path))}, not a file")
             length = status.st_size if length < 0 else length
             value = os.pread(file, length, offset)
         finally:
@@ -120,7 +120,7 @@ class Samples:
 
     @cached_property
     def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        with ThreadPoolExecutor(_ASKING) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))
         times = np.array([s.st_mtime_ns for s in stats], np.int64)
@@ -133,18 +133,19 @@ def list_folder(root: Path, split: str, names: Sequence[str] | None = None) -> S
     """Return the images of root/SPLIT/CLASS/*, classes and files in the order of their names. Raises MissingData."""
     folder = _split_folder(root, names or (split,))
     if folder is None:
-        raise MissingData(f"there is no folder {str(root / split)!r}; put there: {tree(root)}")
+        raise MissingData(f"there is no folder {str(root / split)!r}. Expected: {tree(root)}")
     classes = class_names(folder)
     if len(classes) < 2:
         raise MissingData(
-            f"a set has at least two classes, one folder each; found {len(classes)} in {str(folder)!r}; put there: {tree(root)}"
+            f"a set must have at least two classes, one folder each, not {len(classes)} as in {str(folder)!r}. "
+            f"Expected: {tree(root)}"
         )
-    with ThreadPoolExecutor(_ASKING) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         listed = list(pool.map(lambda name: image_names(folder / name), classes))
     empty = [name for name, found in zip(classes, listed, strict=True) if not found]
     if empty and split == "train":
         raise MissingData(
-            f"every class has at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}); "
+            f"every class must have at least one training image ({', '.join(sorted(IMAGE_SUFFIXES))}), but there is "
             f"none in {len(empty)} of {len(classes)} folders of {str(folder)!r}, first {empty[0]!r}: fill or remove them"
         )
     files = ClassFolders.of(folder, list(zip(classes, listed, strict=True)))
@@ -165,8 +166,8 @@ def class_names(folder: Path) -> list[str]:
                 found.append(entry.name)
             elif not _leads_to(entry, folders=False):
                 raise DamagedData(
-                    f"a split holds a folder for each class; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
-                    "repair or remove it"
+                    f"a split must contain only one folder for each class, but {entry.path!r} is "
+                    f"{what_is_wrong_with(Path(entry.path))}: repair or remove it"
                 )
     return sorted(found)
 
@@ -183,7 +184,7 @@ def image_names(folder: Path) -> list[str]:
                 continue
             if not _leads_to(entry, folders=False):
                 raise DamagedData(
-                    f"every image of a set is a file; {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
+                    f"every image of a set must be a file, but {entry.path!r} is {what_is_wrong_with(Path(entry.path))}: "
                     "repair or remove it"
                 )
             found.append(entry.name)
@@ -206,13 +207,15 @@ def list_shards(root: Path, split: str) -> Samples:
     shards = find_shards(root, split)
     if not shards:
         raise MissingData(
-            f"there are no {split} shards in {str(root)!r}; put there {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
+            f"there are no {split} shards in {str(root)!r}. Provide {split}-000000.tar, {split}-000001.tar … of NAME.jpg and "
             f"NAME.cls (the class as a number), or pack them from folders: "
             + command("prepare", "dataset.root=FOLDER", "--pack", str(root))
         )
     for shard in shards:
         if (wrong := what_is_wrong_with(shard)) is not None:
-            raise DamagedData(f"every shard of a set is a file; {str(shard)!r} is {wrong}: repair or remove it")
+            raise DamagedData(
+                f"every shard of a set must be a file, but {str(shard)!r} is {wrong}: repair or remove it"
+            )
     known = _read_index(shards[0].parent / INDEX)
 
     def members_of(shard: Path) -> Sequence[Member]:
@@ -221,12 +224,12 @@ def list_shards(root: Path, split: str) -> Samples:
             return entry.members
         return scan(shard)
 
-    with ThreadPoolExecutor(_ASKING) as pool:
+    with ThreadPoolExecutor(_THREADS) as pool:
         members = list(pool.map(members_of, shards))
     rows = [(number, *member) for number, found in enumerate(members) for member in found]
     if not rows:
         raise DamagedData(
-            f"the shards of {str(root)!r} hold no pair of an image and a .cls; first shard: {shards[0].name!r}"
+            f"the shards of {str(root)!r} contain no pair of an image and a .cls file (first shard: {shards[0].name!r})"
         )
     labels = np.array([row[4] for row in rows], np.int64)
     return Samples(
@@ -255,8 +258,8 @@ def index_shards(splits: Sequence[Sequence[Path]]) -> dict[Path, int]:
             replace_file(folder / INDEX, b"".join(lines))
         except OSError as error:
             raise DataError(
-                f"the index of shards lies beside them; {str(folder / INDEX)!r} cannot be written ({error.strerror}): "
-                "allow it for the time of `prepare`, or pack the set anew elsewhere"
+                f"the index {str(folder / INDEX)!r} cannot be written in the folder of the shards ({error.strerror}): "
+                "allow writing during `prepare`, or pack the set into another folder"
             ) from error
     return {folder / INDEX: len(shards) for folder, shards in of_folder.items()}
 
@@ -277,15 +280,15 @@ def agree(training: Samples, validation: Samples, root: Path) -> None:
         lacking = set(range(len(training.classes))) - set(np.unique(training.labels).tolist())
         if beyond or lacking:
             raise DataError(
-                f"the training shards hold every class 0..{len(training.classes) - 1}, the validation shards no other; "
-                f"in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}"
+                f"the training shards must contain every class 0..{len(training.classes) - 1}, and the validation shards no "
+                f"other, but in {str(root)!r} no training image has class {sorted(map(int, beyond | lacking))[:5]}"
             )
         return
     if training.classes != validation.classes:
-        alone = sorted(set(training.classes) ^ set(validation.classes))
+        unmatched = sorted(set(training.classes) ^ set(validation.classes))
         raise DataError(
-            f"train/ and val/ hold folders of the same classes; in {str(root)!r} {len(alone)} stand in one of them only: "
-            f"{', '.join(map(repr, alone[:5]))}{' …' if len(alone) > 5 else ''}"
+            f"train/ and val/ must contain folders of the same classes, but in {str(root)!r} {len(unmatched)} are in only one: "
+            f"{', '.join(map(repr, unmatched[:5]))}{' …' if len(unmatched) > 5 else ''}"
         )
 
 
@@ -313,7 +316,7 @@ def _read_index(path: Path) -> dict[str, ShardIndex]:
         entries = [decoder.decode(line) for line in path.read_bytes().splitlines()]
     except msgspec.DecodeError as error:
         raise DamagedData(
-            f"the index {str(path)!r} is damaged: {error}; remove it, and the shards are scanned"
+            f"the index {str(path)!r} is damaged: {error}. Remove it, and the shards are scanned again"
         ) from error
     return {entry.shard: entry for entry in entries}
 
@@ -337,12 +340,12 @@ def scan(shard: Path) -> list[Member]:
                     images[key] = (member.name, member.offset_data, member.size)
     except (tarfile.TarError, ValueError, OSError) as error:
         raise DamagedData(
-            f"shard {str(shard)!r} cannot be read: {error}; copy it anew, or pack it again with `python -m aiperf prepare`"
+            f"shard {str(shard)!r} cannot be read: {error}. Copy it again, or pack it again with `python -m aiperf prepare`"
         ) from error
-    bare = sorted(images.keys() ^ labels.keys())
-    if bare:
+    unpaired = sorted(images.keys() ^ labels.keys())
+    if unpaired:
         raise DamagedData(
-            f"in a shard every image has a .cls beside it; in {str(shard)!r} {len(bare)} names have one of the two, "
-            f"first {bare[0]!r}"
+            f"in a shard every image must have a .cls file, but in {str(shard)!r} {len(unpaired)} names have only one "
+            f"of the two, first {unpaired[0]!r}"
         )
     return [(*images[key], labels[key]) for key in images]

@@ -23,8 +23,8 @@ class CorruptImages:
         if count > self.limit:
             shown = "".join(f"\n  {found}: {why}" for found, why in list(self._found.items())[:10])
             raise DamagedData(
-                f"at most {self.limit} corrupt images are skipped (dataset.corrupt_limit); found {count}:{shown}\n"
-                "repair or remove them; `python -m aiperf prepare` lists them all"
+                f"at most {self.limit} corrupt images are skipped (dataset.corrupt_limit), but there are {count}:{shown}\n"
+                "repair or remove them. `python -m aiperf prepare` lists all of them"
             )
 
     def __len__(self) -> int:

@@ -68,7 +68,7 @@ class ResizedCrop:
 
 @dataclass(frozen=True, slots=True)
 class CentreCrop:
-    """Centre square whose side is `share` of the shorter side: 224/256 for ImageNet, 1 for the whole."""
+    """Centre square with a side of `share` of the shorter side: 224/256 for ImageNet, 1 for the whole."""
 
     share: float
 

@@ -14,7 +14,7 @@ from aiperf.data.files import cifar10
 from aiperf.data.files.fingerprint import of_files
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import images
-from aiperf.data.survey import cifar10_folders, require_meant, root_of
+from aiperf.data.survey import cifar10_folders, require_fingerprint, root_of
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
@@ -30,9 +30,11 @@ def describe(conf: Cifar10Conf) -> DataSet:
 
 def fingerprint(conf: Cifar10Conf, folder: Path) -> str:
     """Return the fingerprint of the binary version in the folder. Raises OtherData if another one is configured."""
-    found = of_files(root_of(conf), [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)])
-    require_meant(conf, found)
-    return found
+    fingerprint = of_files(
+        root_of(conf), [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
+    )
+    require_fingerprint(conf, fingerprint)
+    return fingerprint
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from aiperf.errors import BadConfiguration
 from aiperf.simulate.model.pace import ImageCosts
-from aiperf.train.batch_sizes import largest, nothing_fits
+from aiperf.train.memory.batch_sizes import largest, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, cost

@@ -42,7 +42,7 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
             raise BadConfiguration(f"trainer.collective='none' is one rank, found {ranks}: take {COLLECTIVES_IN_WORDS}")
         return choice
     if (missing := module_of(choice).missing(on_cuda=on_cuda)) is not None:
-        raise BadConfiguration(f"trainer.collective={choice!r} cannot be had: {missing}")
+        raise BadConfiguration(f"trainer.collective={choice!r} is not available: {missing}")
     return choice
 
 

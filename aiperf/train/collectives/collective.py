@@ -14,9 +14,9 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark, Timeline
-from aiperf.train.rendezvous_place import MeetingPlace
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]

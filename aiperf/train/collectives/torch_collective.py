@@ -23,8 +23,8 @@ from aiperf.train.collectives.collective import (
     is_of_exchange,
     step,
 )
+from aiperf.train.collectives.rendezvous_place import MeetingPlace, StoreAt
 from aiperf.train.device_timer import Mark, Timeline
-from aiperf.train.rendezvous_place import MeetingPlace, StoreAt
 from aiperf.train.trainer_config import PEER_SECONDS
 
 

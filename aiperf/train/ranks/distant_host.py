@@ -62,7 +62,7 @@ class DistantRank:
 
 
 @dataclass(slots=True)
-class _Begun:
+class _HostStart:
     """State of a start, as known on the leading host."""
 
     number: int
@@ -89,30 +89,30 @@ class DistantHost:
     """Reason for giving it up. None if it is not given up."""
     words: list[Word] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
-    news: Connection = field(init=False)
+    answered: Connection = field(init=False)
     """Readable when an answer has arrived."""
-    _told: Connection = field(init=False)
-    _came: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
-    _begun: _Begun | None = None
+    _answer_pipe: Connection = field(init=False)
+    _answers: queue.SimpleQueue[tuple[int, float, Future[Any]]] = field(default_factory=queue.SimpleQueue)
+    _start: _HostStart | None = None
 
     def __post_init__(self) -> None:
-        self.news, self._told = Pipe(duplex=False)
+        self.answered, self._answer_pipe = Pipe(duplex=False)
 
     def begin(self, number: int, start: RankStart) -> list[DistantRank]:
         """Start the host's ranks of a start. They are reported as they are observed."""
         ranks = [DistantRank(seat.rank) for seat in start.own]
-        self._begun = _Begun(number, {rank.rank: rank for rank in ranks}, time.monotonic())
+        self._start = _HostStart(number, {rank.rank: rank for rank in ranks}, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
         return ranks
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages of its ranks, and update their lines in `heartbeats`."""
-        begun = self._begun
-        heard: list[tuple[int, Ready | Word | Failed]] = []
+        begun = self._start
+        received: list[tuple[int, Ready | Word | Failed]] = []
         while begun is not None and self.lost is None:
             try:
-                number, asked, future = self._came.get_nowait()
+                number, asked, future = self._answers.get_nowait()
             except queue.Empty:
                 break
             if (error := future.exception()) is not None:
@@ -120,19 +120,19 @@ class DistantHost:
                     self._lose(f"is gone: {_in_words(error)}")
             elif number == begun.number and isinstance(sight := future.result(), StartChanges):
                 begun.seen = asked
-                heard += self._taken(begun, sight, heartbeats, now)
+                received += self._taken(begun, sight, heartbeats, now)
                 self._ask(now)
         if begun is not None and self.lost is None and now - begun.asked > SILENCE_SECONDS:
             self._lose(f"has not answered for {now - begun.asked:.0f} s: it is cut off, or it hangs")
-        return heard
+        return received
 
     def is_seen_since(self, moment: float) -> bool:
         """Return whether the ranks were observed at or after `moment`, or the host is lost."""
-        return self.lost is not None or (self._begun is not None and self._begun.seen >= moment)
+        return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
-    def tell(self, do: ExecuteOrder) -> None:
+    def send(self, do: ExecuteOrder) -> None:
         """Send an order to its ranks."""
-        self._of_start("tell", do)
+        self._of_start("send", do)
 
     def hang_up(self) -> None:
         """Let its ranks end by themselves."""
@@ -144,7 +144,7 @@ class DistantHost:
 
     def end(self) -> Future[Any] | None:
         """Begin to end its ranks. `ended` waits for the result."""
-        begun, self._begun = self._begun, None
+        begun, self._start = self._start, None
         return None if begun is None or self.lost is not None else self._fire("end", begun.number)
 
     def ended(self, ending: Future[Any] | None, deadline: float) -> list[tuple[int, str]]:
@@ -164,7 +164,7 @@ class DistantHost:
         return left
 
     def _taken(
-        self, begun: _Begun, sight: StartChanges, heartbeats: HeartbeatFile, now: float
+        self, begun: _HostStart, sight: StartChanges, heartbeats: HeartbeatFile, now: float
     ) -> Sequence[tuple[int, Ready | Word | Failed]]:
         self.words += sight.words
         if sight.is_abandoned:
@@ -180,21 +180,21 @@ class DistantHost:
         return sight.messages
 
     def _ask(self, now: float) -> None:
-        assert self._begun is not None
-        self._begun.asked = now
-        self._fire("look", self._begun.number, self.look_seconds)
+        assert self._start is not None
+        self._start.asked = now
+        self._fire("look", self._start.number, self.look_seconds)
 
     def _of_start(self, method: str, *arguments: object) -> None:
-        if self._begun is not None and self.lost is None:
-            self._fire(method, self._begun.number, *arguments)
+        if self._start is not None and self.lost is None:
+            self._fire(method, self._start.number, *arguments)
 
     def _fire(self, method: str, number: int, *arguments: object) -> Future[Any]:
         now = time.monotonic()
         future = self.call(method, number, *arguments)
 
         def come(future: Future[Any]) -> None:
-            self._came.put((number, now, future))
-            self._told.send_bytes(b"")
+            self._answers.put((number, now, future))
+            self._answer_pipe.send_bytes(b"")
 
         future.add_done_callback(come)
         return future

@@ -34,11 +34,11 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
 from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Drop, Heartbeat, Sum, Train, TrialDone, Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.rank_numbers import seats
+from aiperf.train.ranks.rank_numbers import RankPlace, seats
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
@@ -112,12 +112,12 @@ class RankGroup:
         self._waiting: ExecuteOrder | None = None
         self._doing: ExecuteOrder | None = None
         self._sums_asked = False
-        self._said = 0.0
+        self._last_message = 0.0
         """Time of the current order's last message."""
         self._closing = False
         self._ended: WorkerEnded | None = None
         self._ranks: Ranks | None = None
-        self._wake_here, self._wake_there = Pipe(duplex=False)
+        self._woken, self._wake_end = Pipe(duplex=False)
         self._first: Future[Ready] = Future()
         # the ranks die with the thread that starts them, so it is one that lives as long as the group
         self._supervisor = threading.Thread(target=self._supervise, name="rank-group", daemon=True)
@@ -157,19 +157,19 @@ class RankGroup:
 
         Raises WorkerEnded after the last message if no rank can be started any more.
         """
-        said: list[Word] = []
+        messages: list[Word] = []
         try:
             word = self._words.get(timeout=timeout)
             while True:
                 if isinstance(word, WorkerEnded):
                     self._words.put(word)
-                    if said:
-                        return said
+                    if messages:
+                        return messages
                     raise word
-                said.append(word)
+                messages.append(word)
                 word = self._words.get_nowait()
         except queue.Empty:
-            return said
+            return messages
 
     def pids(self) -> tuple[int, ...]:
         """Return the process ids of the ranks, by rank, each on its host. Empty if no ranks run."""
@@ -205,15 +205,15 @@ class RankGroup:
                 lost = self._serve(ranks)
                 if lost is None:
                     # a checkpoint that is being written is finished within 5 s, or not
-                    ranks.let_go(5.5, self._wake_here)
+                    ranks.release(5.5, self._woken)
                     return
                 failure, rank = lost
                 self._set_ranks(None)
                 ranks.kill()
-                self._say_end(
+                self._report_end(
                     failure
                 )  # before waiting for the processes: the driver may give the trial to another worker
-                self._bury(ranks)
+                self._await_end(ranks)
                 if failure.is_fixable:  # another start would end the same way
                     raise _Fixable(failure.reason)
                 if failure.is_device and ranks.failed_devices() == 1:
@@ -229,7 +229,7 @@ class RankGroup:
                 self._first.set_exception(AiperfError(str(error)) if error.failure.is_fixable else self._ended)
             if self._waiting is not None:
                 self._doing = self._waiting
-                self._say_end(Failed(reason))
+                self._report_end(Failed(reason))
             self._words.put(self._ended)
         except BaseException as error:
             self._ended = WorkerEnded(f"the supervisor of the ranks on {self._host} failed: {error!r}")
@@ -242,19 +242,20 @@ class RankGroup:
             if left is not None:
                 left.end()
 
-    def _bury(self, ranks: Ranks) -> None:
-        """Raise NotStarted if a rank cannot be ended, because its accelerator and memory remain in use."""
+    def _await_end(self, ranks: Ranks) -> None:
+        """Raise StartFailed if a rank cannot be ended, because its accelerator and memory remain in use."""
         for rank, how in ranks.end():
             raise StartFailed(Failed(f"{ranks.named(rank)} cannot be killed: {how}", is_final=True), ranks.seats[rank])
 
     def _bring_up(self) -> Ranks:
-        """Start as many ranks as possible. Raises NotStarted if none is left to try.
+        """Start as many ranks as possible. Raises StartFailed if none is left to try.
 
         A rank is excluded only for a fault of its accelerator, a host only if it was started once and is lost. Other
         faults would occur without that rank too, and a worker must not silently continue with fewer ranks than
-        requested.
+        requested. Failures of two accelerators, in one start or in several, have a common cause, such as the driver.
         """
         failures = 0
+        failed_devices: set[tuple[str, int | None]] = set()
         while True:
             self._leave_lost_hosts_out()
             try:
@@ -266,7 +267,9 @@ class RankGroup:
                     if self._first.done():
                         continue
                     raise
-                if error.failed_devices > 1:  # one fault of all: other starts would fail alike
+                if error.failure.is_device:
+                    failed_devices.add(self._device(error.seat))
+                if max(error.failed_devices, len(failed_devices)) > 1:  # other starts would fail in the same way
                     raise
                 if error.failure.is_device:
                     self._count_device_failure(error)
@@ -280,21 +283,26 @@ class RankGroup:
 
         Raises the error if it is the last one of this host, which has rank 0.
         """
-        seat = error.seat
-        name = self._host if seat.host == 0 else self._others[seat.host - 1].name
-        self._device_failures[name, seat.accelerator] += 1
-        if self._device_failures[name, seat.accelerator] < _DEVICE_FAILURES:
+        seat, device = error.seat, self._device(error.seat)
+        self._device_failures[device] += 1
+        if self._device_failures[device] < _DEVICE_FAILURES:
             return
         own = self._devices[seat.host]
         if seat.host == 0 and len(own) == 1:
             raise error
         del own[seat.local_rank]
-        self._device_failures.pop((name, seat.accelerator))
+        self._device_failures.pop(device)
+
+    def _device(self, seat: RankPlace) -> tuple[str, int | None]:
+        """Return a rank's host and accelerator. The number of a host changes when another host is lost."""
+        return self._host if seat.host == 0 else self._others[seat.host - 1].name, seat.accelerator
 
     def _leave_lost_hosts_out(self) -> None:
-        there = [pair for pair in zip(self._others, self._devices[1:], strict=True) if pair[0].lost is None and pair[1]]
-        self._others = [other for other, _ in there]
-        self._devices[1:] = [devices for _, devices in there]
+        remaining = [
+            pair for pair in zip(self._others, self._devices[1:], strict=True) if pair[0].lost is None and pair[1]
+        ]
+        self._others = [other for other, _ in remaining]
+        self._devices[1:] = [devices for _, devices in remaining]
 
     def _start_ranks(self) -> Ranks:
         self._starts += 1
@@ -310,25 +318,25 @@ class RankGroup:
             ranks.have_met()
         except BaseException:
             self._set_ranks(None)
-            self._bury(ranks)
+            self._await_end(ranks)
             raise
         return ranks
 
     def _await_ready(self, ranks: Ranks) -> None:
         missing = {seat.rank for seat in ranks.seats}
         while missing:
-            for rank, message in ranks.hear(_LOOK_SECONDS, self._wake_here):
+            for rank, message in ranks.receive(_LOOK_SECONDS, self._woken):
                 match message:
                     case Ready():
                         missing.discard(rank)
                         if rank == 0:
                             ranks.ready = message
                     case Failed():
-                        raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
+                        raise self._not_started(ranks, *ranks.cause(self._woken, self._report))
             if self._closing:
                 raise StartFailed(Failed("closed while it started"), ranks.seats[0])
             if ranks.has_ended() or ranks.lost() is not None:
-                raise self._not_started(ranks, *ranks.cause(self._wake_here, self._say))
+                raise self._not_started(ranks, *ranks.cause(self._woken, self._report))
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
                 raise self._not_started(ranks, Failed(f"{ranks.named(rank)} {how}"), rank)
@@ -351,23 +359,23 @@ class RankGroup:
                     self._doing = do
                 asked, self._sums_asked = self._sums_asked, False
             if do is not None:
-                self._said = time.monotonic()
-                ranks.tell(do)
+                self._last_message = time.monotonic()
+                ranks.send(do)
             if asked:
                 ranks.heartbeats.ask_for_sums()
             has_failed = False
-            for _, message in ranks.hear(_LOOK_SECONDS, self._wake_here):
+            for _, message in ranks.receive(_LOOK_SECONDS, self._woken):
                 match message:
                     case Failed():
                         has_failed = True  # messages received with it are reported first
                     case Ready():
                         raise AssertionError("a rank was ready twice")
                     case word:
-                        self._say(word)
+                        self._report(word)
             for word in ranks.words_of_hosts():
                 self._words.put(word)
             if has_failed or ranks.has_ended() or ranks.lost() is not None:
-                return ranks.cause(self._wake_here, self._say)
+                return ranks.cause(self._woken, self._report)
             if (hung := ranks.hung(self._conf.hang_seconds)) is not None:
                 rank, how = hung
                 return Failed(f"{ranks.named(rank)} {how}"), rank
@@ -378,20 +386,20 @@ class RankGroup:
         with self._lock:
             doing = self._doing
         now = time.monotonic()
-        if doing is None or now - self._said < HEARTBEAT_SECONDS:
+        if doing is None or now - self._last_message < HEARTBEAT_SECONDS:
             return
         rank, what = ranks.slowest()
         order = doing.order
-        self._say(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
+        self._report(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
-    def _say(self, word: Word) -> None:
+    def _report(self, word: Word) -> None:
         if isinstance(word, TrialDone | Crashed | CheckpointGone):
             with self._lock:
                 self._doing = None
-        self._said = time.monotonic()
+        self._last_message = time.monotonic()
         self._words.put(word)
 
-    def _say_end(self, failure: Failed) -> None:
+    def _report_end(self, failure: Failed) -> None:
         """Put the attempt's last messages, if an attempt is running."""
         with self._lock:
             doing, self._doing = self._doing, None
@@ -416,4 +424,4 @@ class RankGroup:
 
     def _wake(self) -> None:
         with self._lock:
-            self._wake_there.send_bytes(b"")
+            self._wake_end.send_bytes(b"")

@@ -125,7 +125,7 @@ class HostRanks:
         """Poll the progress of the processes. Call several times a second. It decides whether a silent rank hangs."""
         look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
 
-    def hear(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
+    def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages by rank.
 
         Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied.
@@ -133,7 +133,7 @@ class HostRanks:
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }
-        heard: list[tuple[int, Ready | Word | Failed]] = []
+        received: list[tuple[int, Ready | Word | Failed]] = []
         for pipe in wait([*(process.pipe for process in by_pipe.values()), *wakes], timeout):
             if isinstance(pipe, Connection) and pipe in wakes:
                 while pipe.poll():
@@ -142,10 +142,10 @@ class HostRanks:
             process = by_pipe[pipe]
             message = process.receive()
             if message is not None:
-                heard.append((process.rank, message))
-        return heard
+                received.append((process.rank, message))
+        return received
 
-    def tell(self, do: ExecuteOrder) -> None:
+    def send(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)

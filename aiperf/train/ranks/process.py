@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.system import processes
+from aiperf.train.collectives.rendezvous_place import StoreAt
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Setup
-from aiperf.train.rendezvous_place import StoreAt
 
 LAST_LINES = 3
 LONGEST_LINE = 300

@@ -12,7 +12,7 @@ from pathlib import Path
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
 from aiperf.journal.messages import Train, Word
-from aiperf.train.rendezvous_place import MeetingPlace
+from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.trainer_config import TrainerConf
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
+import io
 import os
 import platform
 import queue
@@ -30,9 +32,9 @@ from aiperf.train.stages import Stage
 if TYPE_CHECKING:
     import torch
 
-    from aiperf.train.checkpoint_writer import Writer
+    from aiperf.train.checkpoints.checkpoint_writer import Writer
+    from aiperf.train.memory.ceiling import CeilingKey
     from aiperf.train.rank_context import RankContext
-    from aiperf.train.shared_ceiling import CeilingKey
 
 SWITCH_SECONDS = 0.0005
 """Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each
@@ -71,15 +73,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop
-    from aiperf.train.ceiling import largest_batch
-    from aiperf.train.checkpoint_files import CheckpointFolder
-    from aiperf.train.checkpoint_writer import Writer
+    from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+    from aiperf.train.checkpoints.checkpoint_writer import Writer
     from aiperf.train.collectives.choice import join
     from aiperf.train.collectives.collective import Joining
+    from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
     from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
-    from aiperf.train.shared_ceiling import shared_ceiling
-    from aiperf.train.warmup import warm_up
     from morphism import decode
 
     torch.set_num_threads(setup.threads)
@@ -106,7 +106,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
     conf = settled(setup.conf, start, device, collective, setup.ceilings)
     context = RankContext.make(conf, data, start, device, collective, writer, liveness, setup.local_ranks)
-    warm_up(context)
+    _warm_up(context)
 
     def measure() -> int:
         liveness.enter(Stage.CEILING, patience)
@@ -144,6 +144,43 @@ def _serve(setup: Setup, pipe: Connection) -> None:
                 pipe.send(word)
 
 
+def _warm_up(context: RankContext) -> None:
+    """Load the libraries that the first trial would otherwise wait for. All ranks must call it.
+
+    The first convolution, backward pass and checkpoint load their kernels, so one step of a tiny network runs through
+    everything that a trial uses, including gradient exchange. If a trial may be compiled, torch's compiler is also loaded.
+    """
+    import torch
+    from torch import nn
+
+    from aiperf.train.execution_mode import modes_of
+    from aiperf.train.optimiser import sgd
+
+    network = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 2 * 2, 2)).to(
+        context.device
+    )
+    if context.conf.channels_last:
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+    context.collective.broadcast([*network.state_dict().values()])
+    exchange = context.collective.exchange(
+        network, sgd(network, context.conf), context.precision.scaler(), context.timeline
+    )
+    images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
+    with context.precision.computing():
+        loss = nn.functional.cross_entropy(
+            exchange.module(images).float(),
+            torch.zeros(2, dtype=torch.int64, device=context.device),
+            label_smoothing=0.1,
+        )
+    exchange.backward(loss)
+    exchange.update()
+    exchange.close()
+    if any(mode.compiled for mode in modes_of(context.conf, on_cuda=context.device.type == "cuda")):
+        importlib.import_module("torch._dynamo")  # takes a second
+    torch.save(network.state_dict(), io.BytesIO())
+    context.timeline.anchor()
+
+
 def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) -> None:
     """Raise BadConfiguration if the installed torch is a CPU-only build."""
     if cuda is None and hip is None:
@@ -156,7 +193,7 @@ def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) 
 def _kind(setup: Setup, context: RankContext) -> CeilingKey:
     import torch
 
-    from aiperf.train.shared_ceiling import CeilingKey
+    from aiperf.train.memory.ceiling import CeilingKey
 
     if context.device.type == "cuda":
         memory = f"{torch.cuda.get_device_properties(context.device).total_memory} bytes"
@@ -200,7 +237,7 @@ class _Watched:
     def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
         self._heartbeats = heartbeats
         self._rank = rank
-        self._asked = 0
+        self._requests = 0
 
     def enter(self, stage: Stage, silent_seconds: float) -> None:
         self._heartbeats.enter(self._rank, stage, silent_seconds)
@@ -218,8 +255,8 @@ class _Watched:
         return self._heartbeats.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:
-        before, self._asked = self._asked, self._heartbeats.asked_for_sums()
-        return self._asked > before
+        before, self._requests = self._requests, self._heartbeats.asked_for_sums()
+        return self._requests > before
 
 
 def _failure(error: BaseException) -> Failed:

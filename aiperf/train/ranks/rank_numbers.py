@@ -30,10 +30,10 @@ def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
     >>> [(seat.rank, seat.host, seat.local_rank, seat.cross_rank, seat.cross_size) for seat in seats([[0, 1], [0]])]
     [(0, 0, 0, 0, 2), (1, 0, 1, 0, 1), (2, 1, 0, 1, 2)]
     """
-    found: list[RankPlace] = []
+    places: list[RankPlace] = []
     for host, of_host in enumerate(devices):
         for local, accelerator in enumerate(of_host):
-            beside = [other for other, those in enumerate(devices) if len(those) > local]
-            cross = beside.index(host)
-            found.append(RankPlace(len(found), host, accelerator, local, len(of_host), cross, len(beside)))
-    return tuple(found)
+            hosts = [other for other, those in enumerate(devices) if len(those) > local]
+            cross = hosts.index(host)
+            places.append(RankPlace(len(places), host, accelerator, local, len(of_host), cross, len(hosts)))
+    return tuple(places)

@@ -75,7 +75,7 @@ class HostRankServer:
         self._recipe = recipe
         self._number = self._over = 0
         self._ranks: HostRanks | None = None
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         self._is_abandoned = False
         self._lock = threading.Lock()
         """Guards the ranks. Held while they are polled."""
@@ -96,18 +96,18 @@ class HostRankServer:
 
     def look(self, number: int, seconds: float) -> StartChanges:
         """Return the changes, waiting up to `seconds` for the first message."""
-        self._asked = time.monotonic()
+        self._last_request = time.monotonic()
         with self._lock:
             if self._ranks is not None and self._number == number:
-                return self._seen(self._ranks, tuple(self._ranks.hear(seconds, [self._wake_here])))
+                return self._seen(self._ranks, tuple(self._ranks.receive(seconds, [self._wake_here])))
         time.sleep(seconds)  # not started yet
         return StartChanges((), ())
 
-    def tell(self, number: int, do: ExecuteOrder) -> None:
+    def send(self, number: int, do: ExecuteOrder) -> None:
         """Send an order to the ranks."""
         ranks = self._ranks
         if ranks is not None and self._number == number:
-            ranks.tell(do)
+            ranks.send(do)
 
     def hang_up(self, number: int) -> None:
         """Let the ranks end by themselves."""
@@ -142,7 +142,7 @@ class HostRankServer:
                 return  # it was given up before this call arrived
             ranks = HostRanks(self._recipe, start)
             self._ranks, self._number, self._is_abandoned = ranks, number, False
-            self._asked = time.monotonic()
+            self._last_request = time.monotonic()
             ranks.start()
 
     def _seen(self, ranks: HostRanks, messages: tuple[tuple[int, Ready | Word | Failed], ...]) -> StartChanges:
@@ -177,7 +177,7 @@ class HostRankServer:
 
     def _look_for_leader(self) -> None:
         while not self._closed.wait(1.0):
-            if time.monotonic() - self._asked > ABANDONED_SECONDS and not self._is_abandoned:
+            if time.monotonic() - self._last_request > ABANDONED_SECONDS and not self._is_abandoned:
                 with self._lock:
                     if self._ranks is not None:
                         self._is_abandoned = True

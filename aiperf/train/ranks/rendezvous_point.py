@@ -10,9 +10,9 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from aiperf.train.collectives.rendezvous_place import StoreAt
 from aiperf.train.ranks.filtered_port import FilteredPort
 from aiperf.train.ranks.rendezvous import open_rendezvous
-from aiperf.train.rendezvous_place import StoreAt
 
 
 @dataclass(frozen=True, slots=True)

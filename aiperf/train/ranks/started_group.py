@@ -5,15 +5,18 @@ No torch here.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
-from aiperf.train.ranks import fault_attribution, host_ranks
+from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import Watch
+from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.rank_handle import AnyRank
@@ -29,6 +32,8 @@ _CAUSE_SECONDS = 10.0
 
 The kernel may take seconds to end a process with much memory.
 """
+_KILLED, _FAILED, _ENDED, _NOTICED = range(4)
+"""Likelihood that a rank caused the failure, the highest first. Ranks that wait for a dead one fail too."""
 
 
 class StartFailed(Exception):
@@ -76,24 +81,24 @@ class Ranks:
                 recipe.conf.collective, len(seats), (address, *(other.address for other in distant))
             )
             stack.callback(self._meeting.close)
-            self._here = HostRanks(recipe, self._start_of(0, address if distant else None))
+            self._local = HostRanks(recipe, self._start_of(0, address if distant else None))
             stack.pop_all()
-        self.heartbeats = self._here.heartbeats
+        self.heartbeats = self._local.heartbeats
 
     def _start_of(self, host: int, address: str | None) -> RankStart:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
         """Start all ranks."""
-        there: list[DistantRank] = []
+        distant_ranks: list[DistantRank] = []
         for number, other in enumerate(self._distant, 1):
-            there += other.begin(self._number, self._start_of(number, other.address))
-        for rank in there:
+            distant_ranks += other.begin(self._number, self._start_of(number, other.address))
+        for rank in distant_ranks:
             self.heartbeats.enter(rank.rank, Stage.IMPORT, self._patience)
-        self._here.start()
-        self.processes = [*self._here.processes, *there]
+        self._local.start()
+        self.processes = [*self._local.processes, *distant_ranks]
         on_accelerators = any(seat.accelerator is not None for seat in self.seats)
-        self._watch = Watch(self.heartbeats, [*self._here.progress, *there], on_accelerators=on_accelerators)
+        self._watch = Watch(self.heartbeats, [*self._local.progress, *distant_ranks], on_accelerators=on_accelerators)
 
     def have_met(self) -> None:
         """Close the rendezvous, because all ranks have joined."""
@@ -109,30 +114,32 @@ class Ranks:
         """Return a rank's name with its host."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
-    def hear(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
+    def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages by rank.
 
         Waits up to `timeout` seconds for the first, for `wake`, or for an answer of another host.
         """
-        heard = self._here.hear(timeout, [wake, *(other.news for other in self._distant if other.lost is None)])
+        received = self._local.receive(
+            timeout, [wake, *(other.answered for other in self._distant if other.lost is None)]
+        )
         now = time.monotonic()
         for other in self._distant:
-            heard += other.take(self.heartbeats, now)
-        self._here.look(now)
-        return heard
+            received += other.take(self.heartbeats, now)
+        self._local.look(now)
+        return received
 
     def words_of_hosts(self) -> list[Word]:
         """Return the messages of the other hosts themselves."""
-        said = [word for other in self._distant for word in other.words]
+        messages = [word for other in self._distant for word in other.words]
         for other in self._distant:
             other.words = []
-        return said
+        return messages
 
-    def tell(self, do: ExecuteOrder) -> None:
+    def send(self, do: ExecuteOrder) -> None:
         """Send an order to each rank."""
-        self._here.tell(do)
+        self._local.send(do)
         for other in self._distant:
-            other.tell(do)
+            other.send(do)
 
     def lost(self) -> tuple[str, int] | None:
         """Return the reason and the first rank of a host that is given up. None if there is none."""
@@ -169,15 +176,15 @@ class Ranks:
             if (lost := self.lost()) is not None:
                 return Failed(lost[0]), lost[1]
             passed, is_known = time.monotonic() - began, self._are_seen_since(began)
-            if is_known and passed > _GRACE_SECONDS and fault_attribution.is_clear(self.processes):
+            if is_known and passed > _GRACE_SECONDS and is_clear(self.processes):
                 break
             if is_known and passed > _CAUSE_SECONDS:
                 break
-            for _, message in self.hear(0.05, wake):
+            for _, message in self.receive(0.05, wake):
                 if not isinstance(message, Ready | Failed):
                     say(message)
-        culprit = fault_attribution.culprit(self.processes, self.heartbeats)
-        return fault_attribution.failure(culprit, self.named(culprit.rank)), culprit.rank
+        process = culprit(self.processes, self.heartbeats)
+        return failure(process, self.named(process.rank)), process.rank
 
     def failed_devices(self) -> int:
         """Number of ranks that reported a failure of their accelerator."""
@@ -186,15 +193,15 @@ class Ranks:
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
 
-    def let_go(self, seconds: float, wake: Connection) -> None:
+    def release(self, seconds: float, wake: Connection) -> None:
         """Let the ranks end by themselves, waiting up to `seconds`."""
-        self._here.hang_up()
+        self._local.hang_up()
         for other in self._distant:
             other.hang_up()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._all_ended():
             if self._distant:
-                self.hear(0.01, wake)
+                self.receive(0.01, wake)
             time.sleep(0.01)
 
     def _all_ended(self) -> bool:
@@ -203,7 +210,7 @@ class Ranks:
 
     def kill(self) -> None:
         """Kill the remaining processes, including stopped ones. Does not wait for their end."""
-        self._here.kill()
+        self._local.kill()
         for other in self._distant:
             other.kill()
 
@@ -214,7 +221,7 @@ class Ranks:
         """
         deadline = time.monotonic() + host_ranks.DEATH_SECONDS
         endings = [(other, other.end()) for other in self._distant]
-        left = self._here.end()
+        left = self._local.end()
         for other, ending in endings:
             left += other.ended(ending, deadline)
         self._meeting.close()
@@ -224,3 +231,37 @@ class Ranks:
 def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
     which = f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {ranks[0]} to {ranks[-1]}"
     return f"{which} of {of}"
+
+
+def suspicion(process: AnyRank) -> int:
+    """Return the rank's position among the suspects. A lower number is a more likely cause."""
+    if process.signal is not None and process.signal != signal.SIGABRT:
+        return _KILLED  # from outside, or by the kernel for its memory
+    if process.failed is not None and not process.failed.is_peer:
+        return _FAILED
+    if process.failed is None and process.has_ended():
+        return _ENDED  # Gloo and Horovod may abort when a peer is gone
+    return _NOTICED
+
+
+def is_clear(processes: Sequence[AnyRank]) -> bool:
+    """Return whether a rank shows more than the loss of another rank. All processes are polled before any is judged."""
+    for process in processes:
+        process.has_ended()
+    return any(suspicion(process) in (_KILLED, _FAILED) for process in processes)
+
+
+def culprit(processes: Sequence[AnyRank], heartbeats: HeartbeatFile) -> AnyRank:
+    """Return the process that caused the failure. At least one has ended or failed."""
+    for process in processes:
+        process.has_ended()
+    meetings = heartbeats.meetings()
+    # if all only noticed the loss of another rank, the one with the fewest exchanges is the cause
+    return min(processes, key=lambda process: (suspicion(process), meetings[process.rank]))
+
+
+def failure(process: AnyRank, name: str) -> Failed:
+    """Return the failure of a process, with its name."""
+    if process.failed is not None:
+        return replace(process.failed, reason=f"{name} failed: {process.failed.reason}")
+    return Failed(f"{name} {process.end_in_words()}")

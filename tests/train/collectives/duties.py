@@ -24,8 +24,8 @@ from torch import Tensor
 from aiperf.train.collectives.choice import join
 from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange
 from aiperf.train.device_timer import HostTimeline
-from aiperf.train.initialise import initialise
-from aiperf.train.module import build
+from aiperf.train.network.initialise import initialise
+from aiperf.train.network.module import build
 from aiperf.train.optimiser import EagerSgd
 from tests.train.orders import plain_graph
 
@@ -98,7 +98,7 @@ class Door:
 
 
 class Rank:
-    """This process, with what its duties need."""
+    """State of this process for its duties."""
 
     def __init__(self, name: str, rank: int, ranks: int, folder: Path, *, fp16: bool) -> None:
         self.door = Door()
@@ -198,7 +198,7 @@ def compressed(here: Rank) -> dict[str, Any]:
     try:
         training.backward()
         answers["error"] = "none"
-    except Exception as error:  # noqa: BLE001  # whatever the library raises is what is looked at
+    except Exception as error:  # noqa: BLE001  # the test examines any error of the library
         answers["error"] = "of the exchange" if is_of_exchange(error) else repr(error)
     return answers
 
@@ -212,7 +212,7 @@ def main() -> None:
     file.with_suffix(".draft").write_text(json.dumps(answers))
     file.with_suffix(".draft").rename(file)
     if fp16:
-        os._exit(0)  # a thread of the library's may wait for the dead for ever
+        os._exit(0)  # a thread of the library may wait for the dead rank without end
     here.collective.close()
 
 

@@ -92,7 +92,7 @@ def test_a_total_is_the_sum_over_all_ranks_in_double_precision(answers: Answers)
         ]
 
 
-def test_an_average_is_the_ranks_mean_in_place_however_a_tensor_lies(answers: Answers) -> None:
+def test_average_is_the_mean_in_place_for_any_memory_layout(answers: Answers) -> None:
     mean = sum(range(len(answers))) / len(answers)
     rows = [[(mean + 1) * number for number in numbers] for numbers in ([0, 1, 2], [3, 4, 5])]
 
@@ -102,16 +102,14 @@ def test_an_average_is_the_ranks_mean_in_place_however_a_tensor_lies(answers: An
         assert channels_last == [[[[mean] * 2] * 2] * 3] * 2
 
 
-def test_a_broadcast_gives_every_rank_the_first_ones_values_bit_for_bit_whatever_their_kind(answers: Answers) -> None:
+def test_broadcast_copies_values_of_any_type_bit_for_bit(answers: Answers) -> None:
     for each in answers:
         whole, truth, short, image = each["broadcast"]
         assert (whole, truth, short) == ([7], [1], [2.0**-24])
         assert image == answers[0]["broadcast"][3] and image[1][2][1][1] == 23.0
 
 
-def test_gradients_of_uneven_shares_are_on_every_rank_those_of_the_whole_batch(
-    answers: Answers, whole: Training
-) -> None:
+def test_gradients_of_uneven_shares_equal_the_whole_batch(answers: Answers, whole: Training) -> None:
     whole.backward()
 
     for each in answers:
@@ -119,9 +117,7 @@ def test_gradients_of_uneven_shares_are_on_every_rank_those_of_the_whole_batch(
         assert each["gradients"] == pytest.approx(whole.gradients(), abs=1e-6)
 
 
-def test_ranks_go_on_with_the_weights_that_one_alone_would_have_and_hold_no_gradient(
-    answers: Answers, whole: Training
-) -> None:
+def test_ranks_have_the_weights_of_one_rank_and_no_gradient(answers: Answers, whole: Training) -> None:
     for _ in range(3):  # from the second on there is momentum
         whole.step()
 
@@ -131,7 +127,7 @@ def test_ranks_go_on_with_the_weights_that_one_alone_would_have_and_hold_no_grad
         assert each["weights"] == pytest.approx(whole.weights(), abs=1e-6)
 
 
-def test_waiting_for_a_rank_that_is_late_is_communication_and_one_alone_has_none(answers: Answers) -> None:
+def test_waiting_for_a_late_rank_is_communication(answers: Answers) -> None:
     if len(answers) == 1:
         assert answers[0]["communication"] is None
     else:
@@ -148,16 +144,12 @@ def test_every_rank_comes_to_each_exchange_once(answers: Answers) -> None:
 
 
 @pytest.mark.parametrize("duty", ["total", "average", "broadcast", "backward"])
-def test_who_stops_in_the_moment_it_says_that_it_has_come_to_an_exchange_has_done_its_part(
-    answers: Answers, duty: str
-) -> None:
+def test_a_rank_that_reports_an_exchange_and_stops_did_its_part(answers: Answers, duty: str) -> None:
     """The others get through it: a rank that falls asleep there is behind at the next exchange, and named for it."""
     assert [each["through"][duty] for each in answers] == ([[True]] * len(answers) if len(answers) > 1 else [[]])
 
 
-def test_gradients_in_16_bits_are_the_same_on_every_rank_and_nearly_those_of_32(
-    after_a_loss: Answers, whole: Training
-) -> None:
+def test_gradients_in_16_bits_are_equal_and_near_those_in_32(after_a_loss: Answers, whole: Training) -> None:
     whole.backward()
 
     for each in after_a_loss:
@@ -166,11 +158,11 @@ def test_gradients_in_16_bits_are_the_same_on_every_rank_and_nearly_those_of_32(
         assert each["gradients"] != pytest.approx(whole.gradients(), abs=1e-9), "they did travel in 16 bits"
 
 
-def test_a_rank_that_is_gone_is_an_error_of_the_exchange_for_those_that_wait_for_it(after_a_loss: Answers) -> None:
+def test_a_lost_rank_is_an_exchange_error_for_the_others(after_a_loss: Answers) -> None:
     assert [each.get("error") for each in after_a_loss] == ["of the exchange"] * (len(after_a_loss) - 1) + [None]
 
 
-def test_auto_is_the_first_of_the_registry_that_can_be_had_and_none_for_one_rank() -> None:
+def test_auto_is_the_first_available_collective() -> None:
     had = [name for name in COLLECTIVES if module_of(name).missing(on_cuda=False) is None]
 
     assert choose("auto", 2, on_cuda=False) == had[0]

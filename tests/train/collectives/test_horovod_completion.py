@@ -11,12 +11,12 @@ hvd = pytest.importorskip("horovod.torch")
 
 
 @pytest.mark.parametrize(
-    ("nccl", "user", "told"), [(1, None, "1"), (1, "0", "0"), (0, None, None)], ids=["nccl", "user says no", "gloo"]
+    ("nccl", "user", "expected"), [(1, None, "1"), (1, "0", "0"), (0, None, None)], ids=["nccl", "user says no", "gloo"]
 )
-def test_with_nccl_the_stream_waits_for_the_exchange_unless_the_user_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch, nccl: int, user: str | None, told: str | None
+def test_with_nccl_the_stream_waits_unless_the_user_objects(
+    monkeypatch: pytest.MonkeyPatch, nccl: int, user: str | None, expected: str | None
 ) -> None:
-    """No NCCL is at hand: Horovod is asked what it was built with, and what its `init` then finds is looked at."""
+    """Check the variable that `init` reads with Horovod's build options replaced, because NCCL is not available."""
     from aiperf.train.collectives.horovod_collective import Horovod
 
     name, found = "HOROVOD_ENABLE_ASYNC_COMPLETION", []
@@ -31,7 +31,7 @@ def test_with_nccl_the_stream_waits_for_the_exchange_unless_the_user_says_otherw
 
     Horovod(fp16_compression=False, meet=lambda: None)
 
-    assert found == [told]
+    assert found == [expected]
 
 
 def test_horovods_library_reads_the_variable_by_this_name() -> None:

@@ -1,4 +1,4 @@
-"""Signs of life, and who is blamed for their absence: ranks as values, and as real processes that are killed."""
+"""Heartbeats, and the rank that is blamed if they are missing, with ranks as values and as real processes."""
 
 import math
 import os
@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.ranks.fault_attribution import culprit, failure, is_clear
 from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.process_progress import ProcessProgress
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
+from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
 
@@ -79,7 +79,7 @@ RANKS = st.lists(
 
 
 @given(RANKS)
-def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_it(
+def test_the_late_rank_without_progress_is_blamed(
     ranks: list[tuple[bool, int, int, Stage, bool]],
 ) -> None:
     """State of each rank.
@@ -118,7 +118,7 @@ def test_blamed_is_who_is_late_while_nobody_is_behind_it_and_nothing_goes_on_in_
         assert how.startswith("waits for storage") == (stage in (Stage.WEIGHTS, Stage.INPUT))
 
 
-def test_who_waited_for_another_has_its_time_anew_when_that_one_comes(tmp_path: Path) -> None:
+def test_a_waiting_rank_gets_a_new_deadline(tmp_path: Path) -> None:
     heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
     watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])
     processes = [Running(0), Running(1)]
@@ -200,9 +200,7 @@ def bystander(rank: int, folder: Path) -> RankProcess:
 
 @pytest.mark.parametrize("victim", [0, 1])
 @pytest.mark.parametrize("is_peer", [False, True])
-def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
-    tmp_path: Path, victim: int, is_peer: bool
-) -> None:
+def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int, is_peer: bool) -> None:
     """The other rank's error may come from the middle of a backward pass.
 
     Its text then does not identify a lost peer.
@@ -224,7 +222,7 @@ def test_a_killed_rank_is_blamed_before_one_that_only_told_of_an_error_sooner(
         assert rank.has_gone(60.0)
 
 
-def test_while_all_that_is_known_is_that_a_rank_is_gone_nobody_is_blamed_yet(tmp_path: Path) -> None:
+def test_no_rank_is_blamed_if_all_report_a_lost_peer(tmp_path: Path) -> None:
     ranks = [bystander(rank, tmp_path) for rank in range(2)]
     ranks[0].failed = Failed("the exchange broke", is_peer=True)
 
@@ -238,7 +236,7 @@ def test_while_all_that_is_known_is_that_a_rank_is_gone_nobody_is_blamed_yet(tmp
 
 
 @pytest.mark.parametrize("does", ["computes", "waits for a child", "sleeps"])
-def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str, tmp_path: Path) -> None:
+def test_progress_of_a_process_is_seen_and_sleep_is_quiet(does: str, tmp_path: Path) -> None:
     computes = "print('begins', flush=True)\nwhile True: pass"
     program = {
         "computes": computes,
@@ -261,7 +259,7 @@ def test_what_goes_on_in_a_process_is_seen_and_a_sleeping_one_is_quiet(does: str
         process.stdout.close()
 
 
-def test_the_libraries_own_patience_lies_above_every_deadline_of_the_groups() -> None:
+def test_library_timeouts_exceed_the_deadlines_of_groups() -> None:
     """Gloo's 30 s struck before our 60: the rank that waited was blamed for the one that was stopped."""
     server = HorovodRendezvous()
     environment = server.environment(0, 2)

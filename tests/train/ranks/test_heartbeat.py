@@ -13,16 +13,16 @@ from tests.journals import begun, joined, proposed, requested, started
 DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
 
 
-def test_a_heartbeat_puts_off_the_end_of_a_worker_that_has_nothing_else_to_say() -> None:
+def test_a_heartbeat_keeps_a_silent_worker() -> None:
     events: list[AnyEvent] = [started(duration=3600.0), joined(), requested(0), proposed(0), begun(0, 1.0)]
     silent, slow = state_after(events), state_after(events)
     late = 1.0 + slow.limits.silence_seconds
 
-    told = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
-    for event in told:
+    train_order = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
+    for event in train_order:
         evolve(slow, event)
 
-    assert told == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
+    assert train_order == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
     assert [command for command in decide(silent, late) if isinstance(command, DeclareLost)]
     assert not [command for command in decide(slow, late) if isinstance(command, DeclareLost)]
 

@@ -31,7 +31,7 @@ from tests.waiting import comes_true
         ("none", True, 1, False),
     ],
 )
-def test_a_server_is_opened_for_ranks_that_horovod_may_join_and_for_no_others(
+def test_a_server_is_opened_only_for_horovod(
     collective: str,
     is_installed: bool,
     ranks: int,

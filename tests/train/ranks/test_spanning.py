@@ -43,7 +43,7 @@ def conf(collective: str) -> TrainerConf:
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_ranks_are_numbered_host_after_host_and_each_has_its_place_on_its_host_and_across_them(
+def test_ranks_are_numbered_host_after_host(
     counts: list[int],
 ) -> None:
     found = seats([list(range(count)) for count in counts])
@@ -58,7 +58,7 @@ def test_ranks_are_numbered_host_after_host_and_each_has_its_place_on_its_host_a
         assert seat.accelerator == seat.local_rank
 
 
-def test_the_ranks_that_are_declared_are_divided_equally_among_the_hosts_or_refused() -> None:
+def test_declared_ranks_are_divided_equally_or_refused() -> None:
     assert ranks_of_hosts(TrainerConf(), [(8, 64), (4, 64)]) == [8, 4]
     assert ranks_of_hosts(TrainerConf(), [(0, 2), (0, 1)]) == [2, 1]
     assert ranks_of_hosts(TrainerConf(ranks=4), [(0, 2), (0, 2)]) == [2, 2]
@@ -68,7 +68,7 @@ def test_the_ranks_that_are_declared_are_divided_equally_among_the_hosts_or_refu
         ranks_of_hosts(TrainerConf(collective="none"), [(1, 2), (1, 2)])
 
 
-def test_the_interface_is_that_of_the_address_and_an_address_that_is_not_here_is_named() -> None:
+def test_the_interface_has_the_address_or_an_error_names_it() -> None:
     assert interface_of("127.0.0.1") == interface_of("127.0.0.12") == "lo"
     with pytest.raises(OSError, match=r"no interface of this host has 203\.0\.113\.7: found lo with 127\.0\.0\.1"):
         interface_of("203.0.113.7")
@@ -86,7 +86,7 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as kn
 
 
 @pytest.mark.skipif(no_namespaces() is not None, reason=no_namespaces() or "")
-def test_a_meeting_point_answers_the_groups_hosts_and_sends_strangers_away_without_a_byte() -> None:
+def test_a_rendezvous_answers_only_the_hosts_of_its_group() -> None:
     with another_machine() as (inside, here), socket.create_server(("127.0.0.1", 0)) as server:
         stranger = subprocess.check_output([*inside, "hostname", "-I"], text=True).split()[0]
 
@@ -116,17 +116,15 @@ def test_a_meeting_point_answers_the_groups_hosts_and_sends_strangers_away_witho
 
 @pytest.mark.slow
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_ranks_of_two_hosts_end_with_one_hosts_weights_and_count_each_image_once(
-    collective: str, tmp_path: Path
-) -> None:
-    told = order(trial=10, batch_size=32, last_epoch=3)
+def test_ranks_of_two_hosts_end_with_the_weights_of_one(collective: str, tmp_path: Path) -> None:
+    train_order = order(trial=10, batch_size=32, last_epoch=3)
     with spanning_group(conf(collective), tmp_path / "two", plain_graph()) as (group, _):
         ready = group.start()
-        words = follow(group, told)
+        words = follow(group, train_order)
     one = new_group(collective, tmp_path / "one", plain_graph())
     try:
         one.start()
-        alone = follow(one, told)
+        alone = follow(one, train_order)
     finally:
         one.close()
 
@@ -149,9 +147,7 @@ def trains(group: object, trial: int) -> list[Word]:
 
 
 @pytest.mark.slow
-def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_rank_or_host_is_named_and_the_trial_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed, stopped, cut off: one after the other, since a start takes its time."""
     monkeypatch.setattr(distant_host, "SILENCE_SECONDS", 8.0)
     with spanning_group(conf("torch"), tmp_path, plain_graph()) as (group, wire):
@@ -178,9 +174,7 @@ def test_what_happens_to_a_rank_or_to_its_whole_host_is_laid_to_it_and_the_trial
 
 
 @pytest.mark.slow
-def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_of_a_silent_leading_host_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_ranks, "ABANDONED_SECONDS", 4.0)
     with spanning_group(conf("torch"), tmp_path, plain_graph()) as (group, wire):
         group.start()
@@ -192,7 +186,7 @@ def test_ranks_whose_leading_host_asks_no_more_are_ended_by_their_own(
             time.sleep(0.1)
 
 
-def test_a_host_that_fails_before_its_worker_was_ever_up_ends_the_worker(tmp_path: Path) -> None:
+def test_a_host_that_fails_at_the_first_start_ends_the_worker(tmp_path: Path) -> None:
     """A worker must not silently continue with fewer ranks than requested."""
 
     class Broken(HostRankServer):

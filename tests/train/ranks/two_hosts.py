@@ -17,7 +17,7 @@ from morphism import Graph, encode
 from tests.train.orders import IMAGES
 
 LEADER, OTHER = "127.0.0.11", "127.0.0.1"
-"""What comes from this machine to an address of its loopback comes from 127.0.0.1."""
+"""Connections from this machine to any address of its loopback come from 127.0.0.1."""
 
 
 class Wire:

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from aiperf.train.checkpoint import Snapshot, load, save
-from aiperf.train.checkpoint_files import CheckpointFolder
+from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 
 
 class Writer:

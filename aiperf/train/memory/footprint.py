@@ -21,7 +21,7 @@ to the host, and the new one.
 """
 
 
-def beside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
+def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
     """Return the maximum bytes of a trial in addition to weights, gradients and activations of a step.
 
     Momentum. With several ranks, one copy of the gradients: DDP's buckets, while it rebuilds them after the first step,
@@ -86,13 +86,13 @@ def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
     return memory.peak()
 
 
-def fits(step: Callable[[], None], beside: int, memory: DeviceMemory) -> bool:
-    """Return whether a step fits in addition to `beside` bytes, after its kernels are chosen."""
-    held: object = None
+def fits(step: Callable[[], None], other_bytes: int, memory: DeviceMemory) -> bool:
+    """Return whether a step fits in addition to `other_bytes`, after its kernels are chosen."""
+    block: object = None
     try:
         step()
         memory.release()
-        held = memory.hold(beside)
+        block = memory.hold(other_bytes)
         step()
     except RuntimeError as error:
         if not is_out_of_memory(error):
@@ -101,5 +101,5 @@ def fits(step: Callable[[], None], beside: int, memory: DeviceMemory) -> bool:
     else:
         return True
     finally:
-        del held
+        del block
         memory.release()

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from aiperf.atomic_files import replace_file
-from aiperf.train.checkpoint_files import CHECKPOINTS
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
 
 KEPT = "kept.json"
 

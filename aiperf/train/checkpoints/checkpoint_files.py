@@ -33,8 +33,8 @@ def trial_of(name: str) -> int | None:
     (7, 7, None)
     """
     begun = _BEGUN.fullmatch(name)
-    found = _NAME.fullmatch(begun["name"] if begun else name)
-    return int(found["trial"]) if found else None
+    match = _NAME.fullmatch(begun["name"] if begun else name)
+    return int(match["trial"]) if match else None
 
 
 def checkpoint_of(name: str) -> tuple[int, int] | None:
@@ -43,8 +43,8 @@ def checkpoint_of(name: str) -> tuple[int, int] | None:
     >>> checkpoint_of("trial-7.epoch-3.safetensors"), checkpoint_of(".trial-7.epoch-3.safetensors.4711.tmp")
     ((7, 3), None)
     """
-    found = _NAME.fullmatch(name)
-    return (int(found["trial"]), int(found["epoch"])) if found else None
+    match = _NAME.fullmatch(name)
+    return (int(match["trial"]), int(match["epoch"])) if match else None
 
 
 def is_of_old_form(path: Path) -> bool:
@@ -74,8 +74,8 @@ class CheckpointFolder:
 
     def epochs(self, trial: int) -> tuple[int, ...]:
         """Return the epochs after which the trial can be resumed, ascending."""
-        found = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*"))
-        return tuple(sorted({int(match["epoch"]) for match in found if match}))
+        match = (_NAME.fullmatch(file.name) for file in self.path.glob(f"trial-{trial}.epoch-*"))
+        return tuple(sorted({int(match["epoch"]) for match in match if match}))
 
     def newest(self, trial: int) -> Path | None:
         epochs = self.epochs(trial)

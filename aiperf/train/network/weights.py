@@ -1,15 +1,16 @@
-"""Execution of a weight plan: from a parent's state dict to its child's.
+"""Weights of a child: execution of a weight plan on the parent's state dict, and noise on copied channels.
 
 Plans are data without tensors (see morphism.weight_plan). Only `RandomTensor` is random, and it is drawn from the given seed.
 """
 
 from collections.abc import Mapping
+from math import sqrt
 from typing import assert_never
 
 import torch
 from torch import Tensor, nn
 
-from aiperf.train.initialise import he_normal, stream
+from aiperf.train.network.initialise import he_normal, normal, stream
 from morphism import Divide, Enlarge, Fill, Gather, Identity, RandomTensor, WeightPlan, ZeroTensor
 
 
@@ -62,7 +63,7 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
 
 def _existing(state: Mapping[str, Tensor], name: str) -> Tensor:
     if name not in state:
-        raise ValueError(f"the plan changes {name!r}, which the parent's state lacks; {_REMEDY}")
+        raise ValueError(f"the plan changes {name!r}, but the parent's state lacks it. {_REMEDY}")
     return state[name]
 
 
@@ -72,7 +73,7 @@ def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tens
     It has the precision and device of the parent's tensors of its kind.
     """
     if name in state:
-        raise ValueError(f"the plan makes {name!r}, which the parent's state has already; {_REMEDY}")
+        raise ValueError(f"the plan creates {name!r}, but the parent's state already has it. {_REMEDY}")
     kind = name.rpartition(".")[2]
     # precision may differ by kind: 16-bit convolutions, float32 normalisation
     alike = (
@@ -85,4 +86,51 @@ def _new(state: Mapping[str, Tensor], name: str, shape: tuple[int, ...]) -> Tens
     return (next(any_other) if like is None else like).new_empty(shape)
 
 
-_REMEDY = "carry it out on the state of the network that it was made for"
+_REMEDY = "Apply it to the state of its own network"
+
+
+@torch.no_grad()
+def break_symmetry(
+    state: Mapping[str, Tensor], plan: WeightPlan, seed: int, relative: float = 1e-3
+) -> dict[str, Tensor]:
+    """Return the state with normal noise on the copies of channels that the plan made by a widening.
+
+    Copies of a channel compute the same values and receive the same gradients, so without noise a widened network would
+    stay as narrow as its parent. The noise changes the function slightly and is not function-preserving. The caller
+    records the seed.
+
+    Standard deviation: `relative` × the RMS of the whole tensor.
+
+    Noise is added to the second and later copies of a channel, only in the weights of convolutions and dense layers.
+    Normalisation is unchanged, because a running variance must stay positive. Input tensors are not modified. Tensors
+    without copies are returned as they are. The same plan, state and seed give the same bytes.
+
+    Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), because rounding would
+    remove it.
+    """
+    noisy = dict(state)
+    for number, instruction in enumerate(plan.instructions):
+        if not isinstance(instruction, Gather):
+            continue
+        weight, axis, copies = noisy[instruction.tensor], instruction.axis, _repeated(instruction.index)
+        if weight.dim() < 2 or not copies:
+            continue
+        if torch.finfo(weight.dtype).eps > relative:
+            raise ValueError(
+                f"noise of {relative!r} would be rounded away in {instruction.tensor!r}, which is {weight.dtype}; "
+                "break the symmetry of the float32 master weights"
+            )
+        root_mean_square = torch.linalg.vector_norm(weight, dtype=torch.float64).item() / sqrt(weight.numel())
+        shape = list(weight.shape)
+        shape[axis] = len(copies)
+        noise = normal(shape, relative * root_mean_square, stream("noise", seed, number))
+        noisy[instruction.tensor] = weight.index_add(
+            axis, torch.tensor(copies, device=weight.device), noise.to(device=weight.device, dtype=weight.dtype)
+        )
+    return noisy
+
+
+def _repeated(index: tuple[int, ...]) -> list[int]:
+    """Return the positions whose source channel occurred before."""
+    seen: set[int] = set()
+    return [position for position, source in enumerate(index) if source in seen or seen.add(source)]  # type: ignore[func-returns-value]

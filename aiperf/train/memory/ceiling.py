@@ -3,22 +3,33 @@
 On CUDA it is measured with forward and backward passes at growing batches, plus an estimate of the other memory
 (`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, so the batch is computed: modelled
 training memory (see `morphism.cost`) against the memory that a rank may use.
+
+The groups of one host share the result: the run's folder has one small JSON file for each family of architectures, kind
+of accelerator and host. It survives restarts of a group and of the run. Remove it to measure the batch again.
 """
 
 from __future__ import annotations
 
+import fcntl
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from functools import partial
+from hashlib import blake2b
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from aiperf.atomic_files import replace_file
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
-from aiperf.train.batch_sizes import largest, nothing_fits
+from aiperf.files import NO_LOCKS
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_errors import is_out_of_memory
-from aiperf.train.footprint import CudaMemory, beside_a_step, peak_of
-from aiperf.train.module import build
+from aiperf.train.memory.batch_sizes import largest, nothing_fits
+from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, peak_of
+from aiperf.train.network.module import build
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, Map, cost
@@ -41,8 +52,8 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
         own = torch.cuda.get_device_properties(device).total_memory
     else:
         own = available_bytes() // on_host
-    found = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
-    return int(min(found))
+    by_rank = collective.total([own if rank == collective.rank else 0 for rank in range(collective.ranks)])
+    return int(min(by_rank))
 
 
 def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
@@ -68,10 +79,10 @@ def largest_batch(
             return cost(graph).training_memory(batch, precision.bytes_per_element) <= allowed
         return _peak(graph, batch, device, precision, ranks, channels_last=conf.channels_last) <= allowed
 
-    found = largest(fits)
-    if not found:
+    batch_size = largest(fits)
+    if not batch_size:
         raise BadConfiguration(nothing_fits(graph, precision.bytes_per_element, allowed))
-    return found
+    return batch_size
 
 
 def _peak(
@@ -85,7 +96,9 @@ def _peak(
             network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
         images = blank(graph, batch, device, precision, channels_last=channels_last)
         step = partial(rehearse, network, images, precision)
-        return peak_of(step, CudaMemory(device)) + beside_a_step(graph, batch, precision.bytes_per_element, ranks)
+        return peak_of(step, CudaMemory(device)) + bytes_outside_a_step(
+            graph, batch, precision.bytes_per_element, ranks
+        )
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -136,3 +149,39 @@ def blank(graph: Graph, batch: int, device: torch.device, precision: Precision, 
         images = torch.zeros(batch, shape.height, shape.width, shape.channels, device=device, dtype=precision.dtype)
         return images.permute(0, 3, 1, 2)
     return torch.zeros(batch, shape.channels, shape.height, shape.width, device=device, dtype=precision.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingKey:
+    """Key of a measured batch."""
+
+    host: str
+    device: str
+    """Model of the accelerator or CPU."""
+    memory: str
+    """Memory of a rank, as text that is equal for equal groups."""
+    family: str
+    """The starting graph's fingerprint."""
+    precision: str
+
+
+def shared_ceiling(folder: Path, kind: CeilingKey, measure: Callable[[], int]) -> int:
+    """Return the largest batch of this kind, in images per rank, from the folder. Measure and write it if it is absent.
+
+    Groups that start together wait for the one that measures (flock, which the kernel releases when its holder dies).
+    On a file system without locks each group measures, and the last result stays for later groups.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    name = blake2b("\n".join(asdict(kind).values()).encode(), digest_size=8).hexdigest()
+    file = folder / f"{name}.json"
+    with (folder / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                raise
+        if file.exists():
+            return int(json.loads(file.read_text())["batch_size"])
+        measured = measure()
+        replace_file(file, json.dumps({**asdict(kind), "batch_size": measured}, indent=1).encode() + b"\n")
+        return measured

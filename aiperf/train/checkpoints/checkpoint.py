@@ -28,7 +28,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from aiperf.errors import AiperfError
-from aiperf.train.checkpoint_files import CheckpointFolder, is_of_old_form
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, is_of_old_form
 from aiperf.train.collectives.collective import dense_view
 
 FORMAT = 2

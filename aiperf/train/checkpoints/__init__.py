@@ -1,0 +1,1 @@
+"""Checkpoints of trials: files, reading, writing and removal."""

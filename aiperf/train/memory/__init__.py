@@ -1,0 +1,1 @@
+"""Memory of a training step: largest batch, estimates and allocator."""

@@ -1,0 +1,1 @@
+"""Network of a graph as a torch module, and its weights."""

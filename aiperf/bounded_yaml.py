@@ -45,7 +45,7 @@ def load(text: str) -> Any:
         BadYaml: the text is not YAML or exceeds a limit.
     """
     if len(text) > LARGEST_FILE:
-        raise BadYaml(f"it has at most {LARGEST_FILE} bytes, found more")
+        raise BadYaml(f"it has at most {LARGEST_FILE} bytes, but found more")
     try:
         _check(yaml.parse(text, Loader=_LOADER))
         return yaml.load(text, _Loader)

@@ -25,4 +25,4 @@ class RunWarning:
         return f"{self.severity}: {self.text}", f"  to do: {self.remedy}"
 
     def __post_init__(self) -> None:
-        assert self.text and self.remedy, f"a warning has a text and a remedy; found {self!r}"
+        assert self.text and self.remedy, f"a warning has a text and a remedy, but found {self!r}"

@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--ways", default=",".join(ways), help=f"of {','.join(ways)}; default: all")
     arguments = parser.parse_args()
     if unknown := set(arguments.ways.split(",")) - ways.keys():
-        parser.error(f"--ways is a list of {', '.join(ways)}; found {', '.join(sorted(unknown))}")
+        parser.error(f"--ways is a list of {', '.join(ways)}, but found {', '.join(sorted(unknown))}")
     on_cuda = device.type == "cuda"
     graph = start(arguments.network) if arguments.image is None else start(arguments.network, image=arguments.image)
     batch = arguments.batch or (256 if on_cuda else 16)

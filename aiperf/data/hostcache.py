@@ -207,7 +207,8 @@ def _owner_and_mode(status: os.stat_result) -> str:
 
 
 def _replaced(path: Path) -> str:
-    return f"shared images must be in a regular file of user {os.geteuid()} with mode 100600 and one link; found {str(path)!r}"
+    rule = f"shared images must be in a regular file of user {os.geteuid()} with mode 100600 and one link"
+    return f"{rule}, but found {str(path)!r}"
 
 
 _REMEDY = "Another user may have replaced it: give /dev/shm mode 1777, or use dataset.cache=none"

@@ -21,7 +21,8 @@ def precision_name(choice: str, device: torch.device) -> str:
     is_nvidia = device.type == "cuda" and torch.version.hip is None
     if choice == "tf32" and not (is_nvidia and torch.cuda.get_device_capability(device) >= (8, 0)):
         raise BadConfiguration(
-            f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on, found {device.type!r}: take 'fp32' or 'bf16'"
+            f"trainer.precision='tf32' needs an NVIDIA accelerator from Ampere on, but found {device.type!r}: "
+            "take 'fp32' or 'bf16'"
         )
     return choice
 

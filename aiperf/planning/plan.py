@@ -94,7 +94,7 @@ def check_options(conf: RunConf) -> None:
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
-                f"+cluster={conf.cluster.kind} needs executor=ray, found executor={conf.executor}: leave one out"
+                f"+cluster={conf.cluster.kind} needs executor=ray, but found executor={conf.executor}: leave one out"
             )
         check_cluster(conf.cluster)
 
@@ -105,7 +105,7 @@ def _check_metrics_port(conf: RunConf) -> None:
     if why is not None:
         where = f"+cluster={conf.cluster.kind}" if conf.cluster else f"executor={conf.executor}"
         raise BadConfiguration(
-            f"metrics_port opens an endpoint of the run's own Ray, found it with {where}: {why}. Leave it out"
+            f"metrics_port opens an endpoint of the run's own Ray, but found it with {where}: {why}. Leave it out"
         )
 
 
@@ -193,9 +193,11 @@ def candidates(folder: Path) -> Iterator[Path]:
 def _folder_name(conf: RunConf) -> str:
     name = conf.dataset.name if conf.name is None else conf.name
     if not re.fullmatch(r"[\w.-]+", name):
-        raise BadConfiguration(f"name is part of a folder's name: letters, digits, '.', '_' and '-', found {name!r}")
+        raise BadConfiguration(
+            f"name is part of a folder's name: letters, digits, '.', '_' and '-', but found {name!r}"
+        )
     if len(name.encode()) > LONGEST_NAME:
-        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most, found {len(name.encode())}, {shown(name)}")
+        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most, but found {len(name.encode())}, {shown(name)}")
     return name
 
 
@@ -207,7 +209,7 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(
-            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file, found {name!r}"
+            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file, but found {name!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + nearest(name, STARTS)
         )
@@ -254,7 +256,7 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
         if value is not None and value > images // ranks and option in typed:
             raise BadConfiguration(
                 f"a batch holds images of one rank, and of {images} training images each of {ranks} ranks has "
-                f"{images // ranks}, found {option}={value}: take at most {images // ranks}, or fewer ranks"
+                f"{images // ranks}, but found {option}={value}: take at most {images // ranks}, or fewer ranks"
             )
 
 
@@ -268,7 +270,7 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
     default, largest = bounds(conf.batch.default, smallest, conf.batch.largest, dataset.training_images, ranks)
     if not 1 <= (1 if smallest is None else smallest) <= largest:
         raise BadConfiguration(
-            f"batch.smallest is at least 1 and at most batch.largest, found {smallest} and {largest}"
+            f"batch.smallest is at least 1 and at most batch.largest, but found {smallest} and {largest}"
         )
     return Space(
         start=graph,

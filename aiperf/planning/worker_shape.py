@@ -44,7 +44,7 @@ def shape_of(
     ranks = ranks_of_worker(trainer, accelerators, cores)
     if accelerators and ranks > accelerators:
         raise BadConfiguration(
-            f"each rank needs its own accelerator, found trainer.ranks={ranks} for {accelerators}: use at most that many"
+            f"each rank needs its own accelerator, but found trainer.ranks={ranks} for {accelerators}: use at most that many"
         )
     limit = trainer.memory_limit_bytes
     known = [device.memory_bytes for device in system.accelerators if device.memory_bytes is not None]
@@ -83,7 +83,7 @@ def this_machine(conf: RunConf) -> WorkerShape:
     declared = accelerators_declared(conf.accelerators_per_worker)
     if declared is not None and declared > len(system.accelerators):
         raise BadConfiguration(
-            f"a worker on one machine can have at most the accelerators that this process may use, found "
+            f"a worker on one machine can have at most the accelerators that this process may use, but found "
             f"accelerators_per_worker={declared}, and {len(system.accelerators)} are usable: leave it out to use all"
         )
     trainer = replace(conf.trainer, ranks=1) if conf.executor == "inline" else conf.trainer
@@ -91,7 +91,7 @@ def this_machine(conf: RunConf) -> WorkerShape:
     for option, count in (("ranks", trainer.ranks), ("threads", trainer.threads)):
         if count is not None and count > system.usable_processors and not accelerators:
             raise BadConfiguration(
-                f"without accelerators each rank and thread needs a processor, found trainer.{option}={count}, and this "
+                f"without accelerators each rank and thread needs a processor, but found trainer.{option}={count}, and this "
                 f"machine has {system.usable_processors} usable: use at most that number, or leave it out"
             )
     require_packages(conf)

@@ -51,7 +51,7 @@ class ScheduleConf:
         """Raise BadConfiguration for inconsistent numbers."""
         if sorted(self.epochs) != list(self.epochs):
             raise BadConfiguration(
-                f"schedule.epochs are the rounds' limits, none below the one before; found {list(self.epochs)}: sort them"
+                f"schedule.epochs are the rounds' limits, none below the one before, but found {list(self.epochs)}: sort them"
             )
         if not self.warmup_seconds < self.duration_seconds:
             raise BadConfiguration(
@@ -61,7 +61,7 @@ class ScheduleConf:
         if self.stop == "converged" and self.warmup_seconds + self.stop_after_seconds >= self.duration_seconds:
             raise BadConfiguration(
                 "a run can converge before its declared end: schedule.warmup_seconds + schedule.stop_after_seconds < "
-                f"schedule.duration_seconds; found {self.warmup_seconds:g} + {self.stop_after_seconds:g} and "
+                f"schedule.duration_seconds, but found {self.warmup_seconds:g} + {self.stop_after_seconds:g} and "
                 f"{self.duration_seconds:g}: lower schedule.stop_after_seconds, or leave schedule.stop out"
             )
 

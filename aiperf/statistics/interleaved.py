@@ -48,7 +48,7 @@ def interleaved(
         ValueError: for fewer than 6 pairs, which give no 95 % interval of a median, or a measurement that is not positive.
     """
     if pairs < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, found {pairs!r}")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} pairs, but found {pairs!r}")
     a()
     b()
     of_a: list[float] = []
@@ -73,7 +73,7 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float]:
     """
     n = len(values)
     if n < FEWEST_PAIRS:
-        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values, found {n}")
+        raise ValueError(f"a 95 % interval of the median needs at least {FEWEST_PAIRS} values, but found {n}")
     k = 1
     while 2 * sum(comb(n, below) for below in range(k + 1)) <= 0.05 * 2**n:
         k += 1

@@ -57,7 +57,7 @@ class Recorder:
         processor time counts as the run's if it is visible.
         """
         if not interval_seconds > 0:
-            raise ValueError(f"the interval of a recorder must be more than 0 s, found {interval_seconds!r}")
+            raise ValueError(f"the interval of a recorder must be more than 0 s, but found {interval_seconds!r}")
         self._arguments = ["--out", str(out), "--host", host, "--worker", str(worker), "--epoch", repr(epoch_unix)]
         self._arguments += ["--interval", repr(interval_seconds), "--parent", str(os.getpid())]
         self._arguments += [] if accelerators is None else ["--accelerators", str(accelerators)]

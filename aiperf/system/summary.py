@@ -387,7 +387,7 @@ def summarise(
         ValueError: if the window is empty.
     """
     if not window[0] < window[1]:
-        raise ValueError(f"the end of a window must be after its start, found {window!r}")
+        raise ValueError(f"the end of a window must be after its start, but found {window!r}")
     sums: dict[tuple[_Place, str], _Sum] = {}
     sessions: dict[_Place, Session] = {}
     recorded_until: dict[_Place, float] = {}

@@ -38,7 +38,7 @@ def modes(compile: str, cuda_graphs: str, *, on_cuda: bool) -> tuple[ExecutionMo
     """
     if cuda_graphs == "on" and not on_cuda:
         raise BadConfiguration(
-            "trainer.cuda_graphs='on' needs an accelerator with CUDA; found a CPU: take 'off' or 'auto'"
+            "trainer.cuda_graphs='on' needs an accelerator with CUDA, but found a CPU: take 'off' or 'auto'"
         )
     return tuple(
         ExecutionMode(compiled, graphed)

@@ -25,7 +25,7 @@ def trained_network(checkpoint: Path, graph: Path | None = None) -> Network:
         OSError: the graph file does not exist.
     """
     if (number_and_epoch := checkpoint_of(checkpoint.name)) is None:
-        raise NoCheckpoint(f"a checkpoint is called trial-N.epoch-N.safetensors; found {str(checkpoint)!r}")
+        raise NoCheckpoint(f"a checkpoint is called trial-N.epoch-N.safetensors, but found {str(checkpoint)!r}")
     trial, epoch = number_and_epoch
     architecture = load_graph(graph or checkpoint.with_name(f"trial-{trial}.graph.json"))
     folder = CheckpointFolder(checkpoint.parent)

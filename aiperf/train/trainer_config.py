@@ -128,7 +128,7 @@ class TrainerConf:
         hold(self, "trainer")
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             raise BadConfiguration(
-                f"trainer.collective='none' is one rank; found trainer.ranks={self.ranks!r}: "
+                f"trainer.collective='none' is one rank, but found trainer.ranks={self.ranks!r}: "
                 f"leave ranks out, or take {COLLECTIVES_IN_WORDS}"
             )
 
@@ -157,20 +157,20 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
     """
     if conf.ranks is not None and conf.ranks % len(hosts):
         raise BadConfiguration(
-            f"the ranks of a worker are equally many on each of its hosts; found trainer.ranks={conf.ranks} for {len(hosts)} "
-            "hosts: use a multiple, or leave it out"
+            f"the ranks of a worker are equally many on each of its hosts, but found trainer.ranks={conf.ranks} for "
+            f"{len(hosts)} hosts: use a multiple, or leave it out"
         )
     if conf.collective == "none" and len(hosts) > 1:
         raise BadConfiguration(
-            f"trainer.collective='none' is one rank, and a worker has one on each of its hosts at least; found {len(hosts)} "
-            f"hosts: take {COLLECTIVES_IN_WORDS}, or lower accelerators_per_worker"
+            f"trainer.collective='none' is one rank, and a worker has one on each of its hosts at least, but found "
+            f"{len(hosts)} hosts: take {COLLECTIVES_IN_WORDS}, or lower accelerators_per_worker"
         )
     own = conf if conf.ranks is None else replace(conf, ranks=conf.ranks // len(hosts))
     ranks = [ranks_of_worker(own, accelerators, cores) for accelerators, cores in hosts]
     for count, (accelerators, _) in zip(ranks, hosts, strict=True):
         if accelerators and count > accelerators:
             raise BadConfiguration(
-                f"a rank needs an accelerator of its own; found trainer.ranks={sum(ranks)} for "
+                f"a rank needs an accelerator of its own, but found trainer.ranks={sum(ranks)} for "
                 f"{sum(has for has, _ in hosts)}: use at most that many"
             )
     return ranks

@@ -252,7 +252,7 @@ def test_a_typed_batch_is_limited_a_scheduled_one_lowered() -> None:
 
     for words in (["batch.default=719"], ["batch.largest=719"]):
         plan = make_plan(configure([word.lstrip("+") for word in words]), SHAPE)
-        law = r"each of 2 ranks has 718, found batch\.(default|largest)=719: take at most 718"
+        law = r"each of 2 ranks has 718, but found batch\.(default|largest)=719: take at most 718"
         with pytest.raises(BadConfiguration, match=law):
             require_batches(plan, words)
     require_batches(make_plan(configure(["batch.largest=718"]), SHAPE), ["batch.largest=718"])

@@ -58,7 +58,7 @@ def test_the_interval_is_the_narrowest_with_95_percent(n: int, k: int) -> None:
 
 
 def test_too_few_pairs_for_an_interval_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 6 pairs, found 5"):
+    with pytest.raises(ValueError, match="at least 6 pairs, but found 5"):
         interleaved(lambda: 1.0, lambda: 1.0, pairs=5)
 
 

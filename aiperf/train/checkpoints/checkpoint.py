@@ -181,7 +181,7 @@ def load(
     expected = {"trial": trial, "epoch": snapshot.epoch if epoch is None else epoch, "graph": fingerprint}
     found = {"trial": snapshot.trial, "epoch": snapshot.epoch, "graph": snapshot.fingerprint}
     if found != expected:
-        raise DamagedCheckpoint(f"{str(path)!r} should hold {expected}; found {found}")
+        raise DamagedCheckpoint(f"{str(path)!r} should hold {expected}, but found {found}")
     return snapshot
 
 

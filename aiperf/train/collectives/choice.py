@@ -39,7 +39,9 @@ def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
         return next(name for name in COLLECTIVES if module_of(name).missing(on_cuda=on_cuda) is None)
     if choice == "none":
         if ranks > 1:
-            raise BadConfiguration(f"trainer.collective='none' is one rank, found {ranks}: take {COLLECTIVES_IN_WORDS}")
+            raise BadConfiguration(
+                f"trainer.collective='none' is one rank, but found {ranks}: take {COLLECTIVES_IN_WORDS}"
+            )
         return choice
     if (missing := module_of(choice).missing(on_cuda=on_cuda)) is not None:
         raise BadConfiguration(f"trainer.collective={choice!r} is not available: {missing}")

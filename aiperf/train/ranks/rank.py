@@ -185,7 +185,7 @@ def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) 
     """Raise BadConfiguration if the installed torch is a CPU-only build."""
     if cuda is None and hip is None:
         raise BadConfiguration(
-            f"a worker with accelerators needs a torch built for CUDA or ROCm; found torch {version}: install such a build "
+            f"a worker with accelerators needs a torch built for CUDA or ROCm, but found torch {version}: install such a build "
             "(docs/setup.md, GPUs), or hide the accelerators with CUDA_VISIBLE_DEVICES="
         )
 

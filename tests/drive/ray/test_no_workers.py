@@ -89,7 +89,7 @@ def test_a_run_without_any_worker_reports_the_reason(tmp_path: Path) -> None:
 def test_a_fixable_error_at_every_place_ends_with_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place, why = Slot("a", "a", 0, 0, 1), "the data set must be on each node; found none at '/data'"
+    place, why = Slot("a", "a", 0, 0, 1), "the data set must be on each node, but found none at '/data'"
     tried = Starts(StartLaw(), 0.0)
     tried.failed(place, 1.0, f"on a: {why}", BadConfiguration(why))
     end = tried.hopeless([place], now=1.0)

@@ -63,7 +63,7 @@ def test_what_cannot_be_set_there_is_said_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli_run, "_begun", lambda conf, dataset, words: 0)
+    monkeypatch.setattr(cli_run, "_start", lambda conf, dataset, words: 0)
 
     assert main(["+cluster=ray", "cluster.address=head:6379", "cluster.nodes=4"]) == 0
     said = capsys.readouterr().out

@@ -78,7 +78,7 @@ def test_unreadable_journals_are_listed_by_folder(tmp_path: Path) -> None:
     reasons = {Path(each.folder).name: each.reason for each in unread}
     assert reasons.keys() == {"bad", "rubbish", "gone"}
     assert "journal damaged at line" in reasons["bad"] and "not a journal (first bytes" in reasons["rubbish"]
-    assert "there is none" in reasons["gone"]
+    assert "There is none" in reasons["gone"]
 
 
 def kills_itself(folder: Path) -> Entry | UnreadableJournal:

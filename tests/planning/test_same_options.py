@@ -99,7 +99,7 @@ def test_a_driver_that_is_given_the_same_options_or_none_goes_on(
         driven.append(folder)
         return 0
 
-    monkeypatch.setattr(run, "_driven", drive)
+    monkeypatch.setattr(run, "_drive", drive)
 
     assert aiperf("drive", str(begun), *words).status == 0
 

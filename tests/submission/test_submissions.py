@@ -374,7 +374,7 @@ def test_what_cannot_be_submitted_is_refused_and_leaves_no_file(aiperf: User, si
             "is there already",
             "'nowhere' cannot be read",
             "'nokey'",
-            "a run is a folder",
+            "the folder of a run",
             "no/folder",
         ),
         strict=True,

@@ -82,12 +82,12 @@ USABLE = """
 import sys, msgspec
 from pathlib import Path
 from aiperf.config import configure
-from aiperf.drive.preflight import check_here, judged
+from aiperf.drive.preflight import check_here, node_checks
 from aiperf.planning.worker_shape import this_machine
 conf = configure(["dataset=digits"])
 shape = this_machine(conf)
 here = check_here(conf, Path(sys.argv[1]), is_full=False)
-faults = [fault for line in judged([here], [here], conf.preflight) for fault in line.faults]
+faults = [fault for line in node_checks([here], [here], conf.preflight) for fault in line.faults]
 print(shape.accelerators, shape.memory_bytes >> 30, len([f for f in faults if f.startswith("accelerators")]))
 """
 

@@ -42,6 +42,7 @@ VERB_GROUPS = {
     },
     "tools": {
         "flops": "count the operations of a network",
+        "hpl": "predict HPL by layers of communication, and compare it with real HPL",
         "morph": "grow a network and show each step",
         "completion": "print the completion script of a shell",
     },

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ LONGEST_SECONDS = 20.0
 PROBES = 12
 LEAST_GEMM_SHARE = 0.7
 """Share of the FMA loop's rate that a good DGEMM reaches."""
+_AVX512_KERNELS = ("SkylakeX", "Cooperlake", "Sapphirerapids")
 Real = npt.NDArray[np.float64]
 Interval = tuple[float, float]
 
@@ -240,16 +242,26 @@ def _require_positive(value: float, figure: str) -> None:
         )
 
 
+def require_this_node(of: SystemFile, path: Path) -> None:
+    """Raise BadConfiguration if a calibration was made on other hardware."""
+    made_on = of.calibration.get("node")
+    if made_on is not None and made_on != node_hash():
+        raise BadConfiguration(
+            f"a calibration holds for its own node; '{path}' is from another one (hash {made_on[:12]}…): calibrate here"
+        )
+
+
 def remarks(of: SystemFile) -> list[str]:
     """Return what a user should know about a calibration: a slow DGEMM with the fix, and the load."""
     system, facts = of.system, of.calibration["facts"]
     found = []
     if system.peak_flops is not None and system.gemm_flops < LEAST_GEMM_SHARE * system.peak_flops:
-        found.append(
-            f"DGEMM reaches {system.gemm_flops / system.peak_flops:.0%} of the rate of an FMA loop, with kernel "
-            f"'{facts['blas_kernels']}' of {facts['blas'].split()[0]}: if the processor has AVX-512, set "
-            "OPENBLAS_CORETYPE=SkylakeX, or use a newer BLAS"
-        )
+        kernel = facts["blas_kernels"]
+        fix = "use a BLAS that is tuned for this processor"
+        if facts["blas"].startswith("OpenBLAS") and kernel not in _AVX512_KERNELS:
+            fix = "if the processor has AVX-512, set OPENBLAS_CORETYPE=SkylakeX and calibrate again"
+        share = system.gemm_flops / system.peak_flops
+        found.append(f"DGEMM reaches {share:.0%} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
     load: Any = of.calibration["load"]
     found.append(f"load: other programs used {load:.0%} of the processors during the calibration")
     return found

@@ -15,7 +15,7 @@ from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
 from aiperf.report.document import document, section, text
-from aiperf.report.section import DrawnFigure, Paragraph, Part
+from aiperf.report.section import DrawnFigure, Part, Steps
 from aiperf.report.tables import Cell, Column, Table, pairs
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     facts = of.calibration.get("facts", {})
     about = [("System", source), ("Load while HPL ran", load)]
     about += [(name.replace("_", " "), str(facts[name])) for name in ("mpi", "blas", "blas_kernels") if name in facts]
-    words = [Paragraph(case.gap_in_words()) for case in _by_gap(cases)]
+    words = [case.gap_in_words() for case in sorted(cases, key=lambda case: -abs(case.diff))]
     parts: list[tuple[str, str, list[Part]]] = [
-        ("gap", "Part with the largest gap", [*words, *map(Paragraph, remarks)]),
+        ("gap", "Part with the largest gap", [Steps((*words, *remarks))]),
         ("runs", "Predicted and measured", [_table(cases), drawings[0]]),
         ("parts", "Seconds by part", [drawings[1]]),
         ("elasticities", "Gain from better figures", [drawings[2]]),
@@ -47,7 +47,7 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     body = [
         '<a class="skip" href="#main">To the figures</a>',
         f'<header><p class="kind">AIPerf · HPL by layers</p><h1>{text(source)}</h1></header>',
-        '<main id="main">',
+        '<main id="main" style="margin-top: 2rem">',
         *(section(name, title, map(part_as_html, shown)) for name, title, shown in parts),
         "</main>",
         "<footer><p>Model, readings and errata: docs/hpl.md. All values: hpl.json.</p></footer>",
@@ -60,10 +60,6 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     replace_file(folder / "hpl.json", json.dumps(values, indent=1).encode())
     replace_file(folder / "hpl.html", document(f"HPL: {of.system.name}", body).encode())
     return folder / "hpl.html"
-
-
-def _by_gap(cases: Sequence[Case]) -> list[Case]:
-    return sorted(cases, key=lambda case: -abs(case.diff))
 
 
 def _table(cases: Sequence[Case]) -> Table:
@@ -104,7 +100,9 @@ def _figure_table(of: SystemFile) -> Table:
 
 
 def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
-    from aiperf.report.plots.figure import drawn
+    from matplotlib.lines import Line2D
+
+    from aiperf.report.plots.figure import drawn, legend_above
     from aiperf.report.plots.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
 
     grids = sorted({(case.prediction.p, case.prediction.q, case.prediction.pmap) for case in cases})
@@ -127,16 +125,22 @@ def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
             halves = [half_width(each, figures(of.system), of.intervals) for each in made]
             middle, colour = [each.flops / 1e9 for each in made], colours[index % len(colours)]
             horizontal = [each.n for each in made]
-            axes.plot(horizontal, middle, color=colour, label=f"{p} × {q} predicted")
+            axes.plot(horizontal, middle, color=colour)
             low = [value * (1 - half) for value, half in zip(middle, halves, strict=True)]
             high = [value * (1 + half) for value, half in zip(middle, halves, strict=True)]
             axes.fill_between(horizontal, low, high, color=colour, alpha=0.15, linewidth=0)
             dots = [(case.prediction.n, run.gflops) for case in own for run in case.runs]
-            axes.plot(*zip(*dots, strict=True), "o", color=colour, markersize=4, label=f"{p} × {q} measured")
+            axes.plot(*zip(*dots, strict=True), "o", color=colour, markersize=4)
         axes.set_xlabel("N")
         axes.set_ylabel("GFLOPS")
         axes.set_ylim(bottom=0)
-        axes.legend(loc="lower right", ncols=2)
+        legend_above(
+            axes,
+            [
+                Line2D([], [], color=colours[at % len(colours)], label=f"{p} × {q}")
+                for at, (p, q, _) in enumerate(grids)
+            ],
+        )
 
     name, title = "hpl-curves", "GFLOPS over N"
     caption = "Lines: predicted, with the band of the calibration's 95 % intervals. Dots: each measured run."

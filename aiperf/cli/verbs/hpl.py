@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     predict.add_argument("system", metavar="SYSTEM.yaml", type=given_path, help="figures of the machine (docs/hpl.md)")
     add_number(predict, "--n", "order of the matrix", default_in_words="largest in memory", least=1, most=10**9)
     _add_nb(predict)
-    predict.add_argument("--grid", metavar="PxQ", type=_grid, help="one process grid (default: all)")
+    predict.add_argument("--grid", metavar="PxQ", help="one process grid (default: all)")
     add_number(
         predict, "--share", "share of the memory for the matrix", float, default=0.8, above=0, most=1, metavar="SHARE"
     )
@@ -83,11 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     _add_launch(parser)
     parser.add_argument("--binary", metavar="PROGRAM", help="HPL to run (default: xhpl, else hpcc)")
-    parser.add_argument(
-        "--n", metavar="N,N", type=_orders, default=[4000, 8000], help="orders of the matrix (default 4000,8000)"
-    )
+    parser.add_argument("--n", metavar="N,N", default="4000,8000", help="orders of the matrix (default 4000,8000)")
     _add_nb(parser)
-    parser.add_argument("--grid", metavar="PxQ,PxQ", type=_grids, help="process grids (default: 1x1 and the two best)")
+    parser.add_argument("--grid", metavar="PxQ,PxQ", help="process grids (default: 1x1 and the two best)")
     add_number(parser, "--repeat", "runs of each size and grid", default=5, least=1, most=1000)
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, default=Path("runs/hpl"), help="output folder (default runs/hpl)"
@@ -122,10 +120,6 @@ def _grid(word: str) -> tuple[int, int]:
     return grid
 
 
-def _grids(word: str) -> list[tuple[int, int]]:
-    return [_grid(each) for each in word.split(",")]
-
-
 def _orders(word: str) -> list[int]:
     if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", word):
         raise BadConfiguration(
@@ -154,14 +148,15 @@ def _predict(arguments: argparse.Namespace) -> None:
 
     of = system_file.read(arguments.system)
     system, nb = of.system, arguments.nb
+    grid = None if arguments.grid is None else _grid(arguments.grid)
     n = arguments.n or listing.largest_order(system, arguments.share, nb)
-    made = listing.predictions(system, n, nb, arguments.reading, arguments.grid)
+    made = listing.predictions(system, n, nb, arguments.reading, grid)
     varied = []
     if arguments.vary is not None:
         figure, values = _varied(arguments.vary)
         for value in values:
             other = system_file.changed(system, figure, value)
-            varied.append((value, listing.predictions(other, n, nb, arguments.reading, arguments.grid)[0]))
+            varied.append((value, listing.predictions(other, n, nb, arguments.reading, grid)[0]))
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
         best = made[0]
@@ -251,6 +246,8 @@ def _everything(arguments: argparse.Namespace) -> None:
     from aiperf.hpl.listing import predictions
     from aiperf.hpl.measure import find_binary, measure
 
+    orders = _orders(arguments.n)
+    grids = [] if arguments.grid is None else [_grid(each) for each in arguments.grid.split(",")]
     binary = find_binary(arguments.binary)
     given = getattr(arguments, "system", None)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -261,9 +258,8 @@ def _everything(arguments: argparse.Namespace) -> None:
     else:
         of = system_file.read(given)
         require_this_node(of, given)
-    grids = arguments.grid
-    if grids is None:
-        best = [(each.p, each.q) for each in predictions(of.system, max(arguments.n), arguments.nb, arguments.reading)]
+    if not grids:
+        best = [(each.p, each.q) for each in predictions(of.system, max(orders), arguments.nb, arguments.reading)]
         grids = list(dict.fromkeys([(1, 1), *dict.fromkeys(best)]))[:3]
     say(
         [
@@ -274,7 +270,7 @@ def _everything(arguments: argparse.Namespace) -> None:
         of,
         arguments.launch,
         binary,
-        arguments.n,
+        orders,
         arguments.nb,
         grids,
         arguments.repeat,

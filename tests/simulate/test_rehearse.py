@@ -112,7 +112,7 @@ def test_against_compares_a_run_with_its_own_prediction(
 
     printed = capsys.readouterr().out
     lines = {line[:22].strip(): line for line in printed.splitlines()[1:]}
-    assert {"score", "training and exchange", "input", "compile", "unexplained"} <= lines.keys()
+    assert {"score", "training", "communication", "input", "compile", "unexplained"} <= lines.keys()
     difference = re.search(r"([+-][\d.]+) %$", lines["score"])
     assert difference is not None and abs(float(difference[1])) <= 3.0
 

@@ -38,6 +38,7 @@ from cluster.faults import (
     WorkerLostConf,
 )
 from cluster.simulated import SimulatedConf
+from cluster.topology import LinkConf
 from morphism import cost, start
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -255,6 +256,39 @@ def test_profile_recovers_the_figures_of_a_simulated_journal(tmp_path: Path) -> 
     assert here.validation_seconds == pytest.approx(there.validation_seconds, rel=0.05)
     assert guess.input_share == pytest.approx(0.05, rel=0.02)
     assert found.attempts == sum(isinstance(event, TrialPrepared) for event in events)
+
+
+def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
+    """One slow link without overlap: its figures are found, and the exchange of a simulation has the measured share."""
+    links = [LinkConf(0, 5e-4, 2e10)]
+    conf = configured(seed=3, flops=2e13, step_seconds=0.05, speed_spread=0.0, overlap=0.0, links=links)
+    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
+    again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
+
+    assert guess.overlap == 0
+    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
+    assert here.communication_seconds == pytest.approx(there.communication_seconds, rel=0.02)
+    assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)
+    first, second = (_exchange_share(path) for path in (real, again))
+    assert first > 0.03
+    assert second == pytest.approx(first, abs=0.02)
+
+
+def _exchange_share(path: Path) -> float:
+    kept = work_log(read(path))
+    return next(line.share for line in time_breakdown(kept, window(kept)).lines if line.name == "communication")
+
+
+def test_profile_without_exchange_has_a_link_of_no_cost(tmp_path: Path) -> None:
+    conf = configured(seed=3, accelerators=1)
+    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    (link,) = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path))).links
+
+    assert (link.latency_seconds, link.bytes_per_second) == (0.0, 1e18)
 
 
 def test_calibrated_cluster_predicts_its_run_within_3_percent(tmp_path: Path) -> None:

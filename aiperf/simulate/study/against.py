@@ -25,9 +25,6 @@ from aiperf.simulate.session import open_run, world_of
 from aiperf.units import flops_per_second, share
 from cluster.simulated import SimulatedConf
 
-TRAINING = "training and exchange"
-"""Combined line: a profile includes the gradient exchange in its costs."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
@@ -105,9 +102,7 @@ def _figures(kept: WorkLog) -> RunFigures:
         )
     lines = {line.name: line for line in time_breakdown(accelerator_time(kept, inside)).lines}
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
-    shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
-    shares |= {name: line.share for name, line in lines.items()}
-    return RunFigures(result, window_work(kept, inside) / busy, shares)
+    return RunFigures(result, window_work(kept, inside) / busy, {name: line.share for name, line in lines.items()})
 
 
 def against_lines(result: PredictionComparison) -> list[str]:

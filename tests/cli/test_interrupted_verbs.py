@@ -81,6 +81,7 @@ COMMANDS = {
 MOMENTS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.96]
 """Shares of the time of a complete execution."""
 ELSEWHERE = {
+    "predict": "a run, which is interrupted as every run, then simulations as in rehearse",
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }

@@ -262,7 +262,7 @@ def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
     """One slow link without overlap: its figures are found, and the exchange of a simulation has the measured share."""
     links = [LinkConf(0, 5e-4, 2e10)]
     conf = configured(seed=3, flops=2e13, step_seconds=0.05, speed_spread=0.0, overlap=0.0, links=links)
-    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
@@ -284,7 +284,7 @@ def _exchange_share(path: Path) -> float:
 
 def test_profile_without_exchange_has_a_link_of_no_cost(tmp_path: Path) -> None:
     conf = configured(seed=3, accelerators=1)
-    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     (link,) = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path))).links
 
@@ -293,7 +293,7 @@ def test_profile_without_exchange_has_a_link_of_no_cost(tmp_path: Path) -> None:
 
 def test_calibrated_cluster_predicts_its_run_within_3_percent(tmp_path: Path) -> None:
     conf = configured(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
-    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
@@ -312,7 +312,7 @@ def test_a_profile_of_a_simulated_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("start", "ceiling"), [("resnet50_v1", 448), ("resnet50_v1_5", None)])
 def test_profile_workers_report_the_measured_ceiling(start: str, ceiling: int | None, tmp_path: Path) -> None:
-    real = _as_if_real(journal(configured(hours=0.5, ceiling=448), tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(configured(hours=0.5, ceiling=448), tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     opening = open_run(replace(configured(hours=0.5, profile=str(real)), start=start))
 
@@ -321,7 +321,7 @@ def test_profile_workers_report_the_measured_ceiling(start: str, ceiling: int | 
     assert opening.first.config["cluster"]["ceiling"] == ceiling
 
 
-def _as_if_real(path: Path, folder: Path) -> Path:
+def as_if_real(path: Path, folder: Path) -> Path:
     """Return the same journal without the simulation mark and with a real precision, as a profile requires."""
     import msgspec
 

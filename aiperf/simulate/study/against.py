@@ -68,20 +68,20 @@ def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
     assert first is not None, "a journal begins with it"
     if first.simulated:
         raise BadConfiguration(f"--against takes a real run, but '{run}' is simulated: name a run that trained")
-    measured = _figures(kept)
+    measured = figures_of(kept)
     workers = max(1, capacity(kept) // kept.presences[0].ranks)
     cluster = SimulatedConf(workers=workers, profile=profile)
     asked = from_plain(first.config)
     conf = replace(asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None)
-    opening = open_run(conf, _data_of(first))
+    opening = open_run(conf, data_of(first))
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
-        predicted = _figures(work_log(read(path)))
+        predicted = figures_of(work_log(read(path)))
     return PredictionComparison(run, profile, workers, predicted, measured)
 
 
-def _data_of(first: RunStarted) -> DataSet:
+def data_of(first: RunStarted) -> DataSet:
     """Return the run's data set from its first line, so that no file of it is needed."""
     channels = int(first.dataset["channels"])
     names = ("name", "training_images", "validation_images", "classes", "image")
@@ -93,7 +93,8 @@ def _data_of(first: RunStarted) -> DataSet:
     )
 
 
-def _figures(kept: WorkLog) -> RunFigures:
+def figures_of(kept: WorkLog) -> RunFigures:
+    """Return the figures of a run. Raises BadConfiguration if it has no score."""
     inside = window(kept)
     result = score(kept).flops_per_second
     if not result:

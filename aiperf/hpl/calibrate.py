@@ -94,7 +94,7 @@ def parsed(output: str) -> tuple[dict[str, str], list[Series]]:
     facts, readings = {}, []
     lines = output.splitlines()
     if not lines or lines[-1] != "end":
-        raise BadConfiguration("the probe prints `end` last; its output is cut short: calibrate again")
+        raise BadConfiguration("the probe prints `end` last, but its output is cut short: calibrate again")
     for line in lines[:-1]:
         kind, _, rest = line.partition(" ")
         if kind == "fact":
@@ -121,7 +121,7 @@ def fitted(
     """
     ranks, per_host = int(facts["ranks"]), int(facts["ranks_per_host"])
     if facts["hosts_are_equal"] != "1":
-        raise BadConfiguration("each host holds equally many ranks; the hosts differ: change --launch")
+        raise BadConfiguration("each host holds equally many ranks, but the hosts differ: change --launch")
     intervals: dict[str, Interval] = {}
     rates: dict[str, float] = {}
     for probe, figure in (("gemm", "gemm_flops"), ("panel", "panel_flops")):
@@ -222,7 +222,7 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkF
     ]
     if not fits:
         raise BadConfiguration(
-            f"a link is fitted to at least 6 sizes of messages; '{name}' has {len(sizes)}: calibrate again"
+            f"a link is fitted to at least 6 sizes of messages, but '{name}' has {len(sizes)}: calibrate again"
         )
     short, long, at = min(fits, key=lambda each: each[0].error + each[1].error)
     alpha, beta = short.values[0], long.values[1]
@@ -238,7 +238,7 @@ def fit_link(sizes: Sequence[int], seconds: Sequence[float], name: str) -> LinkF
 def _require_positive(value: float, figure: str) -> None:
     if not value > 0:
         raise BadConfiguration(
-            f"{figure} follows from a positive slope; the fit gave {value:.3g}: calibrate again without other programs"
+            f"{figure} follows from a positive slope, but the fit gave {value:.3g}: calibrate again without other programs"
         )
 
 
@@ -247,7 +247,7 @@ def require_this_node(of: SystemFile, path: Path) -> None:
     made_on = of.calibration.get("node")
     if made_on is not None and made_on != node_hash():
         raise BadConfiguration(
-            f"a calibration holds for its own node; '{path}' is from another one (hash {made_on[:12]}…): calibrate here"
+            f"a calibration holds for its own node, but '{path}' is from another one (hash {made_on[:12]}…): calibrate here"
         )
 
 

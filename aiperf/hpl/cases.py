@@ -84,12 +84,12 @@ def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Ca
     for (n, nb, p, q, pmap), group in sorted(groups.items()):
         if p * q > of.system.ranks:
             raise BadConfiguration(
-                f"'{of.system.name}' has {of.system.ranks} ranks; an output has {p} x {q}: give the right --system"
+                f"'{of.system.name}' has {of.system.ranks} ranks, but an output has {p} x {q}: give the right --system"
             )
         made = predict(of.system, n, nb, p, q, pmap, reading)
         if made is None:
             raise BadConfiguration(
-                f"ranks per group must form blocks of P x Q; {p} x {q} has none: correct the ranks of the layers"
+                f"ranks per group must form blocks of P x Q, but {p} x {q} has none: correct the ranks of the layers"
             )
         found.append(Case(made, half_width(made, figures(of.system), of.intervals), tuple(group)))
     return found
@@ -115,7 +115,7 @@ def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading:
 
     if not any(figure in case.prediction.elasticities() for case in cases(of, runs, reading)):
         raise BadConfiguration(
-            f"a bandwidth is fitted to runs that use the layer; no run crosses '{layer}': add larger grids"
+            f"a bandwidth is fitted to runs that use the layer, but no run crosses '{layer}': add larger grids"
         )
     best = minimize_scalar(error, bounds=(math.log(1e5), math.log(1e13)), method="bounded")
     return SystemFile(changed(of.system, figure, math.exp(best.x)))

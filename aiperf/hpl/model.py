@@ -159,7 +159,7 @@ def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
 
 
 def panel_pivot(nb: int, p: int, link: Link) -> float:
-    """Return (1), pivot search. (1) prints 2NB words; (12) and (27) need 2NB + 4."""
+    """Return (1), pivot search. (1) prints 2NB words, but (12) and (27) need 2NB + 4."""
     return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
 
 
@@ -255,7 +255,7 @@ def equivalent_bandwidth(of: Accelerator) -> float:
 
 
 def accelerator_link(of: Accelerator) -> Link:
-    """Return (8) and (9). (8) prints cycles ÷ bandwidth; α is cycles ÷ clock."""
+    """Return (8) and (9). (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock."""
     return Link(of.access_cycles / of.hertz, 1 / equivalent_bandwidth(of))
 
 

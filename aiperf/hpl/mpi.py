@@ -63,10 +63,10 @@ def launch(
     try:
         command = [*shlex.split(template.format(ranks=ranks)), *words]
     except (KeyError, IndexError, ValueError) as error:
-        raise BadConfiguration(f"--launch is a command with {{ranks}}; found {template!r}: write {LAUNCH!r}") from error
+        raise BadConfiguration(f"--launch is a command with {{ranks}}, found {template!r}: write {LAUNCH!r}") from error
     if shutil.which(command[0]) is None:
         raise BadConfiguration(
-            f"HPL is started by MPI; {command[0]!r} is not installed: install it (Debian: apt-get install openmpi-bin), "
+            f"HPL is started by MPI, but {command[0]!r} is not installed: install it (Debian: apt-get install openmpi-bin), "
             "or give --launch"
         )
     scratch = Scratch()
@@ -94,7 +94,7 @@ def launch(
             output = (scratch.path / result).read_text(errors="replace")
     except subprocess.TimeoutExpired:
         raise BadConfiguration(
-            f"{Path(words[0]).name} ends within {seconds:.0f} s; it did not: choose a smaller --n"
+            f"{Path(words[0]).name} ends within {seconds:.0f} s, but it did not: choose a smaller --n"
         ) from None
     finally:
         scratch.close(patience_seconds=0.0)
@@ -107,7 +107,7 @@ def _failure(command: Sequence[str], ended: subprocess.CompletedProcess[str]) ->
     messages = " ".join((ended.stderr + ended.stdout).split())
     if "allow-run-as-root" in messages:
         return (
-            "OpenMPI starts nothing as root without consent; this user is root: use another user, or, in a container, set "
+            "OpenMPI starts nothing as root without consent, but this user is root: use another user, or, in a container, set "
             "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
         )
     return f"`{shlex.join(command)}` ended with status {ended.returncode}: {messages[-_LONGEST_SHOWN:]}. Correct it"

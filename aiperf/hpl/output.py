@@ -62,7 +62,7 @@ def parsed(text: str, name: str) -> list[Measured]:
         elif current is not None and (check := _CHECK.match(line)) is not None:
             if check[1] == "FAILED":
                 raise BadConfiguration(
-                    f"a figure counts only if HPL's residual check PASSED; '{name}' has FAILED in line {number} "
+                    f"a figure counts only if HPL's residual check PASSED, but '{name}' has FAILED in line {number} "
                     f"(N {current[0][2]}): the result is wrong, check BLAS and memory"
                 )
             runs.append(_checked(current[0], current[1], name))
@@ -70,17 +70,17 @@ def parsed(text: str, name: str) -> list[Measured]:
     if current is not None:
         raise _unchecked(name, current[0])
     if _END not in text:
-        raise BadConfiguration(f"an output of HPL ends with '{_END}'; '{name}' is cut short: run HPL again")
+        raise BadConfiguration(f"an output of HPL ends with '{_END}', but '{name}' is cut short: run HPL again")
     if not runs:
         raise BadConfiguration(
-            f"an output of HPL has lines with W…, N, NB, P, Q, seconds, GFLOPS; '{name}' has none: check HPL.dat"
+            f"an output of HPL has lines with W…, N, NB, P, Q, seconds, GFLOPS, but '{name}' has none: check HPL.dat"
         )
     return runs
 
 
 def _unchecked(name: str, result: re.Match[str]) -> BadConfiguration:
     return BadConfiguration(
-        f"each result of HPL has a residual check; '{name}' has none for N {result[2]}: the output is cut short, or the "
+        f"each result of HPL has a residual check, but '{name}' has none for N {result[2]}: the output is cut short, or the "
         "threshold in HPL.dat is 0"
     )
 
@@ -95,7 +95,7 @@ def _checked(result: re.Match[str], timers: dict[str, float], name: str) -> Meas
     # HPL counts 2N³/3 + 3N²/2 operations and prints four digits
     if not (seconds > 0 and 0.998 * low <= gflops <= 1.002 * high):
         raise BadConfiguration(
-            f"GFLOPS are (2N³/3 + 3N²/2) / seconds; '{name}' has {gflops:g} for N {n} and {seconds:g} s, which give "
+            f"GFLOPS are (2N³/3 + 3N²/2) / seconds, but '{name}' has {gflops:g} for N {n} and {seconds:g} s, which give "
             f"{low:.4g} to {high:.4g}: the output was changed, use the original"
         )
     return Measured(int(n), int(nb), int(p), int(q), "row" if order == "R" else "column", seconds, gflops, timers)

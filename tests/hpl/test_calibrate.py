@@ -70,7 +70,9 @@ def test_bandwidth_is_fitted_beyond_the_bend(alpha: float, bandwidth: float, pow
 
 
 def test_negative_slope_is_refused() -> None:
-    with pytest.raises(BadConfiguration, match=r"net\.bytes_per_second follows from a positive slope; the fit gave -"):
+    with pytest.raises(
+        BadConfiguration, match=r"net\.bytes_per_second follows from a positive slope, but the fit gave -"
+    ):
         fit_link(SIZES, [1.0 - size / 2**28 for size in SIZES], "net")
 
 

@@ -90,5 +90,5 @@ def test_fit_needs_runs_that_use_the_layer() -> None:
 def test_grid_beyond_the_system_is_refused() -> None:
     run = replace(run_of(predict(SYSTEM, 4000, 192, 1, 2)), q=4)
 
-    with pytest.raises(BadConfiguration, match="has 2 ranks; an output has 1 x 4"):
+    with pytest.raises(BadConfiguration, match="has 2 ranks, but an output has 1 x 4"):
         cases(SystemFile(SYSTEM), [run], "placed")

@@ -115,7 +115,7 @@ def _grid(word: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,9})[xX](\d{1,9})", word)
     if found is None or 0 in (grid := (int(found[1]), int(found[2]))):
         raise BadConfiguration(
-            f"--grid is P x Q, as 2x4; found {word!r}: write two whole numbers above 0 with x between them"
+            f"--grid is P x Q, as 2x4, found {word!r}: write two whole numbers above 0 with x between them"
         )
     return grid
 
@@ -123,7 +123,7 @@ def _grid(word: str) -> tuple[int, int]:
 def _orders(word: str) -> list[int]:
     if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", word):
         raise BadConfiguration(
-            f"--n is one or several orders, as 4000,8000; found {word!r}: write whole numbers above 0"
+            f"--n is one or several orders, as 4000,8000, found {word!r}: write whole numbers above 0"
         )
     return [int(each) for each in word.split(",")]
 
@@ -180,7 +180,7 @@ def _varied(word: str) -> tuple[str, list[float]]:
         return figure, [float(each) for each in values.split(",")]
     except ValueError:
         raise BadConfiguration(
-            f"--vary is FIGURE=A,B,C with numbers; found {word!r}: write for example gemm_flops=1e12,2e12"
+            f"--vary is FIGURE=A,B,C with numbers, found {word!r}: write for example gemm_flops=1e12,2e12"
         ) from None
 
 
@@ -305,7 +305,7 @@ def _table(arguments: argparse.Namespace) -> None:
     from aiperf.hpl import tables
 
     if arguments.number not in map(str, tables.NUMBERS):
-        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed; found {arguments.number!r}: choose one of them")
+        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed, found {arguments.number!r}: choose one of them")
     number = int(arguments.number)
     lines = [f"{'':<38}{'figure':<26}{'printed':>10}{'recomputed':>12}"]
     for each in tables.recomputed(number):

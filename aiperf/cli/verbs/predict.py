@@ -54,7 +54,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.again is not None:
         if options or arguments.source is not None:
             raise BadConfiguration(
-                f"--again takes everything from its file; found {[*options, arguments.source][0]!r}: leave it out"
+                f"--again takes everything from its file, found {[*options, arguments.source][0]!r}: leave it out"
             )
         found, is_equal = again(arguments.again)
     else:

@@ -28,6 +28,7 @@ from aiperf.journal.events import (
     RunEnded,
     RunResumed,
     RunStarted,
+    ScorePredicted,
     TrialFailed,
     TrialFinished,
     TrialHeartbeat,
@@ -167,6 +168,7 @@ def _take(run: Collected, event: AnyEvent) -> None:
             | TrialRejected()
             | WorkerNotStarted()
             | HelperLost()
+            | ScorePredicted()
         ):
             pass  # The work log handles these.
         case _:

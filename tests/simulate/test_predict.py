@@ -12,7 +12,8 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME, read
-from aiperf.simulate.study.predict import SEEDS, ScorePrediction, again, as_json, predict
+from aiperf.simulate.study.predict import SEEDS, again, predict
+from aiperf.statistics.predicted_score import ScorePrediction, as_json
 from tests.simulate.test_session import as_if_real, configured, journal
 
 

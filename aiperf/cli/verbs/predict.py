@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--workers", "number of workers", default_in_words="as in the profile", least=1, most=1_000_000)
     parser.add_argument("--out", metavar="FILE", type=given_path, help="write the prediction as JSON")
     parser.add_argument(
-        "--again", metavar="FILE", type=given_path, help="repeat the prediction in this file, and compare"
+        "--again", metavar="FILE|RUN", type=given_path, help="repeat the prediction of a file or run, and compare"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -48,7 +48,8 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the prediction and return the exit status."""
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import say
-    from aiperf.simulate.study.predict import again, as_json, lines, pilot, predict
+    from aiperf.simulate.study.predict import again, lines, pilot, predict
+    from aiperf.statistics.predicted_score import as_json
 
     is_equal = True
     if arguments.again is not None:

@@ -72,7 +72,9 @@ def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
     workers = max(1, capacity(kept) // kept.presences[0].ranks)
     cluster = SimulatedConf(workers=workers, profile=profile)
     asked = from_plain(first.config)
-    conf = replace(asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None)
+    conf = replace(
+        asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
+    )
     opening = open_run(conf, data_of(first))
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         path = Path(folder) / NAME

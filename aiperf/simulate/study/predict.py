@@ -9,9 +9,8 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from math import sqrt
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,59 +22,29 @@ from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration
 from aiperf.files import shown
-from aiperf.journal.events import RunStarted
+from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.simulate.study.against import data_of, figures_of
-from aiperf.statistics.estimate import deviation, quantile
-from aiperf.system.describe import versions
+from aiperf.statistics.predicted_score import (
+    FORMAT,
+    ScorePrediction,
+    as_json,
+    node_hashes,
+    read_prediction,
+    release,
+)
 from aiperf.units import flops_per_second, interval, share
 from cluster.simulated import SimulatedConf
 
 SEEDS = 16
 """Simulations of one prediction."""
-FORMAT = 1
-"""Version of the JSON of a prediction."""
 _SCHEDULE = ("schedule.duration_seconds", "schedule.warmup_seconds", "name")
 """Options that a pilot run has of its own."""
 _DATA = ("name", "training_images", "validation_images", "classes", "image", "channels")
 _WARMUP_SHARE = 1 / 3
-
-
-@dataclass(frozen=True, slots=True)
-class ScorePrediction:
-    """A predicted score with the input that reproduces it."""
-
-    format: int
-    release: str
-    source: str
-    """Run of the profile."""
-    source_hash: str
-    """Hash of the last line of its journal."""
-    workers: int
-    is_extrapolated: bool
-    """True if the number of workers differs from that of the profile."""
-    config: dict[str, Any]
-    """Configuration with the simulated cluster, which holds the figures of the profile."""
-    dataset: dict[str, Any]
-    scores: tuple[float, ...]
-    """FLOPS of each simulation. Seeds are the configuration's seed, and the numbers after it."""
-    shares: dict[str, float]
-    """Mean share of each line of the time breakdown."""
-
-    @property
-    def score(self) -> float:
-        """Return the predicted score in FLOPS: the mean of the simulations."""
-        return fmean(self.scores)
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Return the 95 % interval of one run, from the spread of the simulations. It does not cover the machine's spread."""
-        count = len(self.scores)
-        half = quantile(count - 1) * deviation(self.scores) * sqrt(1 + 1 / count)
-        return max(0.0, self.score - half), self.score + half
 
 
 def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
@@ -102,19 +71,28 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
     asked = from_plain(first.config) if words is None else configure(words)
     dataset = data_of(first) if words is None else describe_data(asked.dataset)
     cluster = SimulatedConf(workers=workers or measured, profile=run)
-    conf = replace(asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None)
+    conf = replace(
+        asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
+    )
     found = open_run(conf, dataset).conf
     return _predicted(
         replace(conf, cluster=replace(found, profile=None), runs="runs", name=None),
         {name: getattr(dataset, name) for name in _DATA},
         Path(run).name,
         reader.reading.chain.decode(),
+        node_hashes(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
         is_extrapolated=found.workers != measured,
     )
 
 
 def _predicted(
-    conf: RunConf, dataset: dict[str, Any], source: str, source_hash: str, *, is_extrapolated: bool
+    conf: RunConf,
+    dataset: dict[str, Any],
+    source: str,
+    source_hash: str,
+    nodes: tuple[str, ...],
+    *,
+    is_extrapolated: bool,
 ) -> ScorePrediction:
     channels = int(dataset["channels"])
     data = DataSet(**dataset, mean=(0.0,) * channels, std=(1.0,) * channels)
@@ -130,7 +108,8 @@ def _predicted(
     shares = {line: fmean(each.shares[line] for each in figures) for line in figures[0].shares}
     return ScorePrediction(
         FORMAT,
-        versions().get("aiperf-cluster", "not installed as a package"),
+        release(),
+        nodes,
         source,
         source_hash,
         cluster.workers,
@@ -165,43 +144,37 @@ def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
     return str(made[-1])
 
 
-def as_json(of: ScorePrediction) -> dict[str, Any]:
-    """Return the content of a prediction's file."""
-    return asdict(of) | {"score": of.score, "interval": list(of.interval)}
-
-
 def again(path: Path) -> tuple[ScorePrediction, bool]:
-    """Repeat the prediction in a file. Return it, and whether it equals the stored one to the last digit.
+    """Repeat a prediction. Return it, and whether it equals the stored one to the last digit.
+
+    `path`: the file of a prediction, or the folder of a run that was predicted.
 
     Raises:
         BadConfiguration: the file holds no prediction.
         OSError: the file cannot be read.
     """
-    stored = _read(path)
+    stored = _stored(path)
     repeated = _predicted(
         from_plain(stored["config"]),
         stored["dataset"],
         stored["source"],
         stored["source_hash"],
+        tuple(stored["nodes"]),
         is_extrapolated=stored["is_extrapolated"],
     )
     figures = ("scores", "shares", "score", "interval", "workers")
-    fresh = json.loads(json.dumps(as_json(repeated)))
+    fresh = as_json(repeated)
     return repeated, all(fresh[name] == stored.get(name) for name in figures)
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except ValueError as error:
+def _stored(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        return read_prediction(path)
+    found = (event.prediction for event in read(path / NAME) if isinstance(event, ScorePredicted))
+    content = next(found, None)
+    if content is None:
         raise BadConfiguration(
-            f"a prediction is a JSON file of `predict --out`; {shown(path)} is none ({error})"
-        ) from error
-    keys = ScorePrediction.__dataclass_fields__.keys()
-    if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
-        raise BadConfiguration(
-            f"a prediction has format {FORMAT} and the fields {', '.join(keys)}; {shown(path)} differs: write it again with "
-            "`predict --out`"
+            f"--again takes a run that was started with predict=FILE, but {shown(path)} was not: name FILE"
         )
     return content
 

@@ -23,6 +23,7 @@ from aiperf.hpl.system_file import SystemFile
 from aiperf.native import program
 from aiperf.statistics.estimate import quantile
 from aiperf.system.describe import describe
+from aiperf.units import share
 
 FLAGS = ("-O3", "-march=native", "-I/usr/include/x86_64-linux-gnu", "-lopenblas", "-ldl", "-lm")
 LONGEST_SECONDS = 20.0
@@ -260,8 +261,8 @@ def remarks(of: SystemFile) -> list[str]:
         fix = "use a BLAS that is tuned for this processor"
         if facts["blas"].startswith("OpenBLAS") and kernel not in _AVX512_KERNELS:
             fix = "if the processor has AVX-512, set OPENBLAS_CORETYPE=SkylakeX and calibrate again"
-        share = system.gemm_flops / system.peak_flops
-        found.append(f"DGEMM reaches {share:.0%} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
+        reached = share(system.gemm_flops / system.peak_flops, 0)
+        found.append(f"DGEMM reaches {reached} of the rate of an FMA loop, with kernels '{kernel}': {fix}")
     load: Any = of.calibration["load"]
-    found.append(f"load: other programs used {load:.0%} of the processors during the calibration")
+    found.append(f"load: other programs used {share(load, 0)} of the processors during the calibration")
     return found

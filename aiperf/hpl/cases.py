@@ -14,6 +14,7 @@ from aiperf.hpl.model import PARTS, Prediction, Reading, difference, predict
 from aiperf.hpl.output import Measured
 from aiperf.hpl.system_file import SystemFile, changed, figures
 from aiperf.statistics.estimate import Estimate, of_repeats
+from aiperf.units import change
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Case:
     def gap_in_words(self) -> str:
         """Return one sentence on the difference and on the part that causes most of it."""
         made, gap = self.prediction, self.largest_gap
-        head = f"{self.in_words()}: predicted {made.flops / 1e9:.4g} GFLOPS, measured {self.gflops:.4g} ({self.diff:+.1%})."
+        head = f"{self.in_words()}: predicted {made.flops / 1e9:.4g} GFLOPS, measured {self.gflops:.4g} ({change(self.diff)})."
         if gap is None:
             return f"{head} This HPL has no detailed timers, which name the part (tools/build_hpl.sh)."
         part, predicted, measured = gap

@@ -32,7 +32,7 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
     drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]
-    load = f"other programs used at most {max(loads):.0%} of the processors" if loads else "not known"
+    load = f"other programs used at most {units.share(max(loads), 0)} of the processors" if loads else "not known"
     facts = of.calibration.get("facts", {})
     about = [("System", source), ("Load while HPL ran", load)]
     about += [(name.replace("_", " "), str(facts[name])) for name in ("mpi", "blas", "blas_kernels") if name in facts]

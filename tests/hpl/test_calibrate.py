@@ -79,8 +79,8 @@ def test_negative_slope_is_refused() -> None:
 def test_slow_dgemm_is_reported_with_the_fix() -> None:
     found = fitted("made", 192, 8e9, FACTS, readings(), 0.25)
 
-    assert any("DGEMM reaches 50%" in each and "OPENBLAS_CORETYPE=SkylakeX" in each for each in remarks(found))
-    assert remarks(found)[-1] == "load: other programs used 25% of the processors during the calibration"
+    assert any("DGEMM reaches 50 %" in each and "OPENBLAS_CORETYPE=SkylakeX" in each for each in remarks(found))
+    assert remarks(found)[-1] == "load: other programs used 25 % of the processors during the calibration"
 
 
 def test_unequal_hosts_are_refused() -> None:

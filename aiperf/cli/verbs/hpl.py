@@ -145,6 +145,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
 def _predict(arguments: argparse.Namespace) -> None:
     from aiperf.atomic_files import replace_file
     from aiperf.hpl import listing, system_file
+    from aiperf.units import change
 
     of = system_file.read(arguments.system)
     system, nb = of.system, arguments.nb
@@ -169,7 +170,7 @@ def _predict(arguments: argparse.Namespace) -> None:
         return
     say(_prediction_lines(of, made))
     for value, each in varied:
-        say([f"with {figure}={value:g}: {_one_line(each, of)}, {each.flops / made[0].flops - 1:+.2%}"])
+        say([f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / made[0].flops - 1)}"])
     if arguments.out is not None:
         say([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
 
@@ -187,12 +188,13 @@ def _varied(word: str) -> tuple[str, list[float]]:
 def _one_line(each: Prediction, of: SystemFile) -> str:
     from aiperf.hpl.listing import half_width
     from aiperf.hpl.system_file import figures
-    from aiperf.units import duration
+    from aiperf.units import duration, share
 
-    share = "no peak_flops" if each.efficiency is None else f"{each.efficiency:.1%} of the peak"
+    of_peak = "no peak_flops" if each.efficiency is None else f"{share(each.efficiency)} of the peak"
     half = half_width(each, figures(of.system), of.intervals)
-    between = f" ± {half:.1%}" if of.intervals else ""
-    return f"{each.p} x {each.q} {each.pmap}-major: {each.flops / 1e9:,.1f} GFLOPS{between}, {share}, {duration(each.seconds)}"
+    between = f" ± {share(half)}" if of.intervals else ""
+    took = duration(each.seconds)
+    return f"{each.p} x {each.q} {each.pmap}-major: {each.flops / 1e9:,.1f} GFLOPS{between}, {of_peak}, {took}"
 
 
 def _prediction_lines(of: SystemFile, made: Sequence[Prediction]) -> list[str]:
@@ -245,6 +247,7 @@ def _everything(arguments: argparse.Namespace) -> None:
     from aiperf.hpl.calibrate import remarks, require_this_node
     from aiperf.hpl.listing import predictions
     from aiperf.hpl.measure import find_binary, measure
+    from aiperf.units import share
 
     orders = _orders(arguments.n)
     grids = [] if arguments.grid is None else [_grid(each) for each in arguments.grid.split(",")]
@@ -280,7 +283,12 @@ def _everything(arguments: argparse.Namespace) -> None:
     notes = remarks(of) if of.calibration else []
     written = page.write(of, measured.cases, arguments.out, measured.loads, notes)
     say([*(case.gap_in_words() for case in measured.cases), *notes])
-    say([f"load: other programs used at most {max(measured.loads):.0%} of the processors while HPL ran", str(written)])
+    say(
+        [
+            f"load: other programs used at most {share(max(measured.loads), 0)} of the processors while HPL ran",
+            str(written),
+        ]
+    )
 
 
 def _explain(arguments: argparse.Namespace) -> None:

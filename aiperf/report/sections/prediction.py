@@ -30,9 +30,7 @@ def prediction(report: Report) -> Section | None:
 def _scores(found: PredictionFacts, report: Report) -> str:
     label = ", extrapolated from another number of workers" if found.is_extrapolated else ""
     measured = report.score.flops_per_second
-    change = (
-        "" if measured is None else f", {units.change(found.flops_per_second / measured - 1)} of the measured score"
-    )
+    change = "" if measured is None else f", Diff {units.change(found.flops_per_second / measured - 1)}"
     return (
         f"Predicted from the profile of {found.source}{label}: {units.flops_per_second(found.flops_per_second)}, 95 % interval "
         f"{units.interval(*found.interval, 'FLOPS')}{change}. Measured: {phrases.score(report)}, "

@@ -41,16 +41,18 @@ def predictions(
     ranks = tried[0][0] * tried[0][1]
     if ranks > system.ranks:
         raise BadConfiguration(
-            f"P x Q is at most {system.ranks}, the ranks of '{system.name}', found {ranks}: choose a smaller grid"
+            f"P x Q is at most {system.ranks}, the ranks of '{system.name}', but found {ranks}: choose a smaller grid"
         )
     if system.memory_bytes is not None and WORD_BYTES * n**2 > system.memory_bytes * ranks:
         most = math.isqrt(int(system.memory_bytes * ranks / WORD_BYTES))
-        raise BadConfiguration(f"N is at most {most} in the memory of {ranks} ranks, found {n}: choose a smaller --n")
+        raise BadConfiguration(
+            f"N is at most {most} in the memory of {ranks} ranks, but found {n}: choose a smaller --n"
+        )
     fit = [(p, q) for p, q in tried if n >= smallest_order(nb, p)]
     if not fit:
         least = smallest_order(nb, tried[0][0])
         raise BadConfiguration(
-            f"N is at least NB (1 + 2P/3) = {least}, found {n}: choose a larger --n or a smaller --nb"
+            f"N is at least NB (1 + 2P/3) = {least}, but found {n}: choose a larger --n or a smaller --nb"
         )
     found: list[Prediction] = []
     for p, q in fit:
@@ -59,8 +61,8 @@ def predictions(
     if not found:
         groups = ", ".join(f"{layer.ranks} of '{layer.name}'" for layer in system.layers)
         raise BadConfiguration(
-            f"ranks per group must form blocks of P x Q, found {groups} for {_named(fit)}: choose another --grid, correct the "
-            "ranks, or give the layer's groups as grid: [p, q]"
+            f"ranks per group must form blocks of P x Q, but found {groups} for {_named(fit)}: choose another --grid, correct "
+            "the ranks, or give the layer's groups as grid: [p, q]"
         )
     return sorted(found, key=lambda each: -each.flops)
 

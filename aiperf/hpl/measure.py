@@ -42,7 +42,7 @@ def find_binary(given: str | None) -> Path:
         if (found := shutil.which(name)) is not None:
             return Path(found).resolve()
     raise BadConfiguration(
-        f"HPL is needed, found no program {given or ' or '.join(BINARIES)!r}: give --binary, use tools/build_hpl.sh, "
+        f"HPL is needed, but found no program {given or ' or '.join(BINARIES)!r}: give --binary, use tools/build_hpl.sh, "
         "or install Debian's hpcc (apt-get install hpcc)"
     )
 

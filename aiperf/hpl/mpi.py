@@ -14,7 +14,7 @@ import psutil
 
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import Scratch
-from aiperf.system.description.node import describe_node, hash_of
+from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.load.load_watch import LoadWatch
 from aiperf.system.load.own_processes import OwnProcesses
 
@@ -63,7 +63,9 @@ def launch(
     try:
         command = [*shlex.split(template.format(ranks=ranks)), *words]
     except (KeyError, IndexError, ValueError) as error:
-        raise BadConfiguration(f"--launch is a command with {{ranks}}, found {template!r}: write {LAUNCH!r}") from error
+        raise BadConfiguration(
+            f"--launch is a command with {{ranks}}, but found {template!r}: write {LAUNCH!r}"
+        ) from error
     if shutil.which(command[0]) is None:
         raise BadConfiguration(
             f"HPL is started by MPI, but {command[0]!r} is not installed: install it (Debian: apt-get install openmpi-bin), "

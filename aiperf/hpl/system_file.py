@@ -64,7 +64,7 @@ def parsed(content: object) -> SystemFile:
     if "accelerator" in top:
         doubled = [name for name in ("gemm_flops", "peak_flops") if name in top]
         if doubled:
-            raise ValueError(f"{doubled[0]} follows from accelerator by (10), found both: remove one of them")
+            raise ValueError(f"{doubled[0]} follows from accelerator by (10), but found both: remove one of them")
         given = _mapping(top["accelerator"], "accelerator", _ACCELERATOR)
         device = Accelerator(**{name: _number(given, name, "accelerator.") for name in _ACCELERATOR})  # type: ignore[arg-type]
         link = accelerator_link(device)
@@ -93,10 +93,10 @@ def parsed(content: object) -> SystemFile:
 
 def _check_layers(layers: list[Layer], ranks: int) -> None:
     if not layers:
-        raise ValueError("layers has at least one entry, found none: add memory, the layer of 1 rank")
+        raise ValueError("layers has at least one entry, but found none: add memory, the layer of 1 rank")
     names = [layer.name for layer in layers]
     if len(set(names)) < len(names):
-        raise ValueError(f"each layer has its own name, found {names}: rename one")
+        raise ValueError(f"each layer has its own name, but found {names}: rename one")
     before = 0
     for index, layer in enumerate(layers):
         if layer.ranks <= before:
@@ -118,7 +118,7 @@ def _layer(content: object, where: str) -> Layer:
         isinstance(grid, list) and len(grid) == 2 and all(isinstance(each, int) and each > 0 for each in grid)
     ):
         raise ValueError(
-            f"{where}.grid is a list [p, q] of groups along P and Q, found {grid!r}: write for example [2, 3]"
+            f"{where}.grid is a list [p, q] of groups along P and Q, but found {grid!r}: write for example [2, 3]"
         )
     return Layer(
         _text(given, "name", f"{where}."),
@@ -132,7 +132,9 @@ def _layer(content: object, where: str) -> Layer:
 
 def _mapping(content: object, where: str, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(content, dict):
-        raise ValueError(f"{where} is a mapping of {', '.join(known)}, found {content!r}: write `field: value` lines")
+        raise ValueError(
+            f"{where} is a mapping of {', '.join(known)}, but found {content!r}: write `field: value` lines"
+        )
     for name in content:
         if name not in known:
             raise ValueError(f"{where} has no field {str(name)!r}{nearest(str(name), known)}: remove or rename it")
@@ -149,7 +151,7 @@ def _number(given: Mapping[str, Any], name: str, where: str = "", *, is_zero_all
         number = math.nan
     if not (math.isfinite(number) and (number > 0 or (is_zero_allowed and number == 0))):
         rule = "at least 0" if is_zero_allowed else "above 0"
-        raise ValueError(f"{where}{name} is a number {rule}, found {value!r}: correct it")
+        raise ValueError(f"{where}{name} is a number {rule}, but found {value!r}: correct it")
     return number
 
 
@@ -160,7 +162,9 @@ def _optional(given: Mapping[str, Any], name: str) -> float | None:
 def _integer(given: Mapping[str, Any], name: str, where: str = "") -> int:
     number = _number(given, name, where)
     if number != int(number) or number > MOST_RANKS:
-        raise ValueError(f"{where}{name} is a whole number from 1 to {MOST_RANKS}, found {given[name]!r}: correct it")
+        raise ValueError(
+            f"{where}{name} is a whole number from 1 to {MOST_RANKS}, but found {given[name]!r}: correct it"
+        )
     return int(number)
 
 
@@ -176,7 +180,7 @@ def _intervals(content: object, system: System) -> dict[str, tuple[float, float]
     found = {}
     for name, ends in _mapping(content, "calibration.intervals", list(known)).items():
         if not (isinstance(ends, list) and len(ends) == 2):
-            raise ValueError(f"calibration.intervals.{name} is a list [low, high], found {ends!r}: calibrate again")
+            raise ValueError(f"calibration.intervals.{name} is a list [low, high], but found {ends!r}: calibrate again")
         found[name] = (float(ends[0]), float(ends[1]))
     return found
 
@@ -199,10 +203,10 @@ def changed(system: System, figure: str, value: float) -> System:
     """
     known = [*figures(system), *RATES]
     if figure not in known:
-        raise BadConfiguration(f"a figure of '{system.name}' is needed, found {figure!r}{nearest(figure, known)}: "
+        raise BadConfiguration(f"a figure of '{system.name}' is needed, but found {figure!r}{nearest(figure, known)}: "
                                f"choose one of {', '.join(dict.fromkeys(known))}")  # fmt: skip
     if not (math.isfinite(value) and value > 0):
-        raise BadConfiguration(f"{figure} is a number above 0, found {value!r}: correct it")
+        raise BadConfiguration(f"{figure} is a number above 0, but found {value!r}: correct it")
     if figure in RATES:
         return replace(system, **{figure: value})  # type: ignore[arg-type]
     name, _, field_name = figure.rpartition(".")

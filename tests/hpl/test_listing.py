@@ -51,14 +51,14 @@ def test_json_has_the_documented_keys() -> None:
 @pytest.mark.parametrize(
     ("system", "n", "grid", "words"),
     [
-        (NODE, 10**6, None, r"N is at most \d+ in the memory of 8 ranks, found 1000000"),
-        (NODE, 100, None, r"N is at least NB .* = 320, found 100"),
-        (NODE, 10_000, (3, 4), "P x Q is at most 8, the ranks of 'node', found 12"),
+        (NODE, 10**6, None, r"N is at most \d+ in the memory of 8 ranks, but found 1000000"),
+        (NODE, 100, None, r"N is at least NB .* = 320, but found 100"),
+        (NODE, 10_000, (3, 4), "P x Q is at most 8, the ranks of 'node', but found 12"),
         (
             replace(NODE, layers=(Layer("bus", 3, 0, 1e9), Layer("net", 8, 0, 1e9))),
             10_000,
             (2, 4),
-            "form blocks of P x Q, found 3 of 'bus', 8 of 'net' for 2x4: choose another --grid",
+            "form blocks of P x Q, but found 3 of 'bus', 8 of 'net' for 2x4: choose another --grid",
         ),
     ],
 )

@@ -55,14 +55,14 @@ def test_table_shows_printed_and_recomputed(number: str, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["table", "3"], "tables 1, 2 and 5 are recomputed, found '3'"),
-        (["predict", EXAMPLE, "--grid", "2by2"], "--grid is P x Q, as 2x4, found '2by2'"),
+        (["table", "3"], "tables 1, 2 and 5 are recomputed, but found '3'"),
+        (["predict", EXAMPLE, "--grid", "2by2"], "--grid is P x Q, as 2x4, but found '2by2'"),
         (["predict", EXAMPLE, "--vary", "PCIe.bytes=1"], "found 'PCIe.bytes'"),
         (
             ["predict", EXAMPLE, "--vary", "gemm_flops=fast"],
-            "--vary is FIGURE=A,B,C with numbers, found 'gemm_flops=fast'",
+            "--vary is FIGURE=A,B,C with numbers, but found 'gemm_flops=fast'",
         ),
-        (["measure", "--n", "0"], "--n is one or several orders, as 4000,8000, found '0'"),
+        (["measure", "--n", "0"], "--n is one or several orders, as 4000,8000, but found '0'"),
         (["measure", "--binary", "no-such-hpl"], "found no program 'no-such-hpl'"),
         (
             ["calibrate", "--out", "x.yaml", "--launch", "no-such-mpirun -np {ranks}"],

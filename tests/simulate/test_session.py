@@ -279,7 +279,11 @@ def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
 
 def _exchange_share(path: Path) -> float:
     kept = work_log(read(path))
-    return next(line.share for line in time_breakdown(kept, window(kept)).lines if line.name == "communication")
+    return next(
+        line.share
+        for line in time_breakdown(accelerator_time(kept, window(kept))).lines
+        if line.name == "communication"
+    )
 
 
 def test_profile_without_exchange_has_a_link_of_no_cost(tmp_path: Path) -> None:

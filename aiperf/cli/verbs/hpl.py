@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiperf.cli.arguments import add_number
-from aiperf.cli.output import say
+from aiperf.cli.output import print_folded
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
@@ -115,7 +115,7 @@ def _grid(word: str) -> tuple[int, int]:
     found = re.fullmatch(r"(\d{1,9})[xX](\d{1,9})", word)
     if found is None or 0 in (grid := (int(found[1]), int(found[2]))):
         raise BadConfiguration(
-            f"--grid is P x Q, as 2x4, found {word!r}: write two whole numbers above 0 with x between them"
+            f"--grid is P x Q, as 2x4, but found {word!r}: write two whole numbers above 0 with x between them"
         )
     return grid
 
@@ -123,7 +123,7 @@ def _grid(word: str) -> tuple[int, int]:
 def _orders(word: str) -> list[int]:
     if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", word):
         raise BadConfiguration(
-            f"--n is one or several orders, as 4000,8000, found {word!r}: write whole numbers above 0"
+            f"--n is one or several orders, as 4000,8000, but found {word!r}: write whole numbers above 0"
         )
     return [int(each) for each in word.split(",")]
 
@@ -168,11 +168,11 @@ def _predict(arguments: argparse.Namespace) -> None:
             content["varied"] = [{"value": value, **listing.prediction_as_json(each)} for value, each in varied]
         print(json.dumps(content, indent=2))
         return
-    say(_prediction_lines(of, made))
+    print_folded(_prediction_lines(of, made))
     for value, each in varied:
-        say([f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / made[0].flops - 1)}"])
+        print_folded([f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / made[0].flops - 1)}"])
     if arguments.out is not None:
-        say([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
+        print_folded([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
 
 
 def _varied(word: str) -> tuple[str, list[float]]:
@@ -181,7 +181,7 @@ def _varied(word: str) -> tuple[str, list[float]]:
         return figure, [float(each) for each in values.split(",")]
     except ValueError:
         raise BadConfiguration(
-            f"--vary is FIGURE=A,B,C with numbers, found {word!r}: write for example gemm_flops=1e12,2e12"
+            f"--vary is FIGURE=A,B,C with numbers, but found {word!r}: write for example gemm_flops=1e12,2e12"
         ) from None
 
 
@@ -223,7 +223,7 @@ def _calibrate(arguments: argparse.Namespace) -> None:
 
     of = _calibration(arguments)
     system_file.write(arguments.out, of)
-    say(
+    print_folded(
         [
             *(f"{name:<34}{value:.4g}" for name, value in system_file.figures(of.system).items()),
             *remarks(of),
@@ -255,7 +255,7 @@ def _everything(arguments: argparse.Namespace) -> None:
     given = getattr(arguments, "system", None)
     arguments.out.mkdir(parents=True, exist_ok=True)
     if given is None:
-        say(["calibrating this machine …"])
+        print_folded(["calibrating this machine …"])
         of = _calibration(arguments)
         system_file.write(arguments.out / "here.yaml", of)
     else:
@@ -264,7 +264,7 @@ def _everything(arguments: argparse.Namespace) -> None:
     if not grids:
         best = [(each.p, each.q) for each in predictions(of.system, max(orders), arguments.nb, arguments.reading)]
         grids = list(dict.fromkeys([(1, 1), *dict.fromkeys(best)]))[:3]
-    say(
+    print_folded(
         [
             f"running {binary.name}: {arguments.repeat} x N {arguments.n} on {', '.join(f'{p} x {q}' for p, q in grids)} …"
         ]
@@ -282,8 +282,8 @@ def _everything(arguments: argparse.Namespace) -> None:
     )
     notes = remarks(of) if of.calibration else []
     written = page.write(of, measured.cases, arguments.out, measured.loads, notes)
-    say([*(case.gap_in_words() for case in measured.cases), *notes])
-    say(
+    print_folded([*(case.gap_in_words() for case in measured.cases), *notes])
+    print_folded(
         [
             f"load: other programs used at most {share(max(measured.loads), 0)} of the processors while HPL ran",
             str(written),
@@ -304,16 +304,16 @@ def _explain(arguments: argparse.Namespace) -> None:
         figure = f"{arguments.fit}.bytes_per_second"
         notes = [f"{figure} {system_file.figures(of.system)[figure]:.4g} is fitted to these outputs, not measured"]
     found = cases(of, runs, arguments.reading)
-    say([*(case.gap_in_words() for case in found), *notes])
+    print_folded([*(case.gap_in_words() for case in found), *notes])
     if arguments.out is not None:
-        say([str(page.write(of, found, arguments.out, [], notes))])
+        print_folded([str(page.write(of, found, arguments.out, [], notes))])
 
 
 def _table(arguments: argparse.Namespace) -> None:
     from aiperf.hpl import tables
 
     if arguments.number not in map(str, tables.NUMBERS):
-        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed, found {arguments.number!r}: choose one of them")
+        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed, but found {arguments.number!r}: choose one of them")
     number = int(arguments.number)
     lines = [f"{'':<38}{'figure':<26}{'printed':>10}{'recomputed':>12}"]
     for each in tables.recomputed(number):
@@ -337,4 +337,4 @@ def _table(arguments: argparse.Namespace) -> None:
         lines.append(
             "The figures behind this table's predictions are not printed, so that they cannot be derived again."
         )
-    say(lines)
+    print_folded(lines)

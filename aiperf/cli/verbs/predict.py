@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the prediction and return the exit status."""
     from aiperf.atomic_files import write_named
-    from aiperf.cli.output import say
+    from aiperf.cli.output import print_folded
     from aiperf.simulate.study.predict import again, lines, pilot, predict
     from aiperf.statistics.predicted_score import as_json
 
@@ -55,7 +55,7 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.again is not None:
         if options or arguments.source is not None:
             raise BadConfiguration(
-                f"--again takes everything from its file, found {[*options, arguments.source][0]!r}: leave it out"
+                f"--again takes everything from its file, but found {[*options, arguments.source][0]!r}: leave it out"
             )
         found, is_equal = again(arguments.again)
     else:
@@ -70,9 +70,9 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     if arguments.json:
         print(content)
     else:
-        say(lines(found))
+        print_folded(lines(found))
         if arguments.again is not None:
-            say(
+            print_folded(
                 [
                     "equal to the file, to the last digit"
                     if is_equal

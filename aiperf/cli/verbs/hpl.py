@@ -128,8 +128,8 @@ def _orders(word: str) -> list[int]:
     return [int(each) for each in word.split(",")]
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Carry out one action, or the whole sequence; return the exit status."""
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Execute one action or the whole sequence, and return the exit status."""
     actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
         None: _everything,
         "predict": _predict,

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the prediction and return the exit status."""
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_folded

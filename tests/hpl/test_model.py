@@ -157,7 +157,7 @@ def test_better_figures_never_lower_flops(
         assert after.flops >= before.flops * (1 - EXACT)
 
 
-@given(systems(), st.integers(1000, 10**6), grids_of_16, st.sampled_from(READINGS))
+@given(systems(), st.integers(5000, 10**6), grids_of_16, st.sampled_from(READINGS))
 def test_elasticities_add_up_to_one(system: System, n: int, grid: tuple[int, int], reading: Reading) -> None:
     found = predict(system, n, 192, *grid, "row", reading)
     assert found is not None

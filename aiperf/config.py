@@ -115,6 +115,9 @@ class RunConf:
     follow: str | None = None
     """Earlier run (a folder, or a name under runs/). Its trials are trained in their order instead of a search, so that two
     machines or two builds do identical work. Never ranked. With resume: the current folder of that run."""
+    predict: str | None = None
+    """File of `predict --out` with the prediction of this run's score. It is written into the journal before the first
+    proposal (docs/prediction.md). Default: no prediction."""
     dry_run: bool = False
     """Print the plan (workers, budget, first graph, its cost, expected epochs, disk) and stop."""
     announcement: str | None = None

@@ -19,6 +19,7 @@ from aiperf.option_limits import limits_of
 HERE = frozenset(
     {
         "announcement_log",
+        "predict",
         "cluster.hostfile",
         "cluster.profile",
         "follow",

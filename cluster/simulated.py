@@ -42,9 +42,9 @@ class SimulatedConf(ClusterConf):
     step_seconds: float = field(default=0.002, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Constant time of every step: kernel launches and the optimizer's small updates."""
     step_costs: list[float] = field(default_factory=list, metadata={"least": 0, "most": 1e9, "unit": "seconds"})
-    """Busy seconds of one accelerator for: a step, an operation of convolutions and matrix products, another operation,
+    """Compute seconds of one accelerator for: a step, an operation of convolutions and matrix products, another operation,
     a parameter of a step, and a generation of a step. Five numbers, as cluster.profile measures them. They replace
-    cluster.flops, step_seconds and links. Default: empty, which uses those."""
+    cluster.flops and step_seconds. Default: empty, which uses those."""
     validation_cost: float = field(default=1.0, metadata={"least": 0, "most": 1e6})
     """Factor on the time of validation, which updates no weights. Only with step_costs."""
     speed_spread: float = field(default=0.02, metadata={"least": 0, "most": 1})
@@ -80,7 +80,7 @@ class SimulatedConf(ClusterConf):
     faults: Faults = field(default_factory=list, metadata={"records": FAULTS})
     """Faults to inject. Each depends on the run's seed and on its position in the list. See docs/simulation.md."""
     profile: str | None = None
-    """Take step, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
+    """Take compute, exchange, start-up and gap times, memory, the ceiling and the rate of losses from this run's journal."""
 
     def check(self) -> None:
         if self.bytes_per_element == 3:

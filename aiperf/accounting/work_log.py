@@ -149,6 +149,7 @@ class WorkLog:
                 | events.CheckpointWritten()
                 | events.TrialHeartbeat()
                 | events.NodeChecked()
+                | events.ScorePredicted()
             ):
                 pass
             case _:

@@ -23,6 +23,7 @@ VERB_GROUPS = {
         "preflight": "check the machines of a run without starting it",
         "prepare": "check a data set, and pack it into shards",
         "rehearse": "simulate clusters of 1 to 4096 workers and draw the result",
+        "predict": "predict the score of a run before it starts",
         "drive": "start or resume the run of a folder (called by batch scripts)",
         "join": "make this host a node of a run in progress",
     },
@@ -42,6 +43,7 @@ VERB_GROUPS = {
     },
     "tools": {
         "flops": "count the operations of a network",
+        "hpl": "predict HPL by layers of communication, and compare it with real HPL",
         "morph": "grow a network and show each step",
         "completion": "print the completion script of a shell",
     },

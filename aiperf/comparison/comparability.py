@@ -13,7 +13,7 @@ from typing import Any, Literal
 from aiperf.report.facts import Report
 from aiperf.report.phrases import flattened
 
-OF_ONE_RUN = frozenset({"name", "runs", "resume", "resume_until", "dry_run"})
+OF_ONE_RUN = frozenset({"name", "runs", "predict", "resume", "resume_until", "dry_run"})
 """Options that identify a run and do not affect it."""
 OF_SYSTEM = frozenset({"space", "system"})
 """Parts of the configuration that follow from the machine: the planned space, and the site's description."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,14 @@ import msgspec
 
 from aiperf import interrupts
 from aiperf.accounting.work_log import WorkLog
-from aiperf.config import RunConf, from_plain
+from aiperf.config import RunConf, as_plain, from_plain
 from aiperf.drive.checkpoint_clearing import BestEpoch, clear, forget, sweep
 from aiperf.drive.driver import Driver
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
-from aiperf.errors import CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
-from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted
+from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
+from aiperf.files import shown
+from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
@@ -31,6 +33,7 @@ from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import check_rules
+from aiperf.statistics.predicted_score import differing_options, node_hashes, read_prediction, release
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions
 from aiperf.system.source import revision
@@ -91,8 +94,12 @@ def run_session(
     """Drive a new run from its beginning to its end. Return its folder.
 
     `folder`: an existing empty run folder. Default: a new one. `checks`: events of preflight, written after the first
-    event. Ctrl-C once ends the run cleanly.
+    event. A prediction of the score follows them. Ctrl-C once ends the run cleanly.
+
+    Raises:
+        BadConfiguration: the prediction is not of this run.
     """
+    sealed: list[AnyEvent] = [*checks, *_sealed_prediction(plan.conf, checks)]
     began = host_time()
     folder = folder or new_folder(plan.conf, began.unix)
     use_announcement(plan.conf, folder, (folder.name, began.unix))
@@ -103,13 +110,45 @@ def run_session(
     )
     with open_journal(folder, plan.conf.storage.local_journal()) as journal:
         state = SessionState.at(first, plan.follows)
-        for event in checks:
+        for event in sealed:
             state.take(event)
-        journal.append([first, *checks])
+        journal.append([first, *sealed])
         already = host_time().boot_seconds - began.boot_seconds
         _drive(plan.conf, folder, state, journal, executor_of, already, after_turn)
     clear(state.run, folder, plan.conf.storage.checkpoints)
     return folder
+
+
+def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[ScorePredicted]:
+    """Return the event of the prediction that `conf.predict` names, none without it.
+
+    Raises:
+        BadConfiguration: the prediction was made for other options, another release or other nodes.
+    """
+    if conf.predict is None:
+        return []
+    content = read_prediction(Path(conf.predict))
+    name = shown(conf.predict)
+    differing = differing_options(content, json.loads(json.dumps(as_plain(conf))))
+    if differing:
+        raise BadConfiguration(
+            f"predict= takes a prediction of the same options, but {name} differs in {', '.join(differing)}: predict again"
+        )
+    if content["release"] != release():
+        raise BadConfiguration(
+            f"predict= takes a prediction of this release, {release()!r}, but {name} is of {content['release']!r}: repeat it"
+        )
+    nodes = node_hashes(checks)
+    if tuple(content["nodes"]) != nodes:
+        raise BadConfiguration(
+            f"predict= takes a prediction from a profile of the same kinds of nodes, {_short(nodes)}, but {name} is of "
+            f"{_short(content['nodes'])}: predict from a run on these nodes"
+        )
+    return [ScorePredicted(at=0.0, prediction=content)]
+
+
+def _short(hashes: Iterable[str]) -> str:
+    return ", ".join(each[:12] for each in hashes) or "none described"
 
 
 def _driver_host(conf: RunConf) -> dict[str, Any]:

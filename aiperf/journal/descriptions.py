@@ -103,6 +103,22 @@ class ReadingFacts(_Description, frozen=True):
     seconds: _Figure = 0.0
 
 
+class PredictedFigures(_Description, frozen=True):
+    """Predicted score, as far as readers rely on its fields."""
+
+    score: _Figure
+    interval: tuple[_Figure, _Figure]
+    scores: list[_Figure]
+    shares: dict[str, _Figure]
+    workers: int
+    release: str
+    source: str
+    source_hash: str
+    nodes: list[str]
+    config: dict[str, Any]
+    dataset: dict[str, Any]
+
+
 def check_shape(name: str, value: object, shape: Any) -> None:
     """Raise IllegalLine if a value lacks the shape that readers rely on. `name`: the member, for the message."""
     try:

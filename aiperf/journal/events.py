@@ -235,6 +235,17 @@ class NodeChecked(Event, frozen=True, kw_only=True):
     """Maximum error of the offset."""
 
 
+class ScorePredicted(Event, frozen=True, kw_only=True):
+    """Score that was predicted before the run (docs/prediction.md).
+
+    It follows the first line and the checks of the nodes. No proposal is requested before it, and a run has at most one.
+    """
+
+    prediction: dict[str, Any]
+    """Content of the prediction's file: score in FLOPS, its interval, shares of the time breakdown, and the input that
+    reproduces them."""
+
+
 class HelperLost(Event, frozen=True, kw_only=True):
     """Death and replacement of a helper process of a worker. The worker and its trial continue."""
 
@@ -534,6 +545,7 @@ AnyEvent = (
     | WorkerLost
     | WorkerNotStarted
     | NodeChecked
+    | ScorePredicted
     | HelperLost
     | CeilingMeasured
     | ProposalRequested

@@ -120,6 +120,7 @@ LEGAL: dict[type[Any], LegalEvent] = {
     events.WorkerLost: LegalEvent(presence=_PRESENT),
     events.WorkerNotStarted: LegalEvent(ranges={"failures": (0, LARGEST)}),
     events.NodeChecked: LegalEvent(ranges={"clock_offset_seconds": _CLOCK, "clock_error_seconds": _CLOCK}),
+    events.ScorePredicted: LegalEvent(),
     events.HelperLost: LegalEvent(presence=_PRESENT),
     events.CeilingMeasured: LegalEvent(presence=_PRESENT, ranges={"batch_size": _INTEGER}),
     events.ProposalRequested: LegalEvent((None,), presence=_PRESENT, ranges={"round": _INTEGER}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal import events
-from aiperf.journal.descriptions import MachineFacts, ReadingFacts, check_shape
+from aiperf.journal.descriptions import MachineFacts, PredictedFigures, ReadingFacts, check_shape
 from aiperf.journal.first_line import check_first_line
 from aiperf.journal.legality import (
     LARGEST,
@@ -82,6 +82,7 @@ class Validator:
     """True if the run trains the trials of another run."""
     _workers: dict[int, _Worker] = field(default_factory=dict)
     _seen_workers: set[int] = field(default_factory=set)
+    _is_predicted: bool = False
     _requests: dict[int, events.ProposalRequested] = field(default_factory=dict)
     _states: dict[int, TrialState] = field(default_factory=dict)
     """State of each requested number."""
@@ -145,6 +146,8 @@ class Validator:
             case events.NodeChecked():
                 check_shape("readings", event.readings, dict[str, ReadingFacts])
                 must(event.excluded <= bool(event.faults), "an excluded node must have a fault", "none")
+            case events.ScorePredicted():
+                self._predicted(event)
             case events.HelperLost():
                 is_known = event.helper in ("recorder", "generator")
                 must(is_known, "helper must be 'recorder' or 'generator'", repr(event.helper))
@@ -256,6 +259,13 @@ class Validator:
         if worker.trial is not None:
             self._trials[worker.trial].worker = None
             self._states[worker.trial] = TrialState.LOST
+
+    def _predicted(self, event: events.ScorePredicted) -> None:
+        must(not self._is_predicted, "a score must be predicted once", "a second prediction")
+        is_first = not self._states and not self._workers
+        must(is_first, "a score must be predicted before the first worker", "a later line")
+        check_shape("prediction", event.prediction, PredictedFigures)
+        self._is_predicted = True
 
     def _request(self, event: events.ProposalRequested) -> None:
         must(event.number == len(self._states), f"the next proposal is number {len(self._states)}", repr(event.number))

@@ -374,6 +374,37 @@ class Utilisation:
     """Share of the accelerator time: waiting for images."""
 
 
+@dataclass(frozen=True, slots=True)
+class PredictedLine:
+    """Line of the time breakdown, predicted and measured, as shares of all accelerator time."""
+
+    name: str
+    predicted: float
+    measured: float
+
+    @property
+    def gap(self) -> float:
+        """Return measured less predicted."""
+        return self.measured - self.predicted
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionFacts:
+    """Score that was predicted before the run (docs/prediction.md)."""
+
+    flops_per_second: float
+    interval: tuple[float, float]
+    """95 % interval of the prediction."""
+    workers: int
+    is_extrapolated: bool
+    source: str
+    """Run of the profile."""
+    lines: tuple[PredictedLine, ...]
+    """In the order of the time breakdown. Empty without a valid window."""
+    largest_gap: str | None
+    """Name of the line with the largest gap. None without lines."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All facts of a report."""
@@ -431,5 +462,7 @@ class Report:
     """Measurements of workers without accelerators. Empty if they were not repeated."""
     checkpoints: KeptCheckpoints | None = None
     """Remaining and removed checkpoints after the end. None if not examined."""
+    prediction: PredictionFacts | None = None
+    """Predicted score of the run, next to the measured one. None if the run was not predicted."""
     energy: EnergyFacts | None
     """Energy by counters, samples and external meters, with FLOPS/W and its level. None if no power was measured."""

@@ -28,6 +28,7 @@ from aiperf.journal.events import (
     RunEnded,
     RunResumed,
     RunStarted,
+    ScorePredicted,
     TrialFailed,
     TrialFinished,
     TrialHeartbeat,
@@ -83,6 +84,7 @@ class Collected:
     batch_reductions: int = 0
     checks: list[NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
+    predicted: ScorePredicted | None = None
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """First line that shows each fact of the rules. Keys: fact, and value or ''."""
@@ -130,6 +132,8 @@ def _take(run: Collected, event: AnyEvent) -> None:
             run.checks.append(event)
             if event.excluded:
                 run.shows("excluded_share")
+        case ScorePredicted():
+            run.predicted = event
         case ProposalRequested():
             run.requested += 1
         case TrialProposed():

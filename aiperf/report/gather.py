@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.accelerator_time import accelerator_time, seconds_present, time_breakdown
+from aiperf.accounting.accelerator_time import TimeBreakdown, accelerator_time, seconds_present, time_breakdown
 from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
@@ -29,6 +29,8 @@ from aiperf.report.facts import (
     Hardware,
     Instantaneous,
     PeakAfterRun,
+    PredictedLine,
+    PredictionFacts,
     Proposals,
     Report,
     RunFacts,
@@ -140,6 +142,27 @@ def gather(
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         peaks_again=again,
+        prediction=_prediction(run, time_breakdown(spent)),
+    )
+
+
+def _prediction(run: Collected, spent: TimeBreakdown) -> PredictionFacts | None:
+    if run.predicted is None:
+        return None
+    content = run.predicted.prediction
+    lines = tuple(
+        PredictedLine(line.name, content["shares"].get(line.name, 0.0), line.share)
+        for line in spent.lines
+        if spent.whole_seconds > 0
+    )
+    return PredictionFacts(
+        flops_per_second=content["score"],
+        interval=(content["interval"][0], content["interval"][1]),
+        workers=content["workers"],
+        is_extrapolated=bool(content["is_extrapolated"]),
+        source=content["source"],
+        lines=lines,
+        largest_gap=max(lines, key=lambda line: abs(line.gap)).name if lines else None,
     )
 
 

@@ -25,7 +25,8 @@ def page(report: Report, sections: Sequence[Section]) -> str:
     """Return the whole file."""
     title = f"{report.run.name}: {phrases.score_title(report.run)} {phrases.score(report)}"
     shown = (
-        section(each.name, each.title, [_part(part) for part in each.parts if part is not None]) for each in sections
+        section(each.name, each.title, [part_as_html(part) for part in each.parts if part is not None])
+        for each in sections
     )
     return document(
         title,
@@ -43,7 +44,8 @@ def page(report: Report, sections: Sequence[Section]) -> str:
     )
 
 
-def _part(part: Part) -> str:
+def part_as_html(part: Part) -> str:
+    """Return a part of a section as HTML."""
     match part:
         case Table():
             return table(part)

@@ -73,7 +73,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
                 workers.removed(run, present, event)
         case events.RunEnded():
             run.ended = event.reason
-        case events.WorkerNotStarted() | events.NodeChecked() | events.HelperLost():
+        case events.WorkerNotStarted() | events.NodeChecked() | events.ScorePredicted() | events.HelperLost():
             pass  # for readers only
         case events.RunStarted():
             raise AssertionError("it was refused before")

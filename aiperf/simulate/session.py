@@ -76,6 +76,8 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
         raise BadConfiguration(
             "a simulated run cannot be resumed: leave resume out. An equal seed gives an equal journal"
         )
+    if conf.predict is not None:
+        raise BadConfiguration("a prediction is sealed into a real run, and this one is simulated: leave predict out")
     profile = None if cluster.profile is None else profile_of(cluster.profile, conf.runs)
     if profile is not None:
         cluster = calibrated(cluster, profile)

@@ -27,7 +27,9 @@ from aiperf.submission.differences import differences
 from aiperf.system.describe import versions
 from searchers.propose import RULES
 
-OWN = frozenset({"announcement", "announcement_log", "seed", "runs", "dry_run", "resume", "resume_until", "space"})
+OWN = frozenset(
+    {"announcement", "announcement_log", "predict", "seed", "runs", "dry_run", "resume", "resume_until", "space"}
+)
 """Parts of a journal's configuration that an announcement does not hold: id and log of the announcement, the seed that follows
 from the id, the folder of the runs, options of one command line, and the search space, which follows from the workers."""
 SHOWN = 8

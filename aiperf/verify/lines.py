@@ -21,7 +21,7 @@ from aiperf.verify.converged import Converged
 from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.finding import CheckResult
 from aiperf.verify.machines import Machines, Presence
-from aiperf.verify.plan import Plan, RecordedDataSet
+from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
 from aiperf.verify.rates import Rates
 from aiperf.verify.silences import Silences
 from aiperf.verify.times import Clocks, Edges, Intervals
@@ -55,6 +55,7 @@ def read_lines(path: Path) -> Lines:
     checks: tuple[Check, ...] = (
         RecordedDataSet(),
         Plan(),
+        PredictedScore(),
         Presence(),
         Machines(),
         Clocks(),

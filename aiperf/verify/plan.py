@@ -9,18 +9,59 @@ from typing import Any
 from aiperf.config import RunConf, from_plain
 from aiperf.data.description import DIGITS, DataSet
 from aiperf.errors import AiperfError
-from aiperf.journal.events import RunStarted
+from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
+from aiperf.statistics.predicted_score import ScorePrediction, differing_options, node_hashes
 from aiperf.system.describe import versions
 from aiperf.train.memory.batch_sizes import bounds
 from aiperf.verify.check import Check, Handler, Notes
 from morphism import STARTS, Budget, decode, start
 
+PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
 DATA_SET = "the data set is the configured one, with its known numbers"
 NUMBERS = ("training_images", "validation_images", "classes", "image", "channels")
 PLAN = "the plan in the first line follows from its configuration, its data set and its workers"
 BUILT = "the driver can build its searcher and its tuning from the configuration in the first line"
 OURS = "aiperf-cluster"
+
+
+class PredictedScore(Check):
+    """Check that a predicted score follows from its simulations, and that it was made for this run."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("predicted score", PREDICTED, "predictions")
+        self._first: RunStarted | None = None
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {RunStarted: self._started, NodeChecked: self._node, ScorePredicted: self._predicted}
+
+    def _started(self, line: int, event: RunStarted) -> None:
+        self._first, self._nodes = event, list[NodeChecked]()
+        if event.config.get("predict") is not None:
+            self._notes.of = 1
+
+    def _node(self, line: int, event: NodeChecked) -> None:
+        self._nodes.append(event)
+
+    def _predicted(self, line: int, event: ScorePredicted) -> None:
+        first, content = self._first, event.prediction
+        assert first is not None, "a journal begins with it"
+        self._notes.examined += 1
+        self._notes.of = 1
+        if first.config.get("predict") is None:
+            self._notes.add(line, PREDICTED, "the configuration names no prediction")
+        if differing := differing_options(content, first.config):
+            self._notes.add(line, PREDICTED, f"it was made for other options: {', '.join(differing)}")
+        if OURS in first.versions and content["release"] != first.versions[OURS]:
+            self._notes.add(
+                line, PREDICTED, f"release {content['release']!r}, but {first.versions[OURS]!r} in the first line"
+            )
+        if tuple(content["nodes"]) != node_hashes(self._nodes):
+            self._notes.add(line, PREDICTED, "it was made for other nodes than those of the lines before it")
+        of_scores = ScorePrediction(**{name: content[name] for name in ScorePrediction.__dataclass_fields__})
+        for name, known in (("score", of_scores.score), ("interval", list(of_scores.interval))):
+            if content[name] != known:
+                self._notes.add(line, PREDICTED, f"{name} is {content[name]!r}, but its simulations give {known!r}")
 
 
 class RecordedDataSet(Check):

@@ -24,6 +24,7 @@ from aiperf.journal.events import (
     RunEnded,
     RunResumed,
     RunStarted,
+    ScorePredicted,
     TrialFailed,
     TrialFinished,
     TrialHeartbeat,
@@ -204,8 +205,8 @@ class ShadowModel:
             case CeilingMeasured():
                 if not self._ceilings or event.batch_size < self._ceilings[-1][1]:
                     self._ceilings.append((self.line, event.batch_size))
-            case NodeChecked():
-                pass  # its effect is the executor's task
+            case NodeChecked() | ScorePredicted():
+                pass  # no effect on the work
             case WorkerNotStarted():
                 pass  # no worker was present or lost
             case HelperLost():

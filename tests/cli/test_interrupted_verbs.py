@@ -31,6 +31,7 @@ SIMULATED = (
     "dataset.channels=1 dataset.training_images=400 dataset.validation_images=100 start=digits_small budget.batch=8 "
     "searcher=random hpo=off schedule.warmup_seconds=100 schedule.epochs=[2]"
 )
+P100 = Path(__file__).parents[2] / "examples/hpl/p100.yaml"
 ANNOUNCED = f"{SIMULATED} schedule.duration_seconds=600"
 
 
@@ -68,6 +69,7 @@ COMMANDS = {
     "announce": Command(f"announce {ANNOUNCED} --key ../key --log log.jsonl", varies=r"log\.jsonl"),
     "submit": Command("submit ../OTHER --out bundle.tar.gz"),
     "inspect": Command("inspect ../bundle.tar.gz"),
+    "hpl": Command(f"hpl predict {P100} --nb 384 --out out"),
     "completion": Command("completion --line 'aiperf-cluster report '"),
     "rehearse": Command(f"rehearse {SIMULATED} schedule.duration_seconds=1800", varies=r"runs/rehearsal/rehearsal\..*"),
     "help": Command("--help"),
@@ -79,6 +81,7 @@ COMMANDS = {
 MOMENTS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.96]
 """Shares of the time of a complete execution."""
 ELSEWHERE = {
+    "predict": "a run, which is interrupted as every run, then simulations as in rehearse",
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }

@@ -29,7 +29,7 @@ from aiperf.simulate.study.sweep import (
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
-from tests.simulate.test_session import _as_if_real, journal
+from tests.simulate.test_session import as_if_real, journal
 from tests.simulate.test_session import configured as simulated_run
 
 
@@ -105,14 +105,14 @@ def test_against_compares_a_run_with_its_own_prediction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = simulated_run(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
-    _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
     monkeypatch.chdir(tmp_path)
 
     assert command_line(["rehearse", "--against", "real"]) == 0
 
     printed = capsys.readouterr().out
     lines = {line[:22].strip(): line for line in printed.splitlines()[1:]}
-    assert {"score", "training and exchange", "input", "compile", "unexplained"} <= lines.keys()
+    assert {"score", "training", "communication", "input", "compile", "unexplained"} <= lines.keys()
     difference = re.search(r"([+-][\d.]+) %$", lines["score"])
     assert difference is not None and abs(float(difference[1])) <= 3.0
 

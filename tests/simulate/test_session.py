@@ -38,6 +38,7 @@ from cluster.faults import (
     WorkerLostConf,
 )
 from cluster.simulated import SimulatedConf
+from cluster.topology import LinkConf
 from morphism import cost, start
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -257,9 +258,46 @@ def test_profile_recovers_the_figures_of_a_simulated_journal(tmp_path: Path) -> 
     assert found.attempts == sum(isinstance(event, TrialPrepared) for event in events)
 
 
+def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
+    """One slow link without overlap: its figures are found, and the exchange of a simulation has the measured share."""
+    links = [LinkConf(0, 5e-4, 2e10)]
+    conf = configured(seed=3, flops=2e13, step_seconds=0.05, speed_spread=0.0, overlap=0.0, links=links)
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
+    again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
+
+    assert guess.overlap == 0
+    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
+    assert here.communication_seconds == pytest.approx(there.communication_seconds, rel=0.02)
+    assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)
+    first, second = (_exchange_share(path) for path in (real, again))
+    assert first > 0.03
+    assert second == pytest.approx(first, abs=0.02)
+
+
+def _exchange_share(path: Path) -> float:
+    kept = work_log(read(path))
+    return next(
+        line.share
+        for line in time_breakdown(accelerator_time(kept, window(kept))).lines
+        if line.name == "communication"
+    )
+
+
+def test_profile_without_exchange_has_a_link_of_no_cost(tmp_path: Path) -> None:
+    conf = configured(seed=3, accelerators=1)
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+
+    (link,) = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path))).links
+
+    assert (link.latency_seconds, link.bytes_per_second) == (0.0, 1e18)
+
+
 def test_calibrated_cluster_predicts_its_run_within_3_percent(tmp_path: Path) -> None:
     conf = configured(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
-    real = _as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     guess = calibrated(SimulatedConf(workers=3), profile_of(str(real), str(tmp_path)))
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
@@ -278,7 +316,7 @@ def test_a_profile_of_a_simulated_run_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("start", "ceiling"), [("resnet50_v1", 448), ("resnet50_v1_5", None)])
 def test_profile_workers_report_the_measured_ceiling(start: str, ceiling: int | None, tmp_path: Path) -> None:
-    real = _as_if_real(journal(configured(hours=0.5, ceiling=448), tmp_path / "simulated.jsonl"), tmp_path / "real")
+    real = as_if_real(journal(configured(hours=0.5, ceiling=448), tmp_path / "simulated.jsonl"), tmp_path / "real")
 
     opening = open_run(replace(configured(hours=0.5, profile=str(real)), start=start))
 
@@ -287,7 +325,7 @@ def test_profile_workers_report_the_measured_ceiling(start: str, ceiling: int | 
     assert opening.first.config["cluster"]["ceiling"] == ceiling
 
 
-def _as_if_real(path: Path, folder: Path) -> Path:
+def as_if_real(path: Path, folder: Path) -> Path:
     """Return the same journal without the simulation mark and with a real precision, as a profile requires."""
     import msgspec
 

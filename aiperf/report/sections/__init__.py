@@ -6,12 +6,23 @@ from collections.abc import Callable
 
 from aiperf.report.facts import Report
 from aiperf.report.section import Section
-from aiperf.report.sections import configuration, devices, energy, score, search, system, time_spent, workers
+from aiperf.report.sections import (
+    configuration,
+    devices,
+    energy,
+    prediction,
+    score,
+    search,
+    system,
+    time_spent,
+    workers,
+)
 
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
     score.error,
     time_spent.losses,
+    prediction.prediction,
     workers.workers,
     workers.accelerators,
     devices.devices,

@@ -14,7 +14,8 @@ from cluster.topology import exchange_seconds
 from morphism import Cost
 from morphism.cost import training_memory
 
-_GRADIENT_BYTES = 4
+GRADIENT_BYTES = 4
+"""Bytes per parameter in the exchange."""
 _CHECKPOINT_BYTES = 8
 """Bytes per parameter: weights and momentum in FP32."""
 _BACKWARD_SHARE = 2 / 3
@@ -107,16 +108,16 @@ def pace(
             seconds_of_an_image(conf.step_costs, figures, generation, batch_size, is_training=is_training) / speed
             for is_training in (True, False)
         )
-        validated *= conf.validation_cost
-        busy, communication, validation = batch_size * trained, 0.0, validation_images / ranks * validated
+        compute = batch_size * trained
+        validation = validation_images / ranks * validated * conf.validation_cost
     else:
         flops = conf.flops * speed
         compute = conf.step_seconds + batch_size * figures.training_flops / flops
-        exchange = exchange_seconds(_GRADIENT_BYTES * figures.parameters, ranks, conf.links)
-        communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
-        busy = compute + communication
         validation = -(-validation_images // global_batch) * conf.step_seconds
         validation += validation_images / ranks * figures.validation_flops / flops
+    exchange = exchange_seconds(GRADIENT_BYTES * figures.parameters, ranks, conf.links)
+    communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
+    busy = compute + communication
     waiting = conf.input_share * busy
     return TrialTiming(
         images_per_step=global_batch,
@@ -134,7 +135,7 @@ def pace(
 def seconds_of_an_image(
     costs: Sequence[float], figures: ImageCosts, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return busy accelerator-seconds by the five-cost model of `aiperf.statistics.speed_model`."""
+    """Return compute seconds of one accelerator by the five-cost model of `aiperf.statistics.speed_model`."""
     operations = figures.training_flops if is_training else figures.validation_flops
     tensor = figures.tensor_training_flops if is_training else figures.tensor_validation_flops
     content = (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)

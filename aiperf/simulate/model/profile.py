@@ -1,7 +1,8 @@
 """Performance profile of a cluster, from the journal of a real run.
 
-Busy time is described by the five costs of `aiperf.statistics.speed_model`, fitted to all trials, so that each network has
-its own speed at each batch size. Other times are means: a simulation must reproduce their sums.
+Compute time is described by the five costs of `aiperf.statistics.speed_model`, fitted to all trials, so that each network has
+its own speed at each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of
+the steps and the parameters. Other times are means: a simulation must reproduce their sums.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal import events
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.model.pace import ImageCosts, seconds_of_an_image
+from aiperf.simulate.model.pace import GRADIENT_BYTES, ImageCosts, seconds_of_an_image
 from aiperf.statistics.speed_model import content_of_an_image, fit, trials_of
 from aiperf.statistics.work_mix import RunWork, TrialWork
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
+from cluster.topology import LinkConf, exchange_seconds
+
+FASTEST_LINK = 1e18
+"""Largest bandwidth of a link in bytes per second: no time."""
 
 
 @dataclass(slots=True)
@@ -35,10 +40,16 @@ class WorkOfAttempt:
     batch: int
     training_images: int = 0
     steps_seconds: float = 0.0
-    """Busy time of one rank in training steps."""
+    """Compute time of one rank in training steps, without the exchange."""
+    exchange_seconds: float = 0.0
+    """Gradient exchange that the backward pass did not hide."""
     validation_images: int = 0
     validation_seconds: float = 0.0
     """Busy time of one rank in validation steps."""
+
+    def steps(self, ranks: int) -> float:
+        """Return the number of training steps. A smaller last step of an epoch counts as a part of a step."""
+        return self.training_images / (self.batch * ranks)
 
     def as_trial(self, ranks: int) -> TrialWork:
         """Return the attempt's training steps in the form of the speed model."""
@@ -116,6 +127,7 @@ def profile(journal: Iterable[events.AnyEvent]) -> Profile:
                     batch=event.to_batch_size,
                     training_images=0,
                     steps_seconds=0.0,
+                    exchange_seconds=0.0,
                     validation_images=0,
                     validation_seconds=0.0,
                 )
@@ -141,7 +153,8 @@ def _worked(figures: Profile, own: WorkOfAttempt, work: events.Work) -> None:
     if work.start < figures.warmup_seconds:
         return
     own.training_images += work.training_images
-    own.steps_seconds += work.busy_seconds - work.validation_seconds
+    own.steps_seconds += work.busy_seconds - work.validation_seconds - work.communication_seconds
+    own.exchange_seconds += work.communication_seconds
     own.validation_images += work.validation_images
     own.validation_seconds += work.validation_seconds
     figures.input_seconds += work.input_seconds
@@ -172,11 +185,11 @@ def profile_of(run: str, runs: str) -> Profile:
 def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
     """Return the configuration with the figures of a run. Workers and properties that a journal does not show are unchanged.
 
-    The costs are of busy time, which includes the gradient exchange. The cost of links is therefore 0. The caller sets the
-    ceiling, which depends on the starting graph.
+    The exchange is the part that the backward pass did not hide, so that `overlap` is 0. The caller sets the ceiling, which
+    depends on the starting graph.
     """
     costs, speeds, validation = _costs(figures)
-    steps_seconds = fsum(each.steps_seconds for each in figures.work)
+    steps_seconds = fsum(each.steps_seconds + each.exchange_seconds for each in figures.work)
     copied = [parameters * 8 / seconds for seconds, parameters in figures.checkpoint_seconds]
     losses = [WorkerLostConf(rate=round(min(1.0, figures.losses / figures.attempts), 4))] if figures.losses else []
     return replace(
@@ -186,11 +199,13 @@ def calibrated(conf: SimulatedConf, figures: Profile) -> SimulatedConf:
         bytes_per_element=conf.bytes_per_element if figures.precision is None else ELEMENT_BYTES[figures.precision],
         step_costs=costs,
         validation_cost=validation,
+        links=[_link(figures)],
+        overlap=0.0,
         speed_spread=min(1.0, pstdev(speeds)) if len(speeds) > 1 else conf.speed_spread,
         input_share=figures.input_seconds / steps_seconds,
         join_seconds=median(figures.join_seconds) if figures.join_seconds else conf.join_seconds,
         build_seconds=fmean(figures.build_seconds) if figures.build_seconds else conf.build_seconds,
-        weights_bytes_per_second=1e18 if figures.build_seconds else conf.weights_bytes_per_second,
+        weights_bytes_per_second=FASTEST_LINK if figures.build_seconds else conf.weights_bytes_per_second,
         compile_seconds=fmean(figures.compile_seconds) if figures.compile_seconds else conf.compile_seconds,
         checkpoint_bytes_per_second=len(copied) / fsum(1 / each for each in copied)
         if copied
@@ -225,6 +240,37 @@ def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
     )
     measured = fsum(each.validation_seconds for each in figures.work) * figures.ranks
     return costs, speeds, measured / validated if validated > 0 else 1.0
+
+
+def _link(figures: Profile) -> LinkConf:
+    """Return the one link whose all-reduce takes the measured exchange, by non-negative least squares.
+
+    The exchange of a step is a·α + b·parameters ÷ bandwidth with the factors of `exchange_seconds`. Both terms are scaled to
+    reproduce the total.
+    """
+    from scipy.optimize import nnls  # imported late: takes 0.3 s
+
+    ranks = figures.ranks
+    trained = [each for each in figures.work if each.training_images]
+    total = fsum(each.exchange_seconds for each in trained)
+    if ranks == 1 or total == 0:
+        return LinkConf(0, 0.0, FASTEST_LINK)
+    units = (LinkConf(0, 1.0, FASTEST_LINK), LinkConf(0, 0.0, 1.0))
+    rows = np.array(
+        [
+            [
+                each.steps(ranks) * exchange_seconds(GRADIENT_BYTES * each.proposal.parameters, ranks, [unit])
+                for unit in units
+            ]
+            for each in trained
+        ]
+    )
+    scale = rows.max(axis=0)
+    fitted, _ = nnls(rows / scale, np.array([each.exchange_seconds for each in trained]))
+    alpha, inverse = fitted / scale
+    factor = total / float((rows @ np.array([alpha, inverse])).sum())
+    inverse *= factor
+    return LinkConf(0, float(alpha * factor), 1 / float(inverse) if inverse * FASTEST_LINK > 1 else FASTEST_LINK)
 
 
 def _figures(own: events.TrialProposed) -> ImageCosts:

@@ -25,9 +25,6 @@ from aiperf.simulate.session import open_run, world_of
 from aiperf.units import flops_per_second, share
 from cluster.simulated import SimulatedConf
 
-TRAINING = "training and exchange"
-"""Combined line: a profile includes the gradient exchange in its costs."""
-
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
@@ -71,20 +68,22 @@ def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
     assert first is not None, "a journal begins with it"
     if first.simulated:
         raise BadConfiguration(f"--against takes a real run, but '{run}' is simulated: name a run that trained")
-    measured = _figures(kept)
+    measured = figures_of(kept)
     workers = max(1, capacity(kept) // kept.presences[0].ranks)
     cluster = SimulatedConf(workers=workers, profile=profile)
     asked = from_plain(first.config)
-    conf = replace(asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None)
-    opening = open_run(conf, _data_of(first))
+    conf = replace(
+        asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
+    )
+    opening = open_run(conf, data_of(first))
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
-        predicted = _figures(work_log(read(path)))
+        predicted = figures_of(work_log(read(path)))
     return PredictionComparison(run, profile, workers, predicted, measured)
 
 
-def _data_of(first: RunStarted) -> DataSet:
+def data_of(first: RunStarted) -> DataSet:
     """Return the run's data set from its first line, so that no file of it is needed."""
     channels = int(first.dataset["channels"])
     names = ("name", "training_images", "validation_images", "classes", "image")
@@ -96,7 +95,8 @@ def _data_of(first: RunStarted) -> DataSet:
     )
 
 
-def _figures(kept: WorkLog) -> RunFigures:
+def figures_of(kept: WorkLog) -> RunFigures:
+    """Return the figures of a run. Raises BadConfiguration if it has no score."""
     inside = window(kept)
     result = score(kept).flops_per_second
     if not result:
@@ -105,9 +105,7 @@ def _figures(kept: WorkLog) -> RunFigures:
         )
     lines = {line.name: line for line in time_breakdown(accelerator_time(kept, inside)).lines}
     busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
-    shares = {TRAINING: lines.pop("training").share + lines.pop("communication").share}
-    shares |= {name: line.share for name, line in lines.items()}
-    return RunFigures(result, window_work(kept, inside) / busy, shares)
+    return RunFigures(result, window_work(kept, inside) / busy, {name: line.share for name, line in lines.items()})
 
 
 def against_lines(result: PredictionComparison) -> list[str]:

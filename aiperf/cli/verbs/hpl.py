@@ -1,0 +1,340 @@
+"""`python -m aiperf hpl`: predict HPL by layers, measure this machine and real HPL, and name the part that missed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiperf.cli.arguments import add_number
+from aiperf.cli.output import print_folded
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
+
+if TYPE_CHECKING:
+    from aiperf.hpl.model import Prediction
+    from aiperf.hpl.system_file import SystemFile
+
+DESCRIPTION = """Predicts HPL by layers of communication and compares the prediction with HPL as measured. Without an action it
+calibrates this machine, predicts, runs HPL, names the part that missed, and writes hpl.html."""
+EXAMPLES = (
+    "",
+    "predict examples/hpl/p100.yaml --nb 384 --vary PCIe.bytes_per_second=6e9,12e9",
+    "calibrate --out here.yaml",
+    "measure --system here.yaml --n 4000,8000",
+    "explain HPL.out --system here.yaml --fit node",
+    "table 5",
+)
+OPTIONS = ""
+GRIDS_SHOWN = 12
+READINGS = ("placed", "panels", "printed")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the actions and their arguments."""
+    _add_run(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
+
+    def action(name: str, meaning: str) -> argparse.ArgumentParser:
+        return actions.add_parser(
+            name, help=meaning, description=meaning[:1].upper() + meaning[1:] + ".", allow_abbrev=False
+        )
+
+    predict = action("predict", "predict HPL on a system, without running anything")
+    predict.add_argument("system", metavar="SYSTEM.yaml", type=given_path, help="figures of the machine (docs/hpl.md)")
+    add_number(predict, "--n", "order of the matrix", default_in_words="largest in memory", least=1, most=10**9)
+    _add_nb(predict)
+    predict.add_argument("--grid", metavar="PxQ", help="one process grid (default: all)")
+    add_number(
+        predict, "--share", "share of the memory for the matrix", float, default=0.8, above=0, most=1, metavar="SHARE"
+    )
+    _add_reading(predict)
+    predict.add_argument("--vary", metavar="FIGURE=A,B,C", help="also predict with other values of one figure")
+    predict.add_argument(
+        "--out", metavar="DIR", type=given_path, help="write HPL.dat of the best grid into this folder"
+    )
+    predict.add_argument("--json", action="store_true", help="print JSON")
+
+    calibrate = action("calibrate", "measure the figures of this machine")
+    _add_launch(calibrate)
+    _add_nb(calibrate)
+    calibrate.add_argument("--out", metavar="FILE", type=given_path, required=True, help="file to write, as here.yaml")
+
+    measure = action("measure", "predict, then run real HPL")
+    measure.add_argument(
+        "--system", metavar="FILE", type=given_path, help="calibration of this machine (default: calibrate first)"
+    )
+    _add_run(measure)
+
+    explain = action("explain", "compare outputs of HPL from elsewhere with their predictions")
+    explain.add_argument("outputs", metavar="HPL.out", nargs="+", type=given_path, help="output of HPL")
+    explain.add_argument("--system", metavar="FILE", type=given_path, required=True, help="figures of the machine")
+    explain.add_argument("--fit", metavar="LAYER", help="find the bandwidth of this layer that explains the outputs")
+    explain.add_argument("--out", metavar="DIR", type=given_path, help="write the page into this folder")
+    _add_reading(explain)
+
+    table = action("table", "recompute a published table")
+    table.add_argument("number", metavar="1|2|5", help="number of the table in the paper")
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    _add_launch(parser)
+    parser.add_argument("--binary", metavar="PROGRAM", help="HPL to run (default: xhpl, else hpcc)")
+    parser.add_argument("--n", metavar="N,N", default="4000,8000", help="orders of the matrix (default 4000,8000)")
+    _add_nb(parser)
+    parser.add_argument("--grid", metavar="PxQ,PxQ", help="process grids (default: 1x1 and the two best)")
+    add_number(parser, "--repeat", "runs of each size and grid", default=5, least=1, most=1000)
+    parser.add_argument(
+        "--out", metavar="DIR", type=given_path, default=Path("runs/hpl"), help="output folder (default runs/hpl)"
+    )
+    _add_reading(parser)
+
+
+def _add_launch(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--launch", metavar="COMMAND", default="mpirun -np {ranks}", help="launch command with {ranks}")
+    add_number(parser, "--ranks", "MPI ranks", default_in_words="physical cores of this host", least=1, most=10**6)
+
+
+def _add_nb(parser: argparse.ArgumentParser) -> None:
+    add_number(parser, "--nb", "block size NB", default=192, least=1, most=1024, metavar="NB")
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reading",
+        choices=READINGS,
+        default="placed",
+        help="interpretation of the layered sums (default: placed; docs/hpl.md)",
+    )
+
+
+def _grid(word: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d{1,9})[xX](\d{1,9})", word)
+    if found is None or 0 in (grid := (int(found[1]), int(found[2]))):
+        raise BadConfiguration(
+            f"--grid is P x Q, as 2x4, but found {word!r}: write two whole numbers above 0 with x between them"
+        )
+    return grid
+
+
+def _orders(word: str) -> list[int]:
+    if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", word):
+        raise BadConfiguration(
+            f"--n is one or several orders, as 4000,8000, but found {word!r}: write whole numbers above 0"
+        )
+    return [int(each) for each in word.split(",")]
+
+
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Execute one action or the whole sequence, and return the exit status."""
+    actions: dict[str | None, Callable[[argparse.Namespace], None]] = {
+        None: _everything,
+        "predict": _predict,
+        "calibrate": _calibrate,
+        "measure": _everything,
+        "explain": _explain,
+        "table": _table,
+    }
+    actions[arguments.action](arguments)
+    return 0
+
+
+def _predict(arguments: argparse.Namespace) -> None:
+    from aiperf.atomic_files import replace_file
+    from aiperf.hpl import listing, system_file
+    from aiperf.units import change
+
+    of = system_file.read(arguments.system)
+    system, nb = of.system, arguments.nb
+    grid = None if arguments.grid is None else _grid(arguments.grid)
+    n = arguments.n or listing.largest_order(system, arguments.share, nb)
+    made = listing.predictions(system, n, nb, arguments.reading, grid)
+    varied = []
+    if arguments.vary is not None:
+        figure, values = _varied(arguments.vary)
+        for value in values:
+            other = system_file.changed(system, figure, value)
+            varied.append((value, listing.predictions(other, n, nb, arguments.reading, grid)[0]))
+    if arguments.out is not None:
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        best = made[0]
+        replace_file(arguments.out / "HPL.dat", listing.hpl_dat([n], nb, [(best.p, best.q)], best.pmap).encode())
+    if arguments.json:
+        content: dict[str, Any] = listing.as_json(made)
+        if varied:
+            content["varied"] = [{"value": value, **listing.prediction_as_json(each)} for value, each in varied]
+        print(json.dumps(content, indent=2))
+        return
+    print_folded(_prediction_lines(of, made))
+    for value, each in varied:
+        print_folded([f"with {figure}={value:g}: {_one_line(each, of)}, {change(each.flops / made[0].flops - 1)}"])
+    if arguments.out is not None:
+        print_folded([f"HPL.dat of the best grid: {arguments.out / 'HPL.dat'}"])
+
+
+def _varied(word: str) -> tuple[str, list[float]]:
+    figure, _, values = word.partition("=")
+    try:
+        return figure, [float(each) for each in values.split(",")]
+    except ValueError:
+        raise BadConfiguration(
+            f"--vary is FIGURE=A,B,C with numbers, but found {word!r}: write for example gemm_flops=1e12,2e12"
+        ) from None
+
+
+def _one_line(each: Prediction, of: SystemFile) -> str:
+    from aiperf.hpl.listing import half_width
+    from aiperf.hpl.system_file import figures
+    from aiperf.units import duration, share
+
+    of_peak = "no peak_flops" if each.efficiency is None else f"{share(each.efficiency)} of the peak"
+    half = half_width(each, figures(of.system), of.intervals)
+    between = f" ± {share(half)}" if of.intervals else ""
+    took = duration(each.seconds)
+    return f"{each.p} x {each.q} {each.pmap}-major: {each.flops / 1e9:,.1f} GFLOPS{between}, {of_peak}, {took}"
+
+
+def _prediction_lines(of: SystemFile, made: Sequence[Prediction]) -> list[str]:
+    from aiperf.hpl.model import guideline, padded
+
+    first = made[0]
+    square = guideline(of.system.ranks)
+    lines = [
+        f"{of.system.name}: N {first.n} (padded {padded(first.n, first.nb)}), NB {first.nb}, reading '{first.reading}'"
+    ]
+    for each in made[:GRIDS_SHOWN]:
+        mark = "   <- the paper's guideline" if (each.p, each.q) == square else ""
+        lines.append(f"  {_one_line(each, of)}{mark}")
+    if len(made) > GRIDS_SHOWN:
+        lines.append(f"  … and {len(made) - GRIDS_SHOWN} slower ones (--json lists all)")
+    lines.append(f"seconds on {first.p} x {first.q}:")
+    lines += [f"  {part.part:<10}{part.layer or 'compute':<20}{part.seconds:14.4f}" for part in first.parts]
+    lines.append("elasticities, per cent of GFLOPS for one per cent of the figure:")
+    ordered = sorted(first.elasticities().items(), key=lambda each: -abs(each[1]))
+    return [*lines, *(f"  {name:<36}{value:+.4f}" for name, value in ordered)]
+
+
+def _calibrate(arguments: argparse.Namespace) -> None:
+    from aiperf.hpl import system_file
+    from aiperf.hpl.calibrate import remarks
+
+    of = _calibration(arguments)
+    system_file.write(arguments.out, of)
+    print_folded(
+        [
+            *(f"{name:<34}{value:.4g}" for name, value in system_file.figures(of.system).items()),
+            *remarks(of),
+            str(arguments.out),
+        ]
+    )
+
+
+def _calibration(arguments: argparse.Namespace) -> SystemFile:
+    import socket
+
+    from aiperf.hpl.calibrate import calibrate
+    from aiperf.hpl.mpi import default_ranks
+
+    return calibrate(arguments.launch, arguments.ranks or default_ranks(), arguments.nb, socket.gethostname())
+
+
+def _everything(arguments: argparse.Namespace) -> None:
+    """Calibrate unless `measure --system` names a calibration, predict, run HPL, and write the page."""
+    from aiperf.hpl import page, system_file
+    from aiperf.hpl.calibrate import remarks, require_this_node
+    from aiperf.hpl.listing import predictions
+    from aiperf.hpl.measure import find_binary, measure
+    from aiperf.units import share
+
+    orders = _orders(arguments.n)
+    grids = [] if arguments.grid is None else [_grid(each) for each in arguments.grid.split(",")]
+    binary = find_binary(arguments.binary)
+    given = getattr(arguments, "system", None)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    if given is None:
+        print_folded(["calibrating this machine …"])
+        of = _calibration(arguments)
+        system_file.write(arguments.out / "here.yaml", of)
+    else:
+        of = system_file.read(given)
+        require_this_node(of, given)
+    if not grids:
+        best = [(each.p, each.q) for each in predictions(of.system, max(orders), arguments.nb, arguments.reading)]
+        grids = list(dict.fromkeys([(1, 1), *dict.fromkeys(best)]))[:3]
+    print_folded(
+        [
+            f"running {binary.name}: {arguments.repeat} x N {arguments.n} on {', '.join(f'{p} x {q}' for p, q in grids)} …"
+        ]
+    )
+    measured = measure(
+        of,
+        arguments.launch,
+        binary,
+        orders,
+        arguments.nb,
+        grids,
+        arguments.repeat,
+        arguments.reading,
+        arguments.out,
+    )
+    notes = remarks(of) if of.calibration else []
+    written = page.write(of, measured.cases, arguments.out, measured.loads, notes)
+    print_folded([*(case.gap_in_words() for case in measured.cases), *notes])
+    print_folded(
+        [
+            f"load: other programs used at most {share(max(measured.loads), 0)} of the processors while HPL ran",
+            str(written),
+        ]
+    )
+
+
+def _explain(arguments: argparse.Namespace) -> None:
+    from aiperf.hpl import page, system_file
+    from aiperf.hpl.cases import cases, fit_bandwidth
+    from aiperf.hpl.output import parsed
+
+    of = system_file.read(arguments.system)
+    runs = [run for path in arguments.outputs for run in parsed(path.read_text(errors="replace"), str(path))]
+    notes = []
+    if arguments.fit is not None:
+        of = fit_bandwidth(of, arguments.fit, runs, arguments.reading)
+        figure = f"{arguments.fit}.bytes_per_second"
+        notes = [f"{figure} {system_file.figures(of.system)[figure]:.4g} is fitted to these outputs, not measured"]
+    found = cases(of, runs, arguments.reading)
+    print_folded([*(case.gap_in_words() for case in found), *notes])
+    if arguments.out is not None:
+        print_folded([str(page.write(of, found, arguments.out, [], notes))])
+
+
+def _table(arguments: argparse.Namespace) -> None:
+    from aiperf.hpl import tables
+
+    if arguments.number not in map(str, tables.NUMBERS):
+        raise BadConfiguration(f"tables 1, 2 and 5 are recomputed, but found {arguments.number!r}: choose one of them")
+    number = int(arguments.number)
+    lines = [f"{'':<38}{'figure':<26}{'printed':>10}{'recomputed':>12}"]
+    for each in tables.recomputed(number):
+        mark = "" if each.is_equal else "   differs"
+        lines.append(f"{each.row:<38}{each.figure:<26}{each.printed:>10g}{each.recomputed:>12.{each.decimals}f}{mark}")
+    if number == 5:
+        rows = tables.published()["table_5"]["rows"]
+        lines += [
+            "",
+            f"{'GFLOPS, one set of figures':<28}{'N':>8}{'measured':>10}{'paper':>10}"
+            + "".join(f"{each:>10}" for each in READINGS),
+        ]
+        for row in rows:
+            made = "".join(
+                f"{tables.best_of_row(row, each).flops / 1e9:>10,.0f}" for each in ("placed", "panels", "printed")
+            )
+            lines.append(f"{tables.row_name(row):<28}{row['n']:>8}{row['measured']:>10}{row['model']:>10}{made}")
+        means = "".join(f"{100 * tables.mean_difference(each):>9.1f}%" for each in ("placed", "panels", "printed"))
+        lines.append(f"{'mean |Diff| to measured':<28}{'':>28}{means}")
+    else:
+        lines.append(
+            "The figures behind this table's predictions are not printed, so that they cannot be derived again."
+        )
+    print_folded(lines)

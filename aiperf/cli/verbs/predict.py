@@ -1,0 +1,82 @@
+"""`python -m aiperf predict`: predict the score of a run before it starts."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from aiperf.cli.arguments import add_number
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
+
+DESCRIPTION = """Predicts the score of a run, its 95 % interval and its time breakdown. The profile of a real run gives the
+speeds, and 16 simulations with different seeds give the score. Default: a pilot run of the same options is made
+first. The interval covers the spread of the search, not of the machine (docs/prediction.md).
+
+Exit status: 0, or 1 if --again finds another figure than the file holds."""
+EXAMPLES = (
+    "--from runs/20261121-120000-digits --out prediction.json",
+    "dataset=images dataset.root=/data/flowers --pilot 120",
+    "--from runs/small --workers 64",
+    "--again prediction.json",
+)
+OPTIONS = "[OPTION=VALUE …]"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the source of the profile, the workers and the output."""
+    parser.add_argument("--from", dest="source", metavar="RUN", help="take the profile from this run")
+    add_number(
+        parser,
+        "--pilot",
+        "length of the pilot run in seconds",
+        float,
+        default=60.0,
+        least=10,
+        most=86400,
+        metavar="SECONDS",
+    )
+    add_number(parser, "--workers", "number of workers", default_in_words="as in the profile", least=1, most=1_000_000)
+    parser.add_argument("--out", metavar="FILE", type=given_path, help="write the prediction as JSON")
+    parser.add_argument(
+        "--again", metavar="FILE|RUN", type=given_path, help="repeat the prediction of a file or run, and compare"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the prediction and return the exit status."""
+    from aiperf.atomic_files import write_named
+    from aiperf.cli.output import print_folded
+    from aiperf.simulate.study.predict import again, lines, pilot, predict
+    from aiperf.statistics.predicted_score import as_json
+
+    is_equal = True
+    if arguments.again is not None:
+        if options or arguments.source is not None:
+            raise BadConfiguration(
+                f"--again takes everything from its file, but found {[*options, arguments.source][0]!r}: leave it out"
+            )
+        found, is_equal = again(arguments.again)
+    else:
+        runs = next((word.partition("=")[2] for word in options if word.startswith("runs=")), "runs")
+        if arguments.source is None:
+            found = predict(pilot(options, arguments.pilot, runs), runs, options, arguments.workers)
+        else:
+            found = predict(arguments.source, runs, options or None, arguments.workers)
+    content = json.dumps(as_json(found), indent=1)
+    if arguments.out is not None:
+        write_named(arguments.out, content.encode())
+    if arguments.json:
+        print(content)
+    else:
+        print_folded(lines(found))
+        if arguments.again is not None:
+            print_folded(
+                [
+                    "equal to the file, to the last digit"
+                    if is_equal
+                    else "differs from the file: another release, or an altered file"
+                ]
+            )
+    return 0 if is_equal else 1

@@ -1,0 +1,1 @@
+"""Prediction of HPL by layers of communication, and its comparison with HPL as measured (docs/hpl.md)."""

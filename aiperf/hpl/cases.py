@@ -1,0 +1,139 @@
+"""Predicted and measured HPL side by side, by N, NB and grid: differences, gaps by part, a fitted bandwidth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from aiperf.errors import BadConfiguration
+from aiperf.hpl.listing import half_width, prediction_as_json
+from aiperf.hpl.model import PARTS, Prediction, Reading, difference, predict
+from aiperf.hpl.output import Measured
+from aiperf.hpl.system_file import SystemFile, changed, figures
+from aiperf.statistics.estimate import Estimate, of_repeats
+from aiperf.units import change
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One N, NB, grid and PMAP."""
+
+    prediction: Prediction
+    half_width: float
+    """Half-width of the predicted FLOPS as a share, from the intervals of the calibration."""
+    runs: tuple[Measured, ...]
+
+    @property
+    def gflops(self) -> float:
+        """Return the mean of the measured GFLOPS."""
+        return fmean(run.gflops for run in self.runs)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Return the measured GFLOPS with their interval. None for one run."""
+        return of_repeats([run.gflops for run in self.runs])
+
+    @property
+    def diff(self) -> float:
+        """Return Diff as a signed share."""
+        return difference(self.prediction.flops / 1e9, self.gflops)
+
+    @property
+    def measured_parts(self) -> dict[str, float] | None:
+        """Return the mean measured seconds of each part. None if HPL was built without its detailed timers."""
+        parts = [run.parts for run in self.runs]
+        known = [each for each in parts if each is not None]
+        return {part: fmean(each[part] for each in known) for part in PARTS} if len(known) == len(self.runs) else None
+
+    @property
+    def largest_gap(self) -> tuple[str, float, float] | None:
+        """Return the part with the largest gap, with its predicted and measured seconds."""
+        measured = self.measured_parts
+        if measured is None:
+            return None
+        both = [(part, self.prediction.seconds_of(part), measured[part]) for part in PARTS]
+        return max(both, key=lambda each: abs(each[1] - each[2]))
+
+    def in_words(self) -> str:
+        """Return the name of the case: `N 8000, 1 x 2`."""
+        made = self.prediction
+        return f"N {made.n}, {made.p} x {made.q}{' column-major' if made.pmap == 'column' else ''}"
+
+    def gap_in_words(self) -> str:
+        """Return one sentence on the difference and on the part that causes most of it."""
+        made, gap = self.prediction, self.largest_gap
+        head = f"{self.in_words()}: predicted {made.flops / 1e9:.4g} GFLOPS, measured {self.gflops:.4g} ({change(self.diff)})."
+        if gap is None:
+            return f"{head} This HPL has no detailed timers, which name the part (tools/build_hpl.sh)."
+        part, predicted, measured = gap
+        return f"{head} Largest gap: {part}, predicted {predicted:.3g} s, measured {measured:.3g} s."
+
+
+def cases(of: SystemFile, runs: Iterable[Measured], reading: Reading) -> list[Case]:
+    """Group runs and predict each group.
+
+    Raises:
+        BadConfiguration: a grid has more ranks than the system, or groups that are no blocks.
+    """
+    groups: dict[tuple[Any, ...], list[Measured]] = {}
+    for run in runs:
+        groups.setdefault((run.n, run.nb, run.p, run.q, run.pmap), []).append(run)
+    found = []
+    for (n, nb, p, q, pmap), group in sorted(groups.items()):
+        if p * q > of.system.ranks:
+            raise BadConfiguration(
+                f"'{of.system.name}' has {of.system.ranks} ranks, but an output has {p} x {q}: give the right --system"
+            )
+        made = predict(of.system, n, nb, p, q, pmap, reading)
+        if made is None:
+            raise BadConfiguration(
+                f"ranks per group must form blocks of P x Q, but {p} x {q} has none: correct the ranks of the layers"
+            )
+        found.append(Case(made, half_width(made, figures(of.system), of.intervals), tuple(group)))
+    return found
+
+
+def fit_bandwidth(of: SystemFile, layer: str, runs: Sequence[Measured], reading: Reading) -> SystemFile:
+    """Return the system with the one bandwidth of a layer that explains the runs best, in least squares of logarithms.
+
+    Raises:
+        BadConfiguration: there is no such layer, or no run uses it.
+    """
+    from scipy.optimize import minimize_scalar
+
+    figure = f"{layer}.bytes_per_second"
+    start = figures(of.system).get(figure)
+    if start is None:
+        changed(of.system, figure, 1.0)  # raises, with the nearest name
+        raise AssertionError(figure)
+
+    def error(logarithm: float) -> float:
+        tried = SystemFile(changed(of.system, figure, math.exp(logarithm)))
+        return math.fsum(math.log1p(case.diff) ** 2 * len(case.runs) for case in cases(tried, runs, reading))
+
+    if not any(figure in case.prediction.elasticities() for case in cases(of, runs, reading)):
+        raise BadConfiguration(
+            f"a bandwidth is fitted to runs that use the layer, but no run crosses '{layer}': add larger grids"
+        )
+    best = minimize_scalar(error, bounds=(math.log(1e5), math.log(1e13)), method="bounded")
+    return SystemFile(changed(of.system, figure, math.exp(best.x)))
+
+
+def as_json(found: Sequence[Case]) -> list[dict[str, Any]]:
+    """Return predicted and measured values of all cases."""
+    return [
+        {
+            "n": case.prediction.n,
+            "nb": case.prediction.nb,
+            "predicted": prediction_as_json(case.prediction),
+            "predicted_half_width": case.half_width,
+            "measured_gflops": [run.gflops for run in case.runs],
+            "measured_seconds": [run.seconds for run in case.runs],
+            "measured_parts": case.measured_parts,
+            "diff": case.diff,
+        }
+        for case in found
+    ]

@@ -1,0 +1,417 @@
+"""Multi-communication-layer model of HPL by Kim, Oh and Park (2021), as executable equations.
+
+Numbers in brackets are those of the paper. N is the order of the matrix, NB the block size, P × Q the process grid. γ is in
+seconds per operation, β in seconds per word of 8 bytes, α in seconds, and log is log2. Errata are derived in docs/hpl.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import fsum, log2
+from typing import Literal
+
+WORD_BYTES = 8
+Reading = Literal["placed", "panels", "printed"]
+READINGS: tuple[Reading, ...] = ("placed", "panels", "printed")
+Pmap = Literal["row", "column"]
+PMAPS: tuple[Pmap, ...] = ("row", "column")
+PARTS = ("panel", "update", "pivot", "broadcast", "swap")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Cost of messages over one layer."""
+
+    alpha: float
+    beta: float
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Layer of communication: memory, links within a node, network."""
+
+    name: str
+    ranks: int
+    """Ranks that one group of this layer joins. 1 for memory."""
+    latency_seconds: float
+    bytes_per_second: float
+    grid: tuple[int, int] | None = None
+    """Groups along P and along Q (default: from the placement of the ranks)."""
+    source: str = ""
+
+    @property
+    def link(self) -> Link:
+        """Return α and β."""
+        return Link(self.latency_seconds, WORD_BYTES / self.bytes_per_second)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Figures of a machine that HPL runs on. Rates are those of one rank."""
+
+    name: str
+    ranks: int
+    gemm_flops: float
+    layers: tuple[Layer, ...]
+    """Nearest first. The last layer joins all ranks."""
+    panel_flops: float | None = None
+    """Rate of panel factorisation (default: `gemm_flops`)."""
+    peak_flops: float | None = None
+    memory_bytes: float | None = None
+    swap_bytes_per_second: float | None = None
+    """Rate of row swaps within a rank, which stride through memory (default: swaps cost what their links cost)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """Figures of an accelerator, from which its layer follows by (6) to (10)."""
+
+    controllers: int
+    quadwords: int
+    """Words of 8 bytes that one memory controller reads at once."""
+    memory_hertz: float
+    cores: int
+    flops_per_cycle: float
+    hertz: float
+    access_cycles: float
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Seconds of one part of HPL in one layer. Computation has no layer ('') and no latency."""
+
+    part: str
+    layer: str
+    latency_seconds: float
+    rate_seconds: float
+    """Seconds that are inversely proportional to a rate."""
+    figure: str
+    """Name of this rate."""
+
+    @property
+    def seconds(self) -> float:
+        """Return the total of the part."""
+        return self.latency_seconds + self.rate_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """Predicted run of HPL."""
+
+    n: int
+    nb: int
+    p: int
+    q: int
+    pmap: Pmap
+    reading: Reading
+    parts: tuple[Part, ...]
+    peak_flops: float | None
+    """Of all ranks."""
+
+    @property
+    def seconds(self) -> float:
+        """Return (22): the sum of all parts over all layers."""
+        return fsum(part.seconds for part in self.parts)
+
+    @property
+    def flops(self) -> float:
+        """Return the rate in FLOPS, as HPL computes it: operations of N, not of the padded size."""
+        return operations(self.n) / self.seconds
+
+    @property
+    def efficiency(self) -> float | None:
+        """Return the share of the peak. None without a peak."""
+        return None if self.peak_flops is None else self.flops / self.peak_flops
+
+    def seconds_of(self, part: str) -> float:
+        """Return the seconds of one part, of all layers together."""
+        return fsum(each.seconds for each in self.parts if each.part == part)
+
+    def elasticities(self) -> dict[str, float]:
+        """Return the per cent of FLOPS gained by one per cent more of each figure. Latencies give negative values.
+
+        Time is a sum of terms, each proportional to a latency or inversely proportional to a rate. An elasticity is
+        therefore the share of these terms in the time, and no difference quotient is needed.
+        """
+        seconds: dict[str, list[float]] = {}
+        for part in self.parts:
+            seconds.setdefault(part.figure, []).append(part.rate_seconds)
+            if part.layer:
+                seconds.setdefault(f"{part.layer}.latency_seconds", []).append(-part.latency_seconds)
+        whole = self.seconds
+        shares = {figure: fsum(terms) / whole for figure, terms in seconds.items()}
+        return {figure: value for figure, value in shares.items() if value}
+
+
+def operations(n: float) -> float:
+    """Return the operations that HPL counts for order N: 2N³/3 + 3N²/2."""
+    return 2 * n**3 / 3 + 3 * n**2 / 2
+
+
+# --- one panel, i from 1 ---
+
+
+def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
+    """Return (1), computation: seconds of factorising panel i."""
+    return gamma * ((n - i * nb) / p - nb / 3) * nb**2
+
+
+def panel_pivot(nb: int, p: int, link: Link) -> float:
+    """Return (1), pivot search. (1) prints 2NB words, but (12) and (27) need 2NB + 4."""
+    return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
+
+
+def panel_broadcast(i: int, n: float, nb: int, p: int, link: Link) -> float:
+    """Return (1), broadcast of panel i along the process row."""
+    return link.alpha + link.beta * (n - i * nb) * nb / p
+
+
+def update_compute(i: int, n: float, nb: int, p: int, q: int, gamma: float) -> float:
+    """Return (2), computation: seconds of the update after panel i."""
+    rest = n - (i - 1) * nb
+    return gamma * (rest * nb**2 / q + 2 * rest**2 * nb / (p * q))
+
+
+def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
+    """Return (2), communication: exchange of rows along the process column."""
+    return link.alpha * (log2(p) + p - 1) + 3 * link.beta * (n - (i - 1) * nb) * nb / q
+
+
+# --- all panels in one layer ---
+
+
+def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link) -> float:
+    """Return (3): leading terms of one layer, the model that HPL publishes. (4) and (5) are its two summands."""
+    compute = gamma * 2 * n**3 / (3 * p * q)
+    exchange = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (3 * p + q) / (2 * p * q)
+    return compute + exchange
+
+
+def compute_seconds(n: float, nb: int, p: int, q: int, gamma: float) -> float:
+    """Return (11) and (25), with N instead of N² in the third term."""
+    third = nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n
+    return gamma * (2 * n**3 / 3 + (nb * (3 * q + 3 * p + 6) * n**2 + third) / 6) / (p * q)
+
+
+def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
+    """Return the share of panel factorisation in (25): (1) summed over all panels."""
+    return gamma * n * nb * ((n - nb) / (2 * p) - nb / 3)
+
+
+def updates_compute(n: float, nb: int, p: int, q: int, gamma: float) -> float:
+    """Return the share of the updates in (25): (2) summed over all panels."""
+    return gamma * n * (n + nb) * (nb / (2 * q) + (2 * n + nb) / (3 * p * q))
+
+
+def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
+    """Return (12) with the factor (4·P·log P − 1)·Q."""
+    first = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (q + 3 * p) / (2 * p * q)
+    rest = nb * ((4 * p * log2(p) - 1) * q + 3 * p) + 8 * p * q * log2(p)
+    return first + link.beta * n * rest / (2 * p * q)
+
+
+# --- panels of one layer, from side m0 to side m ---
+
+
+def layer_pivot(m0: float, m: float, nb: int, p: int, link: Link) -> float:
+    """Return (27): pivot search in the panels of one layer."""
+    return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4)) * (m - m0) / nb
+
+
+def layer_broadcast(m0: float, m: float, nb: int, p: int, link: Link) -> float:
+    """Return (28), as printed. (13) and (15) are the same, although they are called calculation."""
+    return link.alpha * (m - m0) / nb + link.beta * (m**2 - 2 * m * m0 - (m - m0) * nb + m0**2) / (2 * p)
+
+
+def layer_swap(n0: float, n: float, nb: int, p: int, q: int, link: Link) -> float:
+    """Return (29), as printed. (14) and (16) are the same."""
+    messages = (log2(p) + p - 1) * (n - n0) / nb
+    return link.alpha * messages + 3 * link.beta * (n**2 - 2 * n * n0 + (n - n0) * nb + n0**2) / (2 * q)
+
+
+def below_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
+    """Return the words that (28) omits: panels of the layer also cover the rows of the layers above it."""
+    return link.beta * (whole - m) * (m - m0) / p
+
+
+def beside_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
+    """Return the words that (29) omits: updates of the layer also cover the columns of the layers above it."""
+    return 3 * link.beta * (whole - n) * (n - n0) / q
+
+
+# --- an accelerator as the first layer ---
+
+
+def bandwidth_per_core(of: Accelerator) -> float:
+    """Return (6) in words per second."""
+    return of.controllers * of.quadwords * of.memory_hertz / of.cores
+
+
+def equivalent_bandwidth(of: Accelerator) -> float:
+    """Return (7) in words per second."""
+    return of.controllers * of.quadwords * bandwidth_per_core(of)
+
+
+def accelerator_link(of: Accelerator) -> Link:
+    """Return (8) and (9). (8) prints cycles ÷ bandwidth, but α is cycles ÷ clock."""
+    return Link(of.access_cycles / of.hertz, 1 / equivalent_bandwidth(of))
+
+
+def peak(of: Accelerator) -> float:
+    """Return (10) in FLOPS."""
+    return of.cores * of.flops_per_cycle * of.hertz
+
+
+# --- placement of ranks ---
+
+
+def padded(n: int, nb: int) -> int:
+    """Return (17): N_new, the next multiple of NB."""
+    return nb * math.ceil(n / nb)
+
+
+def side(n_new: int, nb: int, groups: int) -> int:
+    """Return (18) to (21): rows or columns of the matrix that one of the groups along P or Q holds."""
+    return nb * math.ceil(n_new / (nb * groups))
+
+
+def block(pmap: Pmap, p: int, q: int, ranks: int) -> tuple[int, int] | None:
+    """Return the rows × columns of the process grid that a group of consecutive ranks covers. None if it is no rectangle.
+
+    >>> block("row", 2, 6, 4), block("row", 4, 3, 6), block("column", 2, 6, 4)
+    (None, (2, 3), (2, 2))
+    """
+    along, across = (q, p) if pmap == "row" else (p, q)
+    if along % ranks == 0:
+        found = (1, ranks)
+    elif ranks % along == 0 and across % (ranks // along) == 0:
+        found = (ranks // along, along)
+    else:
+        return None
+    return found if pmap == "row" else (found[1], found[0])
+
+
+def _block_of(layer: Layer, pmap: Pmap, p: int, q: int) -> tuple[int, int] | None:
+    if layer.grid is None:
+        return block(pmap, p, q, layer.ranks)
+    groups_p, groups_q = layer.grid
+    return (p // groups_p, q // groups_q) if p % groups_p == 0 and q % groups_q == 0 else None
+
+
+def layers_of(system: System, ranks: int) -> tuple[Layer, ...]:
+    """Return the layers that the first `ranks` ranks use. The last of them joins all these ranks."""
+    used = []
+    for layer in system.layers:
+        used.append(replace(layer, ranks=min(layer.ranks, ranks)))
+        if layer.ranks >= ranks:
+            break
+    return (*used[:-1], replace(used[-1], ranks=ranks, grid=None))
+
+
+# --- sums over the layers ---
+
+
+def predict(
+    system: System, n: int, nb: int, p: int, q: int, pmap: Pmap = "row", reading: Reading = "placed"
+) -> Prediction | None:
+    """Predict HPL on the first P·Q ranks. None if the groups of a layer are no rectangles of the process grid.
+
+    Args:
+        system: figures of the machine.
+        n: order of the matrix. "placed" uses it unchanged, the other readings pad it by (17).
+        nb: block size.
+        p: rows of the process grid.
+        q: columns of the process grid.
+        pmap: order in which HPL places ranks on the grid.
+        reading: interpretation of the layered sums (docs/hpl.md).
+    """
+    assert p * q <= system.ranks, f"{p} x {q} needs more than {system.ranks} ranks"
+    layers = layers_of(system, p * q)
+    blocks = [_block_of(layer, pmap, p, q) for layer in layers]
+    known = [each for each in blocks if each is not None]
+    if len(known) != len(layers):
+        return None
+    order = n if reading == "placed" else padded(n, nb)
+    is_separate = system.panel_flops is not None
+    panel_gamma = 1 / (system.panel_flops if system.panel_flops is not None else system.gemm_flops)
+    parts = [
+        Part(
+            "panel",
+            "",
+            0.0,
+            panels_compute(order, nb, p, panel_gamma),
+            "panel_flops" if is_separate else "gemm_flops",
+        ),
+        Part("update", "", 0.0, updates_compute(order, nb, p, q, 1 / system.gemm_flops), "gemm_flops"),
+    ]
+    if reading == "placed":
+        parts += _placed(system, layers, known, order, nb, p, q)
+    else:
+        parts += _by_side(layers, known, order, nb, p, q, is_printed=reading == "printed")
+    peak_flops = None if system.peak_flops is None else system.peak_flops * p * q
+    return Prediction(n, nb, p, q, pmap, reading, tuple(parts), peak_flops)
+
+
+def _exchange_part(part: str, layer: Layer, latency: float, rate: float) -> Part:
+    return Part(part, layer.name, latency, rate, f"{layer.name}.bytes_per_second")
+
+
+def _placed(
+    system: System, layers: Sequence[Layer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int
+) -> Iterator[Part]:
+    """Yield the parts of (26), each through the outermost layer that its process row or column crosses."""
+    column = layers[next(index for index, (rows, _) in enumerate(blocks) if rows == p)]
+    row = layers[next(index for index, (_, columns) in enumerate(blocks) if columns == q)]
+    alpha, beta = Link(column.link.alpha, 0.0), Link(0.0, column.link.beta)
+    yield _exchange_part("pivot", column, layer_pivot(0, n, nb, p, alpha), layer_pivot(0, n, nb, p, beta))
+    sent = Link(row.link.alpha, 0.0), Link(0.0, row.link.beta)
+    yield _exchange_part("broadcast", row, *(layer_broadcast(0, n, nb, p, each) for each in sent))
+    local = system.swap_bytes_per_second
+    if local is None or p > 1:
+        yield _exchange_part("swap", column, layer_swap(0, n, nb, p, q, alpha), layer_swap(0, n, nb, p, q, beta))
+    if local is not None:
+        strided = layer_swap(0, n, nb, p, q, Link(0.0, WORD_BYTES / local))
+        yield Part("swap", layers[0].name, 0.0, strided, "swap_bytes_per_second")
+
+
+def _by_side(
+    layers: Sequence[Layer], blocks: Sequence[tuple[int, int]], n: int, nb: int, p: int, q: int, *, is_printed: bool
+) -> Iterator[Part]:
+    """Yield the parts of (26) for each layer: (27) to (29), with the words of the layers above unless `is_printed`."""
+    m0 = n0 = 0
+    for layer, (rows, columns) in zip(layers, blocks, strict=True):
+        m, n_side = side(n, nb, p // rows), side(n, nb, q // columns)
+        costs: dict[str, list[float]] = {"pivot": [], "broadcast": [], "swap": []}
+        for link in (Link(layer.link.alpha, 0.0), Link(0.0, layer.link.beta)):
+            omitted = (0.0, 0.0)
+            if not is_printed:
+                omitted = below_broadcast(n, m0, m, p, link), beside_swap(n, n0, n_side, q, link)
+            costs["pivot"].append(layer_pivot(m0, m, nb, p, link))
+            costs["broadcast"].append(layer_broadcast(m0, m, nb, p, link) + omitted[0])
+            costs["swap"].append(layer_swap(n0, n_side, nb, p, q, link) + omitted[1])
+        for part, (latency, rate) in costs.items():
+            yield _exchange_part(part, layer, latency, rate)
+        m0, n0 = m, n_side
+
+
+def grids(ranks: int) -> list[tuple[int, int]]:
+    """Return all P × Q with this product, P upwards."""
+    small = [each for each in range(1, math.isqrt(ranks) + 1) if ranks % each == 0]
+    return [(each, ranks // each) for each in sorted({*small, *(ranks // each for each in small)})]
+
+
+def guideline(ranks: int) -> tuple[int, int]:
+    """Return the paper's grid: P ≤ Q, as square as possible."""
+    return max((p, q) for p, q in grids(ranks) if p <= q)
+
+
+def smallest_order(nb: int, p: int) -> int:
+    """Return the smallest N of which panel factorisation takes no negative time: (1) subtracts NB/3 rows of each panel."""
+    return math.ceil(nb * (1 + 2 * p / 3))
+
+
+def difference(predicted: float, measured: float) -> float:
+    """Return Diff of (31) and (32) as a signed share. The paper prints its absolute value."""
+    return predicted / measured - 1

@@ -1,0 +1,115 @@
+"""Programs under MPI: one BLAS thread per rank, ended with this process, with the load of the host."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from aiperf.errors import BadConfiguration
+from aiperf.scratch import Scratch
+from aiperf.system.describe import describe_node, hash_of
+from aiperf.system.load.load_watch import LoadWatch
+from aiperf.system.load.own_processes import OwnProcesses
+
+LAUNCH = "mpirun -np {ranks}"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+_HARDWARE = ("maker", "firmware", "processors", "memory", "accelerators", "pci")
+_LONGEST_SHOWN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """Output of a program that ended with status 0."""
+
+    output: str
+    others_share: float
+    """Share of the host's processor time that other programs used meanwhile, 0..1."""
+
+
+def default_ranks() -> int:
+    """Return the number of physical cores of this host."""
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
+
+
+def node_hash() -> str:
+    """Return the hash of this host's hardware, without settings that differ between two calls."""
+    described = describe_node({})
+    return hash_of({name: described[name] for name in _HARDWARE})
+
+
+def launch(
+    template: str, ranks: int, words: Sequence[str], seconds: float, inputs: dict[str, str], result: str | None = None
+) -> Launched:
+    """Run a program under MPI in a temporary folder, and return its output.
+
+    Args:
+        template: launch command with `{ranks}`.
+        ranks: number of ranks.
+        words: program and its arguments.
+        seconds: time limit.
+        inputs: text of the files in the folder, by name.
+        result: name of a file that the program writes instead of the standard output.
+
+    Raises:
+        BadConfiguration: the launcher is missing or refused, or the program failed. After an exception no process remains.
+    """
+    try:
+        command = [*shlex.split(template.format(ranks=ranks)), *words]
+    except (KeyError, IndexError, ValueError) as error:
+        raise BadConfiguration(
+            f"--launch is a command with {{ranks}}, but found {template!r}: write {LAUNCH!r}"
+        ) from error
+    if shutil.which(command[0]) is None:
+        raise BadConfiguration(
+            f"HPL is started by MPI, but {command[0]!r} is not installed: install it (Debian: apt-get install openmpi-bin), "
+            "or give --launch"
+        )
+    scratch = Scratch()
+    try:
+        for name, text in inputs.items():
+            (scratch.path / name).write_text(text)
+        watch = LoadWatch(OwnProcesses({os.getpid()}))
+        before = watch.look()
+        threads = dict.fromkeys(THREADS, "1")
+        ended = subprocess.run(
+            command,
+            cwd=scratch.path,
+            env=os.environ | threads | scratch.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+        )
+        after = watch.look()
+        if ended.returncode:
+            raise BadConfiguration(_failure(command, ended))
+        output = ended.stdout
+        if result is not None and (scratch.path / result).exists():
+            output = (scratch.path / result).read_text(errors="replace")
+    except subprocess.TimeoutExpired:
+        raise BadConfiguration(
+            f"{Path(words[0]).name} ends within {seconds:.0f} s, but it did not: choose a smaller --n"
+        ) from None
+    finally:
+        scratch.close(patience_seconds=0.0)
+    passed = after.passed - before.passed
+    others = (after.programs - after.own) - (before.programs - before.own)
+    return Launched(output, min(1.0, max(0.0, others / passed)) if passed > 0 else 0.0)
+
+
+def _failure(command: Sequence[str], ended: subprocess.CompletedProcess[str]) -> str:
+    messages = " ".join((ended.stderr + ended.stdout).split())
+    if "allow-run-as-root" in messages:
+        return (
+            "OpenMPI starts nothing as root without consent, but this user is root: use another user, or, in a container, set "
+            "OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+        )
+    return f"`{shlex.join(command)}` ended with status {ended.returncode}: {messages[-_LONGEST_SHOWN:]}. Correct it"

@@ -1,0 +1,120 @@
+"""Tables 1, 2 and 5 of the paper, recomputed from their own columns, and Table 5 predicted from one set of figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from statistics import fmean
+from typing import Any
+
+from aiperf.hpl.model import PMAPS, Layer, Prediction, Reading, System, difference, grids, predict
+
+NUMBERS = (1, 2, 5)
+"""Tables with figures that can be recomputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputed:
+    """Figure of the paper, printed and as it follows from the columns next to it."""
+
+    row: str
+    figure: str
+    printed: float
+    recomputed: float
+    decimals: int = 1
+
+    @property
+    def is_equal(self) -> bool:
+        """Return True if the recomputed figure rounds to the printed one."""
+        return round(self.recomputed, self.decimals) == self.printed
+
+
+def published() -> dict[str, Any]:
+    """Return the figures that the paper prints."""
+    content: dict[str, Any] = json.loads(files("aiperf.hpl").joinpath("published.json").read_text("utf-8"))
+    return content
+
+
+def recomputed(number: int) -> list[Recomputed]:
+    """Return the differences, efficiencies and averages of one table."""
+    printed = published()
+    averages = printed["averages"]
+    if number == 1:
+        rows = printed["table_1"]
+        found = [each for row in rows for each in _of_system(row, "", "model", row["rpeak"])]
+        return [*found, Recomputed("average", "Diff", averages["table_1"], _mean_diff(rows, "model"))]
+    if number == 2:
+        rows = printed["table_2"]
+        found = [each for row in rows for name in ("single", "layered") for each in _of_system(row, f"{name} ", name)]
+        gpus = [row for row in rows if row["system"] not in ("Fugaku", "Marconi100")]
+        return [
+            *found,
+            Recomputed("average", "single Diff", averages["single"], _mean_diff(rows, "single")),
+            Recomputed("average", "layered Diff", averages["layered"], _mean_diff(rows, "layered")),
+            Recomputed(
+                "average without Fugaku and Marconi100",
+                "layered Diff",
+                averages["layered_without_fugaku_and_marconi100"],
+                _mean_diff(gpus, "layered"),
+            ),
+        ]
+    rows = printed["table_5"]["rows"]
+    diffs = [Recomputed(row_name(row), "Diff", row["diff"], _diff(row, "model", "measured"), 2) for row in rows]
+    one = [abs(each.recomputed) for each, row in zip(diffs, rows, strict=True) if row["nodes"] == 1]
+    several = [abs(each.recomputed) for each, row in zip(diffs, rows, strict=True) if row["nodes"] > 1]
+    return [
+        *diffs,
+        Recomputed("average of 1 node", "Diff", averages["one_node"], fmean(one), 2),
+        Recomputed("average of 2 to 4 nodes", "Diff", averages["several_nodes"], fmean(several), 2),
+    ]
+
+
+def _of_system(row: dict[str, Any], prefix: str, model: str, peak: float | None = None) -> Iterable[Recomputed]:
+    name = row["system"]
+    if peak is not None:
+        yield Recomputed(name, "efficiency", row["efficiency"], 100 * row["rmax"] / peak)
+    yield Recomputed(
+        name, f"{prefix}model efficiency", row[f"{model}_efficiency"], 100 * row[model] / row["model_peak"]
+    )
+    diff = row["diff" if model == "model" else f"{model}_diff"]
+    yield Recomputed(name, f"{prefix}Diff", diff, abs(_diff(row, model, "rmax")))
+
+
+def _diff(row: dict[str, Any], model: str, measured: str) -> float:
+    return 100 * difference(row[model], row[measured])
+
+
+def _mean_diff(rows: Sequence[dict[str, Any]], model: str) -> float:
+    return fmean(abs(_diff(row, model, "rmax")) for row in rows)
+
+
+def row_name(row: dict[str, Any]) -> str:
+    """Return the paper's name of a row of Table 5: `2N4G`."""
+    return f"{row['nodes']}N{row['accelerators']}G"
+
+
+def system_of(row: dict[str, Any]) -> System:
+    """Return the machine of a row of Table 5, from the one set of figures in published.json."""
+    figures = published()["table_5"]
+    accelerators, per_node = row["accelerators"], row["accelerators"] // row["nodes"]
+    layers = [Layer("memory", 1, **figures["memory"])]
+    if per_node > 1:
+        layers.append(Layer("PCIe", per_node, **figures["node"]))
+    if row["nodes"] > 1:
+        layers.append(Layer("InfiniBand", accelerators, **figures["network"]))
+    return System(row_name(row), accelerators, figures["gemm_flops"], tuple(layers))
+
+
+def best_of_row(row: dict[str, Any], reading: Reading) -> Prediction:
+    """Return the prediction of a row of Table 5 on its best grid."""
+    system, nb = system_of(row), published()["table_5"]["nb"]
+    tried = (predict(system, row["n"], nb, p, q, pmap, reading) for p, q in grids(system.ranks) for pmap in PMAPS)
+    return max((each for each in tried if each is not None), key=lambda each: each.flops)
+
+
+def mean_difference(reading: Reading, without: Sequence[str] = ()) -> float:
+    """Return the mean |Diff| to the measured GFLOPS of Table 5, as a share."""
+    rows = [row for row in published()["table_5"]["rows"] if row_name(row) not in without]
+    return fmean(abs(difference(best_of_row(row, reading).flops / 1e9, row["measured"])) for row in rows)

@@ -1,0 +1,190 @@
+"""Prediction of a score before the run: a profile of a real run, and simulations of the configuration with several seeds.
+
+The prediction is stored as JSON with the simulated configuration, so that it can be repeated, equal to the last digit.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from aiperf.accounting.score import capacity
+from aiperf.accounting.work_log import work_log
+from aiperf.config import RunConf, as_plain, configure, from_plain
+from aiperf.data.description import DataSet
+from aiperf.data.survey import describe as describe_data
+from aiperf.errors import BadConfiguration
+from aiperf.files import shown
+from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
+from aiperf.journal.journal import NAME, read
+from aiperf.journal.run_folder import run_folder
+from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.session import open_run, world_of
+from aiperf.simulate.study.against import data_of, figures_of
+from aiperf.statistics.predicted_score import (
+    FORMAT,
+    ScorePrediction,
+    as_json,
+    node_hashes,
+    read_prediction,
+    release,
+)
+from aiperf.units import flops_per_second, interval, share
+from cluster.simulated import SimulatedConf
+
+SEEDS = 16
+"""Simulations of one prediction."""
+_SCHEDULE = ("schedule.duration_seconds", "schedule.warmup_seconds", "name")
+"""Options that a pilot run has of its own."""
+_DATA = ("name", "training_images", "validation_images", "classes", "image", "channels")
+_WARMUP_SHARE = 1 / 3
+
+
+def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | None) -> ScorePrediction:
+    """Predict the score of a configuration from the profile of a real run.
+
+    Args:
+        run: run of the profile.
+        runs: folder of runs.
+        words: options of the predicted run. None: the configuration of `run`.
+        workers: number of workers (default: as many as `run` has).
+
+    Raises:
+        BadConfiguration: the profile's run is simulated, or has no score.
+    """
+    reader = read(run_folder(run, runs))
+    kept = work_log(reader)
+    first = kept.started
+    assert isinstance(first, RunStarted), "a journal begins with it"
+    if first.simulated:
+        raise BadConfiguration(
+            f"a profile is taken from a real run; '{run}' is simulated: give --from a run that trained"
+        )
+    measured = max(1, capacity(kept) // kept.presences[0].ranks)
+    asked = from_plain(first.config) if words is None else configure(words)
+    dataset = data_of(first) if words is None else describe_data(asked.dataset)
+    cluster = SimulatedConf(workers=workers or measured, profile=run)
+    conf = replace(
+        asked, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
+    )
+    found = open_run(conf, dataset).conf
+    return _predicted(
+        replace(conf, cluster=replace(found, profile=None), runs="runs", name=None),
+        {name: getattr(dataset, name) for name in _DATA},
+        Path(run).name,
+        reader.reading.chain.decode(),
+        node_hashes(event for event in read(run_folder(run, runs)) if isinstance(event, NodeChecked)),
+        is_extrapolated=found.workers != measured,
+    )
+
+
+def _predicted(
+    conf: RunConf,
+    dataset: dict[str, Any],
+    source: str,
+    source_hash: str,
+    nodes: tuple[str, ...],
+    *,
+    is_extrapolated: bool,
+) -> ScorePrediction:
+    channels = int(dataset["channels"])
+    data = DataSet(**dataset, mean=(0.0,) * channels, std=(1.0,) * channels)
+    cluster = conf.cluster
+    assert isinstance(cluster, SimulatedConf)
+    figures = []
+    for seed in range(conf.seed, conf.seed + SEEDS):
+        opening = open_run(replace(conf, seed=seed), data)
+        with tempfile.TemporaryDirectory(prefix="prediction-") as folder:
+            path = Path(folder) / NAME
+            drive(world_of(opening), opening.first, path)
+            figures.append(figures_of(work_log(read(path))))
+    shares = {line: fmean(each.shares[line] for each in figures) for line in figures[0].shares}
+    return ScorePrediction(
+        FORMAT,
+        release(),
+        nodes,
+        source,
+        source_hash,
+        cluster.workers,
+        is_extrapolated,
+        json.loads(json.dumps(as_plain(conf))),
+        dataset,
+        tuple(each.flops_per_second for each in figures),
+        shares,
+    )
+
+
+def pilot(words: Sequence[str], seconds: float, runs: str) -> str:
+    """Run these options for a short time, and return the folder of this run.
+
+    Raises:
+        BadConfiguration: the pilot run failed. Its own messages are printed.
+    """
+    own = [word for word in words if word.partition("=")[0] not in (*_SCHEDULE, "runs")]
+    own += [
+        f"schedule.duration_seconds={seconds:g}",
+        f"schedule.warmup_seconds={seconds * _WARMUP_SHARE:g}",
+        "name=pilot",
+    ]
+    before = set(Path(runs).glob("*-pilot*"))
+    ended = subprocess.run([sys.executable, "-m", "aiperf", *own, f"runs={runs}"], stdout=sys.stderr)
+    made = sorted(set(Path(runs).glob("*-pilot*")) - before)
+    if ended.returncode or not made:
+        raise BadConfiguration(
+            f"a pilot run ends with a score; this one ended with status {ended.returncode}: correct what it printed, or use a "
+            "longer --pilot"
+        )
+    return str(made[-1])
+
+
+def again(path: Path) -> tuple[ScorePrediction, bool]:
+    """Repeat a prediction. Return it, and whether it equals the stored one to the last digit.
+
+    `path`: the file of a prediction, or the folder of a run that was predicted.
+
+    Raises:
+        BadConfiguration: the file holds no prediction.
+        OSError: the file cannot be read.
+    """
+    stored = _stored(path)
+    repeated = _predicted(
+        from_plain(stored["config"]),
+        stored["dataset"],
+        stored["source"],
+        stored["source_hash"],
+        tuple(stored["nodes"]),
+        is_extrapolated=stored["is_extrapolated"],
+    )
+    figures = ("scores", "shares", "score", "interval", "workers")
+    fresh = as_json(repeated)
+    return repeated, all(fresh[name] == stored.get(name) for name in figures)
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    if not path.is_dir():
+        return read_prediction(path)
+    found = (event.prediction for event in read(path / NAME) if isinstance(event, ScorePredicted))
+    content = next(found, None)
+    if content is None:
+        raise BadConfiguration(
+            f"--again takes a run that was started with predict=FILE, but {shown(path)} was not: name FILE"
+        )
+    return content
+
+
+def lines(of: ScorePrediction) -> list[str]:
+    """Return a prediction as text."""
+    workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
+    label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
+    return [
+        f"predicted score {flops_per_second(of.score)}, 95 % interval {interval(*of.interval, 'FLOPS')}, {workers}{label}",
+        f"from the profile of {of.source} (last hash {of.source_hash[:12]}…), {len(of.scores)} simulations",
+        *(f"  {name:<16}{share(part):>8}" for name, part in of.shares.items()),
+    ]

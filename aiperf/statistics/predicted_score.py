@@ -1,0 +1,113 @@
+"""Predicted score of a run: its figures, its file, and the run that it belongs to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import sqrt
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from aiperf.errors import BadConfiguration
+from aiperf.files import shown
+from aiperf.journal.events import NodeChecked
+from aiperf.statistics.estimate import deviation, quantile
+from aiperf.system.describe import versions
+from aiperf.system.description.of_run import HASH, PROBE
+
+FORMAT = 1
+"""Version of the JSON of a prediction."""
+OTHER_OPTIONS = frozenset(
+    {"seed", "name", "runs", "cluster", "executor", "dry_run", "resume", "resume_until", "announcement", "announcement_log",
+     "predict", "metrics_port", "storage", "space"}
+)  # fmt: skip
+"""Options that may differ between the prediction and the run: seed, names, folders and the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScorePrediction:
+    """A predicted score with the input that reproduces it."""
+
+    format: int
+    release: str
+    nodes: tuple[str, ...]
+    """Sorted hashes of the descriptions of the profile's nodes. Empty if its preflight described none."""
+    source: str
+    """Run of the profile."""
+    source_hash: str
+    """Hash of the last line of its journal."""
+    workers: int
+    is_extrapolated: bool
+    """True if the number of workers differs from that of the profile."""
+    config: dict[str, Any]
+    """Configuration with the simulated cluster, which holds the figures of the profile."""
+    dataset: dict[str, Any]
+    scores: tuple[float, ...]
+    """FLOPS of each simulation. Seeds are the configuration's seed, and the numbers after it."""
+    shares: dict[str, float]
+    """Mean share of each line of the time breakdown."""
+
+    @property
+    def score(self) -> float:
+        """Return the predicted score in FLOPS: the mean of the simulations."""
+        return fmean(self.scores)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return the 95 % interval of one run, from the spread of the simulations. It does not cover the machine's spread."""
+        count = len(self.scores)
+        half = quantile(count - 1) * deviation(self.scores) * sqrt(1 + 1 / count)
+        return max(0.0, self.score - half), self.score + half
+
+
+def as_json(of: ScorePrediction) -> dict[str, Any]:
+    """Return the content of a prediction's file."""
+    content: dict[str, Any] = json.loads(json.dumps(asdict(of) | {"score": of.score, "interval": of.interval}))
+    return content
+
+
+def read_prediction(path: Path) -> dict[str, Any]:
+    """Return the content of a prediction's file.
+
+    Raises:
+        BadConfiguration: the file holds no prediction.
+        OSError: the file cannot be read.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise BadConfiguration(
+            f"a prediction is a JSON file of `predict --out`, but {shown(path)} is none ({error})"
+        ) from error
+    return require_prediction(content, shown(path))
+
+
+def require_prediction(content: object, name: str) -> dict[str, Any]:
+    """Return a content that has the fields of a prediction. Raises BadConfiguration."""
+    keys = {*ScorePrediction.__dataclass_fields__, "score", "interval"}
+    if not isinstance(content, dict) or not keys <= content.keys() or content["format"] != FORMAT:
+        raise BadConfiguration(
+            f"a prediction has format {FORMAT} and the fields {', '.join(sorted(keys))}, but {name} differs: write it "
+            "again with `predict --out`"
+        )
+    return content
+
+
+def release() -> str:
+    """Return the release of this program."""
+    return versions().get("aiperf-cluster", "not installed as a package")
+
+
+def node_hashes(checks: Iterable[NodeChecked]) -> tuple[str, ...]:
+    """Return the sorted hashes of the nodes' descriptions."""
+    found = (check.readings.get(PROBE, {}) for check in checks)
+    return tuple(sorted({hash for each in found if (hash := each.get("facts", {}).get(HASH)) is not None}))
+
+
+def differing_options(content: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """Return the options that differ between a prediction and a run, without those that may."""
+    predicted = content["config"]
+    names = (predicted.keys() | config.keys()) - OTHER_OPTIONS
+    return sorted(name for name in names if predicted.get(name) != config.get(name))

@@ -1,0 +1,68 @@
+"""Programs built from the C sources that AIPerf ships, kept in the user's cache.
+
+The name of a program contains the hash of its source, compiler version and flags. A change of any of them builds a new program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from aiperf.atomic_files import draft_of
+from aiperf.errors import BadConfiguration
+
+PACKAGES = {"cc": "gcc libc6-dev", "gcc": "gcc libc6-dev", "g++": "g++", "mpicc": "libopenmpi-dev"}
+"""Debian packages of the compilers that our sources need."""
+BUILD_SECONDS = 120
+_LONGEST_SHOWN = 600
+
+
+def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
+    """Return a program built from one source file, from the cache if an equal one was built before.
+
+    The compiler is called as `COMPILER SOURCE FLAGS -o PROGRAM`. Libraries (`-lm`) are flags.
+
+    Raises:
+        BadConfiguration: the compiler is missing or refused the source.
+        OSError: the cache cannot be written.
+    """
+    if shutil.which(compiler) is None:
+        package = PACKAGES.get(Path(compiler).name)
+        fix = f"install it (Debian: apt-get install {package})" if package else "install it, or name another compiler"
+        raise BadConfiguration(f"{source.name} needs a compiler; {compiler!r} is not installed: {fix}")
+    version = _output([compiler, "--version"])
+    key = hashlib.sha256(source.read_bytes())
+    for part in (compiler, version, *flags):
+        key.update(b"\0" + part.encode())
+    path = cache_folder() / f"{source.stem}-{key.hexdigest()[:20]}"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft_of(path) as draft:
+            _output([compiler, str(source), *flags, "-o", str(draft)])
+            draft.chmod(0o755)
+    return path
+
+
+def cache_folder() -> Path:
+    """Return the folder of built programs: `aiperf` in $XDG_CACHE_HOME, or in ~/.cache without this variable."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "aiperf"
+
+
+def _output(command: list[str]) -> str:
+    """Return the output of a compiler. Raises BadConfiguration with its messages if it fails."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=BUILD_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise BadConfiguration(f"{command[0]!r} ends within {BUILD_SECONDS} s; it did not: try it by hand") from None
+    if ended.returncode:
+        messages = ended.stderr.strip()[:_LONGEST_SHOWN]
+        raise BadConfiguration(
+            f"{command[0]!r} failed with status {ended.returncode}: {messages}. Correct it, then repeat: {' '.join(command)}"
+        )
+    return ended.stdout

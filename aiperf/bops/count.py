@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.bops.coverage import BranchesInMacro, Coverage, Place, records_of
+from aiperf.bops.coverage import BranchesInMacro, Coverage, records_of
 from aiperf.bops.execute import execute
 from aiperf.bops.rules import COMPARE, INCREMENT
-from aiperf.bops.tree import CannotCount, Operator, SourceText, Tree, read_tree
+from aiperf.bops.tree import CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.nearest import nearest
 
 LIBRARY = Path(__file__).parent / "native" / "library.h"
@@ -218,23 +218,22 @@ def combine(
     counted = _Sums(by_path, coverage)
     _refuse_classes(tools, tree.operators, coverage, by_path)
     for operator in tree.operators:
-        if function is None or _is_named(operator.function, function):
-            executions = counted.executions(operator.file, operator.place, operator.function)
+        if function is None or _is_named(operator.spot.function, function):
             assert operator.rule.operation is not None
-            counted.add(operator.file, operator.place, operator.function, operator.rule.operation, operator.count, executions)
+            counted.add(operator.spot, operator.rule.operation, operator.count, counted.executions(operator.spot))
     last = 0
     for loop in tree.loops:
-        if function is not None and not _is_named(loop.function, function):
+        if function is not None and not _is_named(loop.body.function, function):
             continue
-        passes = counted.executions(loop.file, loop.body, loop.function)
+        passes = counted.executions(loop.body)
         if loop.is_range:
-            line, column = loop.condition
-            leavings = coverage.false_branches(loop.file, loop.condition, (line, column + 1))
+            line, column = loop.condition.place
+            leavings = coverage.false_branches(loop.body.file, (line, column), (line, column + 1))
             assert COMPARE.operation and INCREMENT.operation
-            counted.add(loop.file, loop.condition, loop.function, COMPARE.operation, 1, passes + leavings)
-            counted.add(loop.file, loop.condition, loop.function, INCREMENT.operation, 1, passes)
+            counted.add(loop.condition, COMPARE.operation, 1, passes + leavings)
+            counted.add(loop.condition, INCREMENT.operation, 1, passes)
         else:
-            leavings = counted.executions(loop.file, loop.condition, loop.function) - passes
+            leavings = counted.executions(loop.condition) - passes
         last += leavings
     library = _library_calls(tree, coverage, counted)
     bops = sum(counted.by_operation.values())
@@ -267,28 +266,32 @@ class _Sums:
         self.by_line: Counter[tuple[str, int]] = Counter()
         self.line_executions: defaultdict[tuple[str, int], int] = defaultdict(int)
 
-    def executions(self, path: str, place: Place, function: str) -> int:
+    def executions(self, spot: Spot) -> int:
         """Return the executions of a place. A function without a record was never built, so it was not executed."""
         try:
-            counted = self._coverage.executions(path, place)
+            counted = self._coverage.executions(spot.file, spot.place, spot.guard)
         except BranchesInMacro:
-            file, line, _ = self._texts[path].origin(place[0])
             raise CannotCount(
-                f"a macro of a program that was built elsewhere has no branches of its own; that at {file}:{line} has: let "
-                "`bops count FILE…` build the program"
+                f"a macro of a program that was built elsewhere has no branches of its own; that at {self._shown(spot)} has: "
+                "let `bops count FILE…` build the program"
             ) from None
-        if counted is None and (not function or self._coverage.records(path, place)):
-            file, line, _ = self._texts[path].origin(place[0])
+        if counted is None and (not spot.function or self._coverage.records(spot.file, spot.place)):
             raise CannotCount(
-                f"an operator is inside a function that clang counts; that at {file}:{line} is not: assign the value in a function"
+                f"an operator is inside a function that clang counts; that at {self._shown(spot)} is not: assign the value in "
+                "a function"
             )
         return counted or 0
 
-    def add(self, path: str, place: Place, function: str, operation: str, count: int, executions: int) -> None:
-        file, line, _ = self._texts[path].origin(place[0])
+    def _shown(self, spot: Spot) -> str:
+        file, line, _ = self._texts[spot.file].origin(spot.place[0])
+        return f"{file}:{line}"
+
+    def add(self, spot: Spot, operation: str, count: int, executions: int) -> None:
+        """Add the operations of an operator."""
+        file, line, _ = self._texts[spot.file].origin(spot.place[0])
         number = count * executions
         self.by_operation[operation] += number
-        self.by_function[function.removeprefix("bops_")] += number
+        self.by_function[spot.function.removeprefix("bops_")] += number
         self.by_line[file, line] += number
         self.line_executions[file, line] = max(executions, self.line_executions[file, line])
 
@@ -302,7 +305,7 @@ def _library_calls(tree: Tree, coverage: Coverage, counted: _Sums) -> dict[str, 
     calls: Counter[str] = Counter()
     for call in tree.calls:
         if call.name not in names:
-            calls[call.name] += counted.executions(call.file, call.place, "call")
+            calls[call.name] += counted.executions(call.spot)
     made: dict[str, int | None] = {name: number for name, number in calls.most_common() if number}
     passed = sorted(name for name in tree.passed if name not in names)
     return {**dict.fromkeys(passed), **made}
@@ -321,7 +324,7 @@ def _refuse_classes(
     instantiations: dict[str, Operator] = {}
     for operator in operators:
         if operator.is_dependent:
-            for record in coverage.records(operator.file, operator.place):
+            for record in coverage.records(operator.spot.file, operator.spot.place):
                 if record.regions[0].count:
                     instantiations.setdefault(record.name.rpartition(":")[2], operator)
     if not instantiations:
@@ -333,7 +336,7 @@ def _refuse_classes(
             words = re.sub(r"[&\s]+", " ", argument).split()
             if argument.endswith("*") or re.fullmatch(r"(\(.*\))?-?\d+[ul]*", argument) or set(words) <= _PLAIN:
                 continue
-            file, line, _ = texts[operator.file].origin(operator.place[0])
+            file, line, _ = texts[operator.spot.file].origin(operator.spot.place[0])
             raise CannotCount(
                 f"the tree leaves open which operators a template uses on the class type {argument!r} ({name}, {file}:{line}): "
                 "count a function without a template, or use an arithmetic type"

@@ -49,8 +49,10 @@ class Record:
         own = [region for region in self.regions if region.file == 0 and region.kind == _CODE]
         return min(region.start for region in own), max(region.end for region in own)
 
-    def executions(self, place: Place) -> int | None:
-        """Return the executions of a place, None if no region contains it."""
+    def executions(self, place: Place, guard: Place | None) -> int | None:
+        """Return the executions of a place, None if no region contains it. See `Spot.guard` of aiperf.bops.tree."""
+        if guard is not None and not any(each.file == 0 and each.start == guard and place < each.end for each in self.regions):
+            return 0
         inside = [each for each in self.regions if each.file == 0 and each.start <= place < each.end]
         expansions = [each for each in inside if each.kind == _EXPANSION]
         if expansions:
@@ -108,9 +110,9 @@ class Coverage:
                 return records
         return []
 
-    def executions(self, file: str, place: Place) -> int | None:
+    def executions(self, file: str, place: Place, guard: Place | None = None) -> int | None:
         """Return the executions of a place over all instantiations. None if no region contains it."""
-        counts = [record.executions(place) for record in self.records(file, place)]
+        counts = [record.executions(place, guard) for record in self.records(file, place)]
         known = [count for count in counts if count is not None]
         return sum(known) if known else None
 

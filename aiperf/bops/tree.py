@@ -27,14 +27,23 @@ class CannotCount(BadConfiguration):
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    """One operator, with its operations per execution."""
+class Spot:
+    """Place of an operator, a condition, a body or a call."""
 
     file: str
     place: Place
+    function: str
+    guard: Place | None
+    """Start of the innermost branch of an `if constexpr` around the place. An instantiation without that region discards it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator, with its operations per execution."""
+
+    spot: Spot
     rule: Rule
     count: int
-    function: str
     is_dependent: bool
     """Its operands have the type of a template's parameter."""
 
@@ -43,10 +52,8 @@ class Operator:
 class Loop:
     """One loop with a condition that is tested before the body."""
 
-    file: str
-    condition: Place
-    body: Place
-    function: str
+    condition: Spot
+    body: Spot
     is_range: bool
 
 
@@ -54,8 +61,7 @@ class Loop:
 class Call:
     """Call of a function that has no body in the counted files."""
 
-    file: str
-    place: Place
+    spot: Spot
     name: str
 
 
@@ -154,6 +160,7 @@ _FUNCTIONS = {
     CursorKind.CONVERSION_FUNCTION,
     CursorKind.FUNCTION_TEMPLATE,
 }
+_BODIES = (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT)
 _LOOPS = {CursorKind.FOR_STMT, CursorKind.WHILE_STMT, CursorKind.DO_STMT, CursorKind.CXX_FOR_RANGE_STMT}
 _LITERALS = {
     CursorKind.INTEGER_LITERAL,
@@ -209,6 +216,9 @@ class _Reader:
     def __init__(self, text: SourceText, tree: Tree) -> None:
         self._text, self._tree = text, tree
         self._function = ""
+        self._guard: Place | None = None
+        self._body: Place | None = None
+        """Start of a constructor's body, while its initializers are visited. They are executed as often."""
         self._loops: list[int] = []
         self._inner: list[CursorKind] = []
         """Kinds of the loops and switches around a statement, innermost last."""
@@ -250,7 +260,15 @@ class _Reader:
         elif kind in _LOOPS:
             self._visit_loop(cursor, children)
         elif kind == CursorKind.IF_STMT and self._is_constexpr_if(cursor):
-            self._visit_all(children[1:])
+            outer = self._guard
+            for branch in children[1:]:
+                self._guard = self._text.place(branch.extent.start.offset)
+                self._visit(branch)
+            self._guard = outer
+        elif kind == CursorKind.DECL_REF_EXPR:
+            self._note(cursor, kind, children)  # its children are arguments of a template
+        elif kind == CursorKind.MEMBER_REF_EXPR:
+            self._visit_all([each for each in children if each.kind.is_expression()][:1])
         elif kind in (CursorKind.CASE_STMT, CursorKind.DEFAULT_STMT):
             if self._inner[-1] is not CursorKind.SWITCH_STMT:
                 raise self._refused(cursor, "a case label inside a loop of its switch: enter the loop at its head")
@@ -283,7 +301,7 @@ class _Reader:
             self._tree.upper_bounds.setdefault("throw", self._text.shown(cursor.extent.start.offset))
         elif kind in (CursorKind.CXX_NEW_EXPR, CursorKind.CXX_DELETE_EXPR):
             name = "operator new" if kind == CursorKind.CXX_NEW_EXPR else "operator delete"
-            self._tree.calls.append(Call(self._text.path, self._place(cursor.extent.start.offset), name))
+            self._tree.calls.append(Call(self._spot(cursor.extent.start.offset), name))
         elif kind == CursorKind.LABEL_STMT:
             self._labels[cursor.extent.start.offset] = tuple(self._loops)
         elif kind == CursorKind.LABEL_REF and cursor.referenced is not None:
@@ -294,8 +312,8 @@ class _Reader:
     def _words(self, cursor: Cursor) -> str:
         return self._text.text[cursor.extent.start.offset : cursor.extent.end.offset][:80].decode(errors="replace")
 
-    def _place(self, offset: int) -> Place:
-        return self._text.place(offset)
+    def _spot(self, offset: int) -> Spot:
+        return Spot(self._text.path, self._body or self._text.place(offset), self._function, self._guard)
 
     def _after(self, cursor: Cursor) -> int:
         return self._text.after(cursor.extent.end.offset)
@@ -320,14 +338,12 @@ class _Reader:
         names = rb"[-+*/%<>=!&|^[~?:]|(and|or|not|xor|bitand|bitor|compl|not_eq)(_eq)?\b"
         if not re.match(names, self._text.text[offset : offset + 10]):  # in a macro, or after its operand
             offset = cursor.extent.start.offset
-        self._tree.operators.append(
-            Operator(self._text.path, self._place(offset), rule, count, self._function, is_dependent)
-        )
+        self._tree.operators.append(Operator(self._spot(offset), rule, count, is_dependent))
 
     def _call(self, cursor: Cursor, children: list[Cursor]) -> None:
         target = cursor.referenced
         name = cursor.spelling
-        at = self._place(max(cursor.extent.start.offset, cursor.extent.end.offset - 1))
+        at = self._spot(max(cursor.extent.start.offset, cursor.extent.end.offset - 1))
         if target is not None and target.kind not in _FUNCTIONS:
             return  # through a pointer: `Tree.passed` names library functions that may be meant
         if name in _LEAVING and self._function != "main":
@@ -339,7 +355,7 @@ class _Reader:
         if target is None or self._is_system(target) or not self._has_body(target):
             owner = None if target is None else target.semantic_parent
             scope = "std::" if owner is not None and owner.spelling == "std" else ""
-            self._tree.calls.append(Call(self._text.path, at, scope + name))
+            self._tree.calls.append(Call(at, scope + name))
 
     def _has_body(self, target: Cursor) -> bool:
         if target.kind in (CursorKind.CONSTRUCTOR, CursorKind.DESTRUCTOR):
@@ -360,9 +376,17 @@ class _Reader:
         owner = cursor.semantic_parent
         scope = f"{owner.spelling}::" if owner is not None and owner.kind.name.startswith(("CLASS", "STRUCT")) else ""
         self._function, self._loops = scope + cursor.spelling, []
-        if any(child.kind in (CursorKind.COMPOUND_STMT, CursorKind.CXX_TRY_STMT) for child in children):
+        bodies = [child for child in children if child.kind in _BODIES]
+        if bodies:
             self._tree.functions.add(self._function)
-        self._visit_all([child for child in children if child.kind not in _TEMPLATE_PARAMETERS])
+            self._body = self._text.place(bodies[0].extent.start.offset)
+        for child in children:
+            if child.kind.is_expression():
+                if any(map(self._is_branch, child.walk_preorder())):
+                    raise self._refused(child, "a branch or a lambda in the initializer of a member: assign it in the body")
+                self._visit(child)
+        self._body = None
+        self._visit_all([child for child in children if child.kind in (CursorKind.PARM_DECL, *_BODIES)])
         self._function, self._loops = outer, loops
 
     def _visit_variable(self, cursor: Cursor, children: list[Cursor]) -> None:
@@ -383,7 +407,7 @@ class _Reader:
     def _visit_initializers(self, cursor: Cursor, children: list[Cursor]) -> None:
         """Visit initializers of globals, statics, members and parameters, whose executions no region counts."""
         for child in children:
-            if not child.kind.is_expression() or self._text.is_c:
+            if not child.kind.is_expression() or self._text.is_c or self._is_size(child):
                 continue
             if not any(map(self._is_counted, _outside_lambdas(child))):
                 self._visit(child)
@@ -393,6 +417,16 @@ class _Reader:
                     f"operators in the initializer of {cursor.spelling!r}, which runs outside of a function's region: "
                     "assign the value in a function",
                 )
+
+    def _is_size(self, cursor: Cursor) -> bool:
+        """Return True for the size of an array or of a bit field."""
+        before = self._text.text[: cursor.extent.start.offset].rstrip()[-1:]
+        return before == b":" or self._text.text[self._after(cursor) :][:1] == b"]"
+
+    def _is_branch(self, cursor: Cursor) -> bool:
+        if cursor.kind == CursorKind.BINARY_OPERATOR:
+            return BINARY[_library().clang_getCursorBinaryOperatorKind(cursor)].operation == "logic"
+        return cursor.kind in (CursorKind.CONDITIONAL_OPERATOR, CursorKind.LAMBDA_EXPR)
 
     def _is_counted(self, cursor: Cursor) -> bool:
         kinds = (CursorKind.BINARY_OPERATOR, CursorKind.UNARY_OPERATOR, CursorKind.ARRAY_SUBSCRIPT_EXPR)
@@ -407,16 +441,15 @@ class _Reader:
         self._inner.append(kind)
         if kind == CursorKind.CXX_FOR_RANGE_STMT:
             colon = children[0].extent.end.offset - 1
-            place, body = self._place(colon), self._place(children[-1].extent.start.offset)
-            self._tree.loops.append(Loop(self._text.path, place, body, self._function, True))
+            self._tree.loops.append(Loop(self._spot(colon), self._spot(children[-1].extent.start.offset), True))
             self._visit_all(children[1:])
         elif kind == CursorKind.DO_STMT:
             self._visit_all(children)
         else:
             condition = self._condition(cursor, children)
             if condition is not None and any(self._compares(each) for each in condition.walk_preorder()):
-                places = (self._place(each.extent.start.offset) for each in (condition, children[-1]))
-                self._tree.loops.append(Loop(self._text.path, *places, self._function, False))
+                spots = [self._spot(each.extent.start.offset) for each in (condition, children[-1])]
+                self._tree.loops.append(Loop(spots[0], spots[1], False))
             self._visit_all(children)
         self._loops.pop()
         self._inner.pop()
@@ -432,13 +465,6 @@ class _Reader:
         if cursor.kind != CursorKind.BINARY_OPERATOR or _is_constant(cursor):
             return False
         return BINARY[_library().clang_getCursorBinaryOperatorKind(cursor)] is COMPARE
-
-
-_TEMPLATE_PARAMETERS = {
-    CursorKind.TEMPLATE_TYPE_PARAMETER,
-    CursorKind.TEMPLATE_NON_TYPE_PARAMETER,
-    CursorKind.TEMPLATE_TEMPLATE_PARAMETER,
-}
 
 
 def _outside_lambdas(cursor: Cursor) -> Iterator[Cursor]:

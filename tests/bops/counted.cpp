@@ -44,9 +44,9 @@ struct Doubled : Counter {
 
 // total 4 0
 template <class T> T total(T a, T b) { return a + b; }
-// largest 6 0
+// largest 7 0
 template <class T> T largest(T a, T b) { if (a > b) return a - 0 * b; return b; }
-// power 9 0
+// power 6 0
 template <int N> int power(int a) { if constexpr (N > 1) return a * power<N - 1>(a) + three - N; else return a; }
 // count_of 0 0
 template <class... T> int count_of(T...) { return sizeof...(T); }
@@ -59,7 +59,7 @@ static void instantiated() { sink = total(1, 2); sink = int(total(1.0, 2.0)); si
 static void compared() { sink = largest(1, 2); sink = largest(3, 2); sink = int(largest(3.0f, 2.0f)); }
 // rows 0 0
 static void rows() { Row<int> a{{1, 2}}; Row<double> b{{1, 2}}; Row<long> c{{1, 2}}; sink = a.sum(); sink = int(b.sum() ); sink = int(c.sum()); }
-// lambda 5 0
+// lambda 7 0
 static void lambda(int n) { auto twice = [](int a) { return a * 2; }; sink = twice(3) + twice(4) + twice(n + 1) - 0 * 1 ? 1 : 0; }
 // lambda_with_capture 11 1
 static void lambda_with_capture(int n) { int s = 0; auto put = [&s, k = n + 1](int a) { s += a * k; }; for (int i = 0; i < 2; i++) put(i); put(2); sink = s; }
@@ -69,11 +69,11 @@ static void generic_lambda() { auto square = [](auto a) { return a * a; }; sink 
 static void lambda_in_lambda(int n) { auto outer = [n] { auto inner = [n] { return n * 3; }; return inner() + 1; }; sink = outer(); }
 // range_over_array 10 1
 static void range_over_array() { int a[3] = {1, 2, 3}; int s = 0; for (int x : a) s += x; sink = s; }
-// range_left_early 9 0
+// range_left_early 10 0
 static void range_left_early() { int a[] = {1, 2, 3, 4}; for (int x : a) { if (x * 1 == 2) break; sink = x + 1 - 1; } }
 // range_over_vector 7 1
 static void range_over_vector() { std::vector<int> a{1, 2}; for (int &x : a) x += 1; }
-// nested_ranges 16 3
+// nested_ranges 15 3
 static void nested_ranges() { int a[2][2] = {{1, 2}, {3, 4}}; for (auto &row : a) for (int x : row) sink = x; for (int i = 0; false; i++) sink = i; }
 // references 2 0
 static void references(int &a) { int &b = a; b += 1; int *p = &b; *p = a + 1; }

@@ -14,10 +14,8 @@ __attribute__((unused)) static int bops_strcmp(const char *s, const char *t)
     while (1) {
         c1 = *s++;
         c2 = *t++;
-        if (c1 != c2)
-            return c1 < c2 ? -1 : 1;
-        if (!c1)
-            break;
+        if (c1 != c2) return c1 < c2 ? -1 : 1;
+        if (!c1) break;
     }
     return 0;
 }
@@ -28,10 +26,8 @@ __attribute__((unused)) static int bops_strncmp(const char *s, const char *t, si
     while (n-- > 0) {
         c1 = *s++;
         c2 = *t++;
-        if (c1 != c2)
-            return c1 < c2 ? -1 : 1;
-        if (!c1)
-            break;
+        if (c1 != c2) return c1 < c2 ? -1 : 1;
+        if (!c1) break;
     }
     return 0;
 }
@@ -39,22 +35,19 @@ __attribute__((unused)) static int bops_strncmp(const char *s, const char *t, si
 __attribute__((unused)) static size_t bops_strlen(const char *s)
 {
     const char *end = s;
-    while (*end)
-        end++;
+    while (*end) end++;
     return end - s;
 }
 
 __attribute__((unused)) static void *bops_memcpy(void *to, const void *from, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        ((char *)to)[i] = ((const char *)from)[i];
+    for (size_t i = 0; i < n; i++) ((char *)to)[i] = ((const char *)from)[i];
     return to;
 }
 
 __attribute__((unused)) static void *bops_memset(void *to, int value, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        ((char *)to)[i] = (char)value;
+    for (size_t i = 0; i < n; i++) ((char *)to)[i] = (char)value;
     return to;
 }
 

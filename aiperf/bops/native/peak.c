@@ -34,8 +34,7 @@ static double now(void)
 static void chain(void)
 {
     uint64_t a = 1, one = 1;
-    for (int i = 0; i < ROUNDS; i++)
-        __asm__ volatile(TEN(TEN(CHAIN)) : "+r"(a) : "r"(one));
+    for (int i = 0; i < ROUNDS; i++) __asm__ volatile(TEN(TEN(CHAIN)) : "+r"(a) : "r"(one));
 }
 
 static void scalar(void)
@@ -107,10 +106,8 @@ int main(void)
     add("clock", 100.0 * ROUNDS, chain);
     add("add_64", 80.0 * ROUNDS, scalar);
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx"))
-        add("add_128", 2 * steps, add128);
-    if (__builtin_cpu_supports("avx2"))
-        add("add_256", 4 * steps, add256);
+    if (__builtin_cpu_supports("avx")) add("add_128", 2 * steps, add128);
+    if (__builtin_cpu_supports("avx2")) add("add_256", 4 * steps, add256);
     if (__builtin_cpu_supports("avx512f")) {
         add("add_512", 8 * steps, add512);
         add("fma_fp32", 32 * steps, fma32_512);
@@ -119,8 +116,7 @@ int main(void)
         add("fma_fp32", 16 * steps, fma32_256);
         add("fma_fp64", 8 * steps, fma64_256);
     }
-    if (__builtin_cpu_supports("avx512bf16"))
-        add("fma_bf16", 64 * steps, dot_bf16);
+    if (__builtin_cpu_supports("avx512bf16")) add("fma_bf16", 64 * steps, dot_bf16);
 #elif defined(__aarch64__)
     add("add_128", 2 * steps, add128);
     add("fma_fp32", 8 * steps, fma32_128);
@@ -132,8 +128,7 @@ int main(void)
             double start = now();
             kinds[kind].burst();
             double seconds = now() - start;
-            if (seconds < kinds[kind].best)
-                kinds[kind].best = seconds;
+            if (seconds < kinds[kind].best) kinds[kind].best = seconds;
         }
     for (int kind = 0; kind < count; kind++)
         printf("%s %.0f %.9g\n", kinds[kind].name, kinds[kind].operations, kinds[kind].best);

@@ -30,11 +30,9 @@ int main(int count, char **words)
     for (int pass = 0; pass < PASSES; pass++) {
         double start = omp_get_wtime(), scalar = 3 + pass;
 #pragma omp parallel for schedule(static)
-        for (long i = 0; i < n; i++)
-            a[i] = b[i] + scalar * c[i];
+        for (long i = 0; i < n; i++) a[i] = b[i] + scalar * c[i];
         double seconds = omp_get_wtime() - start;
-        if (pass && seconds < best)
-            best = seconds;
+        if (pass && seconds < best) best = seconds;
         for (long i = 0; i < n; i += n / 97 + 1)
             if (a[i] != 1 + 2 * scalar) {
                 fprintf(stderr, "element %ld is %g instead of %g\n", i, a[i], 1 + 2 * scalar);

@@ -97,11 +97,22 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
     texts = []
     for number, file in enumerate(files):
         if not file.is_file():
-            raise CannotCount(f"a counted source is a file of C or C++; found {str(file)!r}, which is no file: correct the name")
+            raise CannotCount(
+                f"a counted source is a file of C or C++; found {str(file)!r}, which is no file: correct the name"
+            )
         is_c = file.suffix == ".c"
         preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
         _output(
-            [tools.clang if is_c else tools.clangxx, "-E", *flags, "-include", str(LIBRARY), str(file), "-o", str(preprocessed)]
+            [
+                tools.clang if is_c else tools.clangxx,
+                "-E",
+                *flags,
+                "-include",
+                str(LIBRARY),
+                str(file),
+                "-o",
+                str(preprocessed),
+            ]
         )
         texts.append(SourceText(preprocessed, is_preprocessed=True))
     program = folder / "program"

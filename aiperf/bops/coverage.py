@@ -51,7 +51,9 @@ class Record:
 
     def executions(self, place: Place, guard: Place | None) -> int | None:
         """Return the executions of a place, None if no region contains it. See `Spot.guard` of aiperf.bops.tree."""
-        if guard is not None and not any(each.file == 0 and each.start == guard and place < each.end for each in self.regions):
+        if guard is not None and not any(
+            each.file == 0 and each.start == guard and place < each.end for each in self.regions
+        ):
             return 0
         inside = [each for each in self.regions if each.file == 0 and each.start <= place < each.end]
         expansions = [each for each in inside if each.kind == _EXPANSION]
@@ -88,9 +90,7 @@ class Coverage:
         self._by_file: Mapping[str, list[tuple[tuple[Place, Place], list[Record]]]] = {
             file: sorted(extents.items()) for file, extents in by_file.items()
         }
-        self._starts = {
-            file: [start for (start, _), _ in extents] for file, extents in self._by_file.items()
-        }
+        self._starts = {file: [start for (start, _), _ in extents] for file, extents in self._by_file.items()}
         self.names = frozenset(name.rpartition(":")[2] for name in counted)
 
     def executed_files(self) -> set[str]:
@@ -119,10 +119,7 @@ class Coverage:
     def false_branches(self, file: str, start: Place, end: Place) -> int:
         """Return how often the conditions of a place were false."""
         return sum(
-            false
-            for record in self.records(file, start)
-            for place, _, false in record.branches
-            if start <= place < end
+            false for record in self.records(file, start) for place, _, false in record.branches if start <= place < end
         )
 
 
@@ -136,8 +133,6 @@ def records_of(exported: Mapping[str, Any]) -> Iterator[Record]:
         yield Record(
             function["name"],
             function["filenames"][0],
-            tuple(
-                Region((r[0], r[1]), (r[2], r[3]), r[4], r[5], r[6], r[7]) for r in function["regions"]
-            ),
+            tuple(Region((r[0], r[1]), (r[2], r[3]), r[4], r[5], r[6], r[7]) for r in function["regions"]),
             tuple(((b[0], b[1]), b[4], b[5]) for b in function["branches"] if b[6] == 0),
         )

@@ -44,9 +44,7 @@ def execute(
     ):
         start = time.perf_counter()
         try:
-            process = subprocess.Popen(
-                command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder
-            )
+            process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder)
         except (FileNotFoundError, PermissionError, OSError) as error:
             raise BadConfiguration(f"a program can be started; {command[0]!r} cannot: {error.strerror}") from error
         try:

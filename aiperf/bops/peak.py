@@ -88,7 +88,9 @@ def processor_of(cpuinfo: str) -> Processor | None:
     values = {
         key.strip(): value.strip() for key, _, value in (line.partition(":") for line in cpuinfo.splitlines()) if value
     }
-    identity = f"{values.get('cpu family')}/{values.get('model')}" if "model" in values else f"arm/{values.get('CPU part')}"
+    identity = (
+        f"{values.get('cpu family')}/{values.get('model')}" if "model" in values else f"arm/{values.get('CPU part')}"
+    )
     model, flags = values.get("model name", ""), values.get("flags", "").split()
     by_name = (row for row in processors() if row.name and re.search(row.name, model))
     by_id = (row for row in processors() if not row.name and identity in row.ids)

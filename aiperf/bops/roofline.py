@@ -134,7 +134,13 @@ def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
             if not roof.is_memory:
                 bound = attainable(point.intensity, roof.figure, bandwidth)
                 judged.append(
-                    Label(point.name, roof.name, bottleneck(point.intensity, roof.figure, bandwidth), bound, point.rate / bound)
+                    Label(
+                        point.name,
+                        roof.name,
+                        bottleneck(point.intensity, roof.figure, bandwidth),
+                        bound,
+                        point.rate / bound,
+                    )
                 )
     return tuple(judged)
 

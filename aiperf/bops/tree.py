@@ -383,7 +383,9 @@ class _Reader:
         for child in children:
             if child.kind.is_expression():
                 if any(map(self._is_branch, child.walk_preorder())):
-                    raise self._refused(child, "a branch or a lambda in the initializer of a member: assign it in the body")
+                    raise self._refused(
+                        child, "a branch or a lambda in the initializer of a member: assign it in the body"
+                    )
                 self._visit(child)
         self._body = None
         self._visit_all([child for child in children if child.kind in (CursorKind.PARM_DECL, *_BODIES)])

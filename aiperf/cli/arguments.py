@@ -42,6 +42,8 @@ VERB_GROUPS = {
     },
     "tools": {
         "flops": "count the operations of a network",
+        "roofline": "draw what bounds a program, a network or a run",
+        "bops": "count and measure basic operations of programs, and peaks",
         "morph": "grow a network and show each step",
         "completion": "print the completion script of a shell",
     },

@@ -87,7 +87,9 @@ class Program:
                 f"case {number}: {self._statement(depth - 1, False)} {self._random.choice(('break;', ''))} "
                 for number in range(3)
             )
-            return f"switch ((unsigned long)(SMALL({self._value(1)}))) {{ {cases} default: {self._statement(0, False)} }}"
+            return (
+                f"switch ((unsigned long)(SMALL({self._value(1)}))) {{ {cases} default: {self._statement(0, False)} }}"
+            )
         self._fresh += 1
         name = f"i{self._fresh}"
         times = self._random.randrange(5)
@@ -105,5 +107,5 @@ def source(programs: int, seed: int) -> str:
     """Return a program that calls every function. With NUMBERS it prints one count per function."""
     functions = "".join(Program(number, seed + number).text() for number in range(programs))
     calls = "\n".join(f"sink = sink + f{number}({number % 7}, {number % 5});" for number in range(programs))
-    printed = f"\n#ifdef NUMBERS\nfor (int i = 0; i < {programs}; i++) std::printf(\"%llu\\n\", counted_by_function[i]);\n#endif\n"
+    printed = f'\n#ifdef NUMBERS\nfor (int i = 0; i < {programs}; i++) std::printf("%llu\\n", counted_by_function[i]);\n#endif\n'
     return f"{HEAD}{functions}int main() {{ ENTER(1023);\n{calls}{printed}return 0; }}\n"

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +11,8 @@ import pytest
 
 pytest.importorskip("clang.cindex", reason="libclang is not installed (pip install 'aiperf-cluster[bops]')")
 
-from aiperf.bops import count
-from aiperf.bops.count import SourceCount, annotated, build, combine, count_binary, count_sources, coverage_of, toolchain
+from aiperf.bops.count import SourceCount, build, combine, count_sources, coverage_of, toolchain
 from aiperf.bops.coverage import Coverage
-from aiperf.bops.execute import Failed
 from aiperf.bops.tree import CannotCount, SourceText, Tree, read_tree
 from tests.bops.random_programs import source as random_source
 
@@ -78,7 +72,8 @@ def test_random_programs_equal_numbers_that_count_themselves(tmp_path: Path) -> 
     file = written(tmp_path / "random.cpp", random_source(programs, seed=27))
     built = tmp_path / "numbers"
     subprocess.run(
-        [TOOLS.clangxx, "-std=c++17", "-w", f'-DNUMBERS="{HERE / "numbers.h"}"', str(file), "-o", str(built)], check=True
+        [TOOLS.clangxx, "-std=c++17", "-w", f'-DNUMBERS="{HERE / "numbers.h"}"', str(file), "-o", str(built)],
+        check=True,
     )
     by_numbers = list(map(int, subprocess.run([built], capture_output=True, text=True, check=True).stdout.split()))
 

@@ -85,7 +85,7 @@ def toolchain() -> Toolchain:
             for name in ("clang++", "llvm-profdata", "llvm-cov", "llvm-cxxfilt")
         ]
         if number >= LEAST_CLANG and None not in paths:
-            return Toolchain(clang, *(str(path) for path in paths), version=version)
+            return Toolchain(clang, str(paths[0]), str(paths[1]), str(paths[2]), str(paths[3]), version)
     raise CannotCount(
         f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later; none is on the PATH. "
         f"Install them (Debian: apt-get install {PACKAGES})"
@@ -360,7 +360,7 @@ def _output(command: Sequence[str]) -> str:
     if ended.returncode:
         messages = ended.stderr.strip()[:600]
         raise CannotCount(
-            f"{Path(command[0]).name} accepts the sources and the program; it ended with status {ended.returncode}: {messages}. "
+            f"{Path(command[0]).name} accepts the sources; it ended with status {ended.returncode}: {messages}. "
             "Correct the source or --flags"
         )
     return ended.stdout

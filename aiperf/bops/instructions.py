@@ -42,6 +42,8 @@ class InstructionCount:
     """Misses of the last cache. None: not counted."""
     by_object: dict[str, int]
     """Instructions by program and library. Empty for hardware counters."""
+    own: int | None
+    """Equation (3) of the program's own instructions, without libraries. None for hardware counters."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -92,6 +94,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
         "measured",
         counts["misses"],
         {},
+        None,
         notes,
     )
 
@@ -142,7 +145,8 @@ def _reason(words: str) -> str:
 
 def cache_options() -> tuple[list[str], list[str]]:
     """Return callgrind's options for the caches of this machine, and notes on what it cannot simulate."""
-    options, notes = [], []
+    options: list[str] = []
+    notes: list[str] = []
     for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
         values = {
             name: (index / name).read_text().strip() for name in ("level", "type", "size", "ways_of_associativity")
@@ -183,11 +187,12 @@ def counted_by_callgrind(
                     f"valgrind simulates no AVX-512; {command[0]!r} was ended by SIGILL: build it without -march=native"
                 ) from error
             raise
-        totals, objects = Counter[str](), Counter[str]()
+        objects: dict[str, Counter[str]] = {}
         for file in Path(folder).glob("*.out"):
-            own, by_object = read_callgrind(file.read_text(errors="replace"))
-            totals += own
-            objects += by_object
+            for name, costs in read_callgrind(file.read_text(errors="replace")).items():
+                objects.setdefault(name, Counter()).update(costs)
+    totals = sum(objects.values(), Counter[str]())
+    own = objects.get(Path(command[0]).name, Counter[str]())
     if not totals["Ir"]:
         raise BadConfiguration(
             f"callgrind counts from the function main on; {command[0]!r} has no such symbol: do not strip it"
@@ -199,16 +204,17 @@ def counted_by_callgrind(
         stores=totals["Dw"],
         origin="simulated by callgrind",
         misses=totals["ILmr"] + totals["DLmr"] + totals["DLmw"],
-        by_object=dict(objects.most_common()),
+        by_object=dict(Counter({name: costs["Ir"] for name, costs in objects.items()}).most_common()),
+        own=own["Ir"] - own["Bc"] - own["Bi"] - own["Dr"] - own["Dw"],
         notes=tuple(notes),
     )
 
 
-def read_callgrind(text: str) -> tuple[Counter[str], Counter[str]]:
-    """Return the events of a callgrind file, and the instructions by object file."""
+def read_callgrind(text: str) -> dict[str, Counter[str]]:
+    """Return the events of a callgrind file by object file."""
     names: list[str] = []
     objects: dict[str, str] = {}
-    totals, by_object = Counter[str](), Counter[str]()
+    found: dict[str, Counter[str]] = {}
     current, skips = "unknown", False
     for line in text.splitlines():
         if line.startswith("events:"):
@@ -224,7 +230,6 @@ def read_callgrind(text: str) -> tuple[Counter[str], Counter[str]]:
         elif re.match(r"[\d+\-*]", line) and names:
             if not skips:
                 costs = dict(zip(names, map(int, line.split()[1:]), strict=False))
-                totals.update(costs)
-                by_object[current] += costs.get("Ir", 0)
+                found.setdefault(current, Counter()).update(costs)
             skips = False
-    return totals, by_object
+    return found

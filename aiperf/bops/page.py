@@ -14,10 +14,11 @@ from aiperf.report.document import code_in_backticks, document, section, table, 
 from aiperf.report.plots import palette
 from aiperf.report.plots.figure import drawn, inline
 from aiperf.report.tables import Cell, Column, Table, row_of
-from aiperf.units import change_interval, duration, share, si
+from aiperf.units import duration, share, si
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
+_CACHED = "served by a cache"
 _LEAST_LABEL_GAP = 0.045
 """Smallest distance of two names, as a share of the picture's height."""
 
@@ -122,7 +123,7 @@ def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> 
                 share(each.share),
                 each.share,
                 bar=min(1.0, each.share),
-                beside="" if each.share <= 1 else "served by a cache",
+                beside=_CACHED if each.share > 1 else "",
             ),
         )
         for each in judged
@@ -210,8 +211,3 @@ def page(
     header = f'<header><p class="kind">AIPerf · roofline</p><h1>{text(title)}</h1></header>'
     footer = "<footer><p>How to read it: docs/bops.md.</p></footer>"
     return document(title, [header, '<main id="main">', section("roofline", "Roofline", parts), "</main>", footer])
-
-
-def relative(value: float, interval: tuple[float, float]) -> str:
-    """Return a ratio of times with its interval: +12 % (+10 to +14 %)."""
-    return f"× {value:.3f} ({change_interval(interval[0] - 1, interval[1] - 1)})"

@@ -133,6 +133,7 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
     best = max(vector.values(), default=rates["add_64"])
     cores = own_cores()
     nominal = None if row is None else roofline.nominal_peak(cores, clock, row.adds_per_cycle)
+    is_doubtful = nominal is not None and best * cores < DOUBTFUL * nominal
     bandwidth, array = _bandwidth() if with_memory else (None, None)
     model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
     return Peak(
@@ -148,17 +149,8 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
         peak_ipc=None if row is None else row.peak_ipc,
         source="not in processors.json: add a row with its source" if row is None else f"{row.processor}: {row.source}",
         load=load,
-        notes=tuple(_notes(row, nominal, best * cores, rates["add_64"] + best, best)),
+        notes=() if not is_doubtful else (f"measured adds are below {DOUBTFUL:.0%} of nominal: the row is in doubt",),
     )
-
-
-def _notes(row: Processor | None, nominal: float | None, measured: float, both: float, vector: float) -> list[str]:
-    notes = [
-        f"scalar adds next to vector adds could reach {both / vector:.2f} × the vector peak; the peak is not raised for them"
-    ]
-    if row is not None and nominal is not None and measured < DOUBTFUL * nominal:
-        notes.append(f"measured adds are {measured / nominal:.0%} of nominal: the row {row.processor!r} is in doubt")
-    return notes
 
 
 def _bandwidth() -> tuple[float, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -84,18 +85,24 @@ def program_lines(result: Result) -> list[str]:
         lines.append(
             f"equation (3), {result['origin']}: {result['instructions']:,} instructions − {result['branches']:,} branches − "
             f"{result['loads']:,} loads − {result['stores']:,} stores = {difference}"
+            + (
+                ""
+                if result["own_difference"] is None
+                else f", {result['own_difference']:,} of them in the program itself"
+            )
             + ("" if deviation is None else f", {deviation:+.1%} against the source")
         )
         lines.append(
-            "  by object: " + ", ".join(f"{name} {number:,}" for name, number in list(result["by_object"].items())[:6])
+            "  instructions by object: "
+            + ", ".join(f"{name} {number:,}" for name, number in list(result["by_object"].items())[:6])
         )
     lines += [f"note: {note}" for note in result["notes"]]
     if result["bops_per_second"] is not None:
         low, high = result["bops_per_second_interval"]
         efficiency = "" if result["efficiency"] is None else f", {share(result['efficiency'])} of the measured peak"
         lines.append(
-            f"{si(result['bops_per_second'], 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; {len(result['seconds']['runs'])} "
-            f"runs, load {result['load']:.1f}){efficiency}"
+            f"{si(result['bops_per_second'], 'BOPS')} (95 % {si(low, 'BOPS')} to {si(high, 'BOPS')}; "
+            f"{len(result['seconds']['runs'])} runs, load {result['load']:.1f}){efficiency}"
         )
     if "read_seconds" in result:
         lines.append(f"of this, reading took {result['read_seconds']:.3f} s")
@@ -120,7 +127,7 @@ def program_lines(result: Result) -> list[str]:
 def compared(results: Sequence[Result]) -> list[str]:
     """Return the ratio of the rates of the results of one program, with their intervals."""
     lines = []
-    for first, second in zip(results, results[1:], strict=False):
+    for first, second in itertools.pairwise(results):
         if first["name"] == second["name"] and first["bops_per_second"] and second["bops_per_second"]:
             rates = [[1 / each for each in result["seconds"]["runs"]] for result in (first, second)]
             scaled = [result["bops_per_second"] for result in (first, second)]

@@ -62,7 +62,7 @@ BINARY: dict[int, Rule] = {
     **dict(enumerate((*_ARITHMETIC, _BITWISE, _BITWISE, _BITWISE), start=23)),
     33: _NOT_ARITHMETIC,
 }
-"""Rule by binary operator, numbered as in clang's `CXBinaryOperatorKind`. A compound assignment has the rule of its operator."""
+"""Rule by binary operator, numbered as in clang's `CXBinaryOperatorKind`. `a += b` has the rule of +."""
 
 UNARY: dict[int, Rule] = {
     1: INCREMENT,
@@ -77,7 +77,7 @@ UNARY: dict[int, Rule] = {
     10: _LOGIC,
     13: _NOT_ARITHMETIC,
 }
-"""Rule by unary operator, numbered as in clang's `CXUnaryOperatorKind`: ++ and −− after and before, & * + − ~ ! __extension__."""
+"""Rule by unary operator, numbered as in clang's `CXUnaryOperatorKind`: ++ and −− after and before, & * + − ~ !."""
 
 OTHERS: tuple[Rule, ...] = (
     Rule("declaration, conversion, branch, loop, call, return, switch", None, 0, _TABLE_6),

@@ -95,7 +95,7 @@ def result(
     slowest, fastest = timed.interval[1], max(timed.interval[0], min(timed.seconds) / 2)
     deviation = None
     if source is not None and counted is not None and source.bops:
-        deviation = counted.difference / source.bops - 1
+        deviation = (counted.difference if counted.own is None else counted.own) / source.bops - 1
     return {
         "kind": "program",
         "name": name,
@@ -105,6 +105,7 @@ def result(
         "loads": None if counted is None else counted.loads,
         "stores": None if counted is None else counted.stores,
         "difference": None if counted is None else counted.difference,
+        "own_difference": None if counted is None else counted.own,
         "bops": by_instructions,
         "origin": reason if counted is None else counted.origin,
         "not_measured": reason,
@@ -194,7 +195,7 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     memory = int(available[1]) * 1024 if available else None
     if name == "sort" and memory is not None and size * _SORT_BYTES > memory:
         raise BadConfiguration(
-            f"Sort keeps its records in memory; {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are available: lower "
+            f"Sort keeps its records in memory; {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
             "--size, or use more machines"
         )
     path = folder / f"{name}.txt"

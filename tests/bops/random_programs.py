@@ -32,8 +32,8 @@ class Program:
     def text(self) -> str:
         body = self._block(3, in_loop=False)
         return (
-            f"static Unsigned f{self._number}(Unsigned a, Unsigned b) {{ ENTER({self._number}); Array<Unsigned, 8> row = {{}};\n"
-            f"Array<Array<Unsigned, 8>, 8> square = {{}}; {body}\nsink = row[0]; return a; }}\n"
+            f"static Unsigned f{self._number}(Unsigned a, Unsigned b) {{ ENTER({self._number});\n"
+            f"Array<Unsigned, 8> row = {{}}; Array<Array<Unsigned, 8>, 8> square = {{}}; {body}\nsink = row[0]; return a; }}\n"
         )
 
     def _value(self, depth: int) -> str:
@@ -107,5 +107,6 @@ def source(programs: int, seed: int) -> str:
     """Return a program that calls every function. With NUMBERS it prints one count per function."""
     functions = "".join(Program(number, seed + number).text() for number in range(programs))
     calls = "\n".join(f"sink = sink + f{number}({number % 7}, {number % 5});" for number in range(programs))
-    printed = f'\n#ifdef NUMBERS\nfor (int i = 0; i < {programs}; i++) std::printf("%llu\\n", counted_by_function[i]);\n#endif\n'
+    counts = f'for (int i = 0; i < {programs}; i++) std::printf("%llu\\n", counted_by_function[i]);'
+    printed = f"\n#ifdef NUMBERS\n{counts}\n#endif\n"
     return f"{HEAD}{functions}int main() {{ ENTER(1023);\n{calls}{printed}return 0; }}\n"

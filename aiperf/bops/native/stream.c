@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define PASSES 5
+#define PASSES 3
 
 int main(int count, char **words)
 {

@@ -15,8 +15,8 @@ from aiperf.files import given_path
 from aiperf.system.peaks import DataType
 from aiperf.units import duration, share, si
 
-DESCRIPTION = """Draws a roofline: results of `bops` as programs, or the layers of a network with the shortest time of a training
-step, which needs no such machine. One page with the picture and the labels is written."""
+DESCRIPTION = """Draws a roofline: results of `bops` as programs, or the layers of a network with the shortest time of a
+training step, which needs no such machine. One page with the picture and the labels is written."""
 EXAMPLES = (
     "bops-sort/sort.json bops-grep/grep.json --published",
     "resnet50_v1_5 --device 'NVIDIA A100-SXM4-80GB' --precision bf16 --batch 256",
@@ -122,17 +122,17 @@ def _network(arguments: argparse.Namespace) -> None:
         print(json.dumps(found, indent=2))
         return
     print(
-        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.name}: {si(on.flops_per_second, 'FLOPS')}, "
-        f"{si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
+        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.name}: "
+        f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
     )
     for each in found["kinds"]:
         part = each["floor_seconds"] / found["floor_seconds"]
         print(
-            f"  {each['kind'].replace('_', ' '):<20} {each['pass']:<9} {si(each['flops'], 'FLOP'):>12} {si(each['bytes'], 'B'):>9} "
-            f"{each['intensity']:>8.3g} FLOP/B  floor {duration(each['floor_seconds']):>8} {share(part):>7}"
+            f"  {each['kind'].replace('_', ' '):<20} {each['pass']:<9} {si(each['flops'], 'FLOP'):>12} "
+            f"{si(each['bytes'], 'B'):>9} {each['intensity']:>8.3g} FLOP/B  floor {duration(each['floor_seconds']):>8} {share(part):>7}"
         )
     print(
-        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s; arithmetic alone takes "
-        f"{share(found['floor_share'])} of it"
+        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s; arithmetic "
+        f"alone takes {share(found['floor_share'])} of it"
     )
     print(f"wrote {arguments.out}")

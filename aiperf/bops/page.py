@@ -18,7 +18,11 @@ from aiperf.units import duration, share, si
 
 _HEIGHT_INCHES = 5.2
 _COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
+_DIAGONAL_STEP = 0.18
+"""Distance of the names of two bandwidths, as a share of the diagonal."""
 _CACHED = "served by a cache"
+_NAME_SHARE = 0.25
+"""Room for names on the right of the last point, as a share of the axis."""
 _LEAST_LABEL_GAP = 0.045
 """Smallest distance of two names, as a share of the picture's height."""
 
@@ -37,6 +41,8 @@ def picture(
         tops = [roof.figure for roof in roofs if not roof.is_memory]
         rates = [point.rate for point in points] + [roof.figure * low for roof in roofs if roof.is_memory]
         axes.set_ylim(min(rates) / 2, max([*tops, *(point.rate for point in points)]) * 3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: si(value, f"{unit}S"))
         axes.set_xlabel(f"operation intensity ({unit} per byte of memory traffic)")
         axes.set_ylabel(f"{unit}S")
         _draw_roofs(axes, roofs, unit, low, high)
@@ -52,7 +58,8 @@ def _ridges(roofs: Sequence[Roof]) -> list[float]:
 
 def _range(intensities: Sequence[float], ridges: Sequence[float]) -> tuple[float, float]:
     shown = [each for each in (*intensities, *ridges) if each > 0] or [1.0]
-    return 10 ** math.floor(math.log10(min(shown) / 2)), 10 ** math.ceil(math.log10(max(shown) * 3))
+    low, high = math.log10(min(shown) / 2), math.log10(max(shown) * 2)
+    return 10 ** math.floor(low), 10 ** (high + _NAME_SHARE * (high - math.floor(low)))
 
 
 def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: float) -> None:
@@ -64,7 +71,9 @@ def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: 
             end = min(high, top / roof.figure)
             axes.plot([low, end], [low * roof.figure, end * roof.figure], color=palette.INK.light, linewidth=1.6)
             label = f"{roof.name} {si(roof.figure, 'B/s')} ({roof.origin})"
-            middle = math.sqrt(low * end)
+            middle = low * (end / low) ** (
+                0.9 - _DIAGONAL_STEP * sum(each.is_memory and each.figure < roof.figure for each in roofs)
+            )
             axes.annotate(
                 label, (middle, middle * roof.figure), xytext=(-6, 6), textcoords="offset points", fontsize=8.5, rotation=0,
                 ha="right", color=palette.INK.light,
@@ -82,7 +91,7 @@ def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: 
 
 
 def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
-    places = _apart([point.rate for point in points], axes)
+    places = _apart([point.rate for point in points], axes, downwards=True)
     for number, (point, place) in enumerate(zip(points, places, strict=True)):
         colour = palette.LINE if point.is_published else _COLOURS[number % len(_COLOURS)]
         if point.interval is not None:
@@ -95,16 +104,16 @@ def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
         )  # fmt: skip
 
 
-def _apart(values: Sequence[float], axes: Axes) -> list[float]:
+def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> list[float]:
     """Return heights of names near their values, so that no two overlap."""
     low, high = (math.log(each) for each in axes.get_ylim())
     gap = _LEAST_LABEL_GAP * (high - low)
-    order = sorted(range(len(values)), key=lambda index: values[index])
+    sign = -1 if downwards else 1
     places = [0.0] * len(values)
     last = -math.inf
-    for index in order:
-        last = max(math.log(values[index]), last + gap)
-        places[index] = math.exp(last)
+    for index in sorted(range(len(values)), key=lambda index: sign * values[index]):
+        last = max(sign * math.log(values[index]) + (gap if downwards else 0.0), last + gap)
+        places[index] = math.exp(sign * last)
     return places
 
 
@@ -201,7 +210,8 @@ def page(
             f'<figure><div class="scroll" tabindex="0" role="region" aria-label="Roofline">'
             f"{inline(svg, 'roofline', text(described))}</div><figcaption>{caption}</figcaption></figure>"
         )
-        parts.append(table(label_table(points, labels(points, roofs), unit)))
+        own = [point for point in points if not point.is_published]
+        parts.append(table(label_table(own, labels(own, roofs), unit)))
     else:
         parts.append(
             '<p class="empty">No picture: without memory traffic and bandwidth there is no intensity, and no point.</p>'

@@ -17,6 +17,8 @@ from aiperf.statistics.estimate import of_repeats
 from aiperf.units import change_interval, share, si
 
 Result = Mapping[str, Any]
+LEAST_DRAWN_INTENSITY = 1e-3
+"""Least operations per byte of a layer in the picture. Layers below it are listed in the table only."""
 
 
 def point(result: Result) -> Point | None:
@@ -162,7 +164,7 @@ def network_page(result: Result) -> str:
     points = []
     for each in result["kinds"]:
         seconds = measured.get(f"{each['kind']} {each['pass']}", each["floor_seconds"])
-        if each["flops"] and each["bytes"] and seconds:
+        if each["intensity"] >= LEAST_DRAWN_INTENSITY and seconds:
             points.append(
                 Point(f"{each['kind'].replace('_', ' ')}, {each['pass']}", each["intensity"], each["flops"] / seconds)
             )

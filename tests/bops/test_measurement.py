@@ -169,7 +169,7 @@ def test_forbidden_counters_name_the_setting(tmp_path: Path, monkeypatch: pytest
         tmp_path, 'echo "No permission to enable cycles event, see perf_event_paranoid" >&2; exit 255', monkeypatch
     )
 
-    with pytest.raises(NotMeasured, match="sysctl kernel.perf_event_paranoid=2.*--cap-add PERFMON"):
+    with pytest.raises(NotMeasured, match=r"sysctl kernel.perf_event_paranoid=2.*--cap-add PERFMON"):
         counted_by_perf(["true"])
 
 
@@ -232,5 +232,5 @@ def test_roofline_of_a_network_needs_no_such_machine(tmp_path: Path, capsys: pyt
 
     assert carry_out(words) == 0
 
-    assert "shortest step 68.75 ms, 3,724 images/s" in capsys.readouterr().out
+    assert "shortest step 68.75 ms, 3,724 images/s" in capsys.readouterr().out.replace("\u00a0", " ")
     assert "convolution, forward" in (tmp_path / "page.html").read_text()

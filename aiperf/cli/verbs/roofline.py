@@ -129,7 +129,8 @@ def _network(arguments: argparse.Namespace) -> None:
         part = each["floor_seconds"] / found["floor_seconds"]
         print(
             f"  {each['kind'].replace('_', ' '):<20} {each['pass']:<9} {si(each['flops'], 'FLOP'):>12} "
-            f"{si(each['bytes'], 'B'):>9} {each['intensity']:>8.3g} FLOP/B  floor {duration(each['floor_seconds']):>8} {share(part):>7}"
+            f"{si(each['bytes'], 'B'):>9} {each['intensity']:>8.3g} FLOP/B  floor "
+            f"{duration(each['floor_seconds']):>8} {share(part):>7}"
         )
     print(
         f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s; arithmetic "

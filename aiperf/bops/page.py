@@ -85,8 +85,8 @@ def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: 
             ends.append((roof.figure, f"{roof.name} {si(roof.figure, unit + 'S')} ({roof.origin})"))
     for place, (figure, label) in zip(_apart([each for each, _ in ends], axes), ends, strict=True):
         axes.annotate(
-            label, (high, figure), xytext=(high / 1.05, place), textcoords="data", ha="right", va="bottom", fontsize=8.5, annotation_clip=False,
-            color=palette.INK.light,
+            label, (high, figure), xytext=(high / 1.05, place), textcoords="data", ha="right", va="bottom", fontsize=8.5,
+            color=palette.INK.light, annotation_clip=False,
         )  # fmt: skip
 
 
@@ -98,8 +98,8 @@ def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
             axes.plot([point.intensity] * 2, point.interval, color=colour.light, linewidth=2.5)
         axes.plot([point.intensity], [point.rate], "o", color=colour.light, markersize=7)
         axes.annotate(
-            point.name, (point.intensity, point.rate), xytext=(point.intensity * 1.18, place), textcoords="data", va="center", annotation_clip=False,
-            fontsize=9, color=palette.MUTED.light if point.is_published else colour.light,
+            point.name, (point.intensity, point.rate), xytext=(point.intensity * 1.18, place), textcoords="data", va="center",
+            annotation_clip=False, fontsize=9, color=palette.MUTED.light if point.is_published else colour.light,
             arrowprops={"arrowstyle": "-", "color": palette.LINE.light, "linewidth": 0.7},
         )  # fmt: skip
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.bops import instructions
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import NotMeasured, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak
 from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, times, tool
 from aiperf.cli.arguments import carry_out
 from aiperf.errors import BadConfiguration
+from aiperf.native import program
 
 HERE = Path(__file__).parent
 EXPRESSIONS = (
@@ -126,7 +126,7 @@ def test_tools_equal_numbers_that_count_themselves(name: str, tmp_path: Path) ->
     ]
     subprocess.run(words, check=True)
 
-    ended = subprocess.run([program, *chosen.words], capture_output=True, text=True, check=True)
+    ended = subprocess.run([numbers, *chosen.words], capture_output=True, text=True, check=True)
 
     assert chosen.source_count("-O2").bops == int(ended.stderr.split("operations ")[1])
 
@@ -175,7 +175,7 @@ def test_forbidden_counters_name_the_setting(tmp_path: Path, monkeypatch: pytest
 
 @needs("perf", "valgrind", "cc")
 def test_counters_agree_with_callgrind() -> None:
-    loop = str(instructions.program(NATIVE / "loop.c", compiler="cc", flags=("-O1",)))
+    loop = str(program(NATIVE / "loop.c", compiler="cc", flags=("-O1",)))
     try:
         counted = counted_by_perf([loop, "1000000"])
     except NotMeasured as error:
@@ -204,7 +204,7 @@ def test_sizes_beyond_disk_or_memory_are_refused(tmp_path: Path) -> None:
 
 @needs("cc")
 def test_full_disk_while_generating_is_reported() -> None:
-    generator = instructions.program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))
+    generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))
 
     with pytest.raises(BadConfiguration, match="No space left on device"):
         execute([str(generator), "text", "1000000", "0"], output=Path("/dev/full"))
@@ -215,7 +215,7 @@ def test_run_writes_a_result_and_its_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("aiperf.bops.peak._bandwidth", lambda: (1e10, 1))
-    loop = str(instructions.program(NATIVE / "loop.c", compiler="cc", flags=("-O1",)))
+    loop = str(program(NATIVE / "loop.c", compiler="cc", flags=("-O1",)))
 
     assert carry_out(["bops", "run", "--simulate", "--json", "--out", str(tmp_path), "--", loop, "1000"]) == 0
 

@@ -105,7 +105,7 @@ def test_intensities_of_the_kinds_of_layers() -> None:
 
     assert forward["convolution"] == pytest.approx(186.9, abs=0.05)
     assert forward["batch_normalisation"] == pytest.approx(1.167, abs=0.001)
-    assert (forward["relu"], forward["add"]) == (pytest.approx(0.25), pytest.approx(1 / 6))
+    assert [forward["relu"], forward["add"]] == pytest.approx([0.25, 1 / 6])
 
 
 def test_convolutions_right_of_the_ridge() -> None:

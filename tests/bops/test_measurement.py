@@ -99,7 +99,14 @@ def test_grep_equals_grep(text: Tool, tmp_path: Path) -> None:
 
 @needs("g++")
 @pytest.mark.parametrize(
-    ("expression", "rule"), [("a(b", "no ( )"), ("*a", "follow a character"), ("[a", "ends with ]"), ("a$b", "last")]
+    ("expression", "rule"),
+    [
+        ("a(b", "no ( )"),
+        ("*a", "follow a character"),
+        ("[a", "ends with ]"),
+        ("a$b", "last"),
+        ("a|" * 80, "at most 60"),
+    ],
 )
 def test_faulty_expression_is_refused(expression: str, rule: str) -> None:
     with pytest.raises(BadConfiguration) as caught:
@@ -114,7 +121,7 @@ def test_faulty_expression_is_refused(expression: str, rule: str) -> None:
 def test_tools_equal_numbers_that_count_themselves(name: str, tmp_path: Path) -> None:
     pytest.importorskip("clang.cindex", reason="libclang is not installed (pip install 'aiperf-cluster[bops]')")
     chosen = tool(name, tmp_path, 2000 if name == "sort" else 20_000, 1, "a+b|^q.*x$")
-    program = tmp_path / "numbers"
+    numbers = tmp_path / "numbers"
     words = [
         "g++",
         "-std=c++17",
@@ -122,7 +129,7 @@ def test_tools_equal_numbers_that_count_themselves(name: str, tmp_path: Path) ->
         f'-DNUMBERS="{HERE / "numbers.h"}"',
         str(NATIVE / f"{name}.cpp"),
         "-o",
-        str(program),
+        str(numbers),
     ]
     subprocess.run(words, check=True)
 

@@ -16,8 +16,7 @@ static uint64_t next(void) /* splitmix64 */
     return z ^ (z >> 31);
 }
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     if (count != 4) return 2;
     unsigned long long size = strtoull(words[2], NULL, 10), written = 0;
     state = strtoull(words[3], NULL, 10);

@@ -6,23 +6,16 @@ static const int most_items = 62;
 static Array<Unsigned, 256> accepts;   // items that accept a byte
 static Unsigned repeats = 0, optional = 0, starts = 0, line_starts = 0, finals = 0, line_finals = 0;
 
-[[noreturn]] static void refuse(const char *rule, const char *expression)
-{
+[[noreturn]] static void refuse(const char *rule, const char *expression) {
     std::fprintf(stderr, "%s; found '%s': correct the expression\n", rule, expression);
     std::exit(2);
 }
 
-static void accept(Integer low, Integer high, Unsigned item, Flag negated)
-{
-    for (Integer byte = 0; byte < 256; byte++) {
-        Flag inside = low <= byte;
-        if (byte > high) inside = false;
-        if (byte != '\n') if (inside != negated) accepts[byte] |= item;
-    }
+static void accept(Integer low, Integer high, Unsigned item) {
+    for (Integer byte = low; byte <= high; byte++) if (byte != '\n') accepts[byte] |= item;
 }
 
-static Integer read_set(Pointer<const Byte> p, Integer i, Unsigned item, const char *expression)
-{
+static Integer read_set(Pointer<const Byte> p, Integer i, Unsigned item, const char *expression) {
     Flag negated = p[i] == '^';
     Array<Flag, 256> members = {};
     if (negated) i++;
@@ -40,12 +33,11 @@ static Integer read_set(Pointer<const Byte> p, Integer i, Unsigned item, const c
         for (Integer byte = low; byte <= high; byte++) members[byte] = true;
         i++;
     }
-    for (Integer byte = 1; byte < 256; byte++) if (members[byte] != negated) accept(byte, byte, item, false);
+    for (Integer byte = 1; byte < 256; byte++) if (members[byte] != negated) accept(byte, byte, item);
     return i;
 }
 
-static void compile(const char *expression)
-{
+static void compile(const char *expression) {
     Pointer<const Byte> p = reinterpret_cast<const Byte *>(expression);
     Unsigned item = 1;
     Flag begins = true, anchored = false, has_item = false;
@@ -54,11 +46,12 @@ static void compile(const char *expression)
         Integer byte = p[i];
         if (begins) {
             anchored = byte == '^';
-            if (anchored) line_starts |= item;
-            else starts |= item;
-            begins = false;
-            has_item = false;
-            if (anchored) continue;
+            begins = has_item = false;
+            if (anchored) {
+                line_starts |= item;
+                continue;
+            }
+            starts |= item;
         }
         Flag ends = byte == 0;
         if (byte == '|') ends = true;
@@ -76,6 +69,7 @@ static void compile(const char *expression)
             if (byte == 0) return;
             item <<= 1;
             begins = true;
+            if (++items == most_items) refuse("an expression has at most 60 characters", expression);
             continue;
         }
         switch (plain(byte)) {
@@ -88,13 +82,13 @@ static void compile(const char *expression)
         case '(': case ')': case '{': case '}': case '\\': case '^':
             refuse("an expression has . * + ? [] ^ $ | and no ( ) { } \\, and ^ is the first character of an alternative", expression);
         case '.':
-            accept(1, 255, item, false);
+            accept(1, 255, item);
             break;
         case '[':
             i = read_set(p, i + 1, item, expression);
             break;
         default:
-            accept(byte, byte, item, false);
+            accept(byte, byte, item);
         }
         has_item = true;
         item <<= 1;
@@ -102,8 +96,7 @@ static void compile(const char *expression)
     }
 }
 
-static Unsigned skip(Unsigned states)
-{
+static Unsigned skip(Unsigned states) {
     while (true) {
         Unsigned further = states | ((states & optional) << 1);
         if (further == states) return states;
@@ -111,8 +104,7 @@ static Unsigned skip(Unsigned states)
     }
 }
 
-static Integer count_lines(Lines &lines)
-{
+static Integer count_lines(Lines &lines) {
     const Unsigned begin = skip(starts | line_starts), inside = skip(starts);
     Unsigned states = begin;
     Integer found = 0;
@@ -141,8 +133,7 @@ static Integer count_lines(Lines &lines)
     }
 }
 
-int main(int words, char **word)
-{
+int main(int words, char **word) {
     start_ranks(words, word);
     Pointer<char *> argument = word;
     compile(argument[1]);

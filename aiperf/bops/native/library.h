@@ -8,8 +8,7 @@
 #include <string.h>
 #endif
 
-__attribute__((unused)) static int bops_strcmp(const char *s, const char *t)
-{
+__attribute__((unused)) static int bops_strcmp(const char *s, const char *t) {
     unsigned char c1, c2;
     while (1) {
         c1 = *s++;
@@ -20,8 +19,7 @@ __attribute__((unused)) static int bops_strcmp(const char *s, const char *t)
     return 0;
 }
 
-__attribute__((unused)) static int bops_strncmp(const char *s, const char *t, size_t n)
-{
+__attribute__((unused)) static int bops_strncmp(const char *s, const char *t, size_t n) {
     unsigned char c1, c2;
     while (n-- > 0) {
         c1 = *s++;
@@ -32,27 +30,23 @@ __attribute__((unused)) static int bops_strncmp(const char *s, const char *t, si
     return 0;
 }
 
-__attribute__((unused)) static size_t bops_strlen(const char *s)
-{
+__attribute__((unused)) static size_t bops_strlen(const char *s) {
     const char *end = s;
     while (*end) end++;
     return end - s;
 }
 
-__attribute__((unused)) static void *bops_memcpy(void *to, const void *from, size_t n)
-{
+__attribute__((unused)) static void *bops_memcpy(void *to, const void *from, size_t n) {
     for (size_t i = 0; i < n; i++) ((char *)to)[i] = ((const char *)from)[i];
     return to;
 }
 
-__attribute__((unused)) static void *bops_memset(void *to, int value, size_t n)
-{
+__attribute__((unused)) static void *bops_memset(void *to, int value, size_t n) {
     for (size_t i = 0; i < n; i++) ((char *)to)[i] = (char)value;
     return to;
 }
 
-__attribute__((unused)) static int bops_memcmp(const void *s, const void *t, size_t n)
-{
+__attribute__((unused)) static int bops_memcmp(const void *s, const void *t, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (((const unsigned char *)s)[i] != ((const unsigned char *)t)[i])
             return ((const unsigned char *)s)[i] < ((const unsigned char *)t)[i] ? -1 : 1;

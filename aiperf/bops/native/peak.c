@@ -8,8 +8,7 @@
 #define ROUNDS 4000
 #define VECTOR_ROUNDS 8000
 
-static double now(void)
-{
+static double now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec + 1e-9 * t.tv_nsec;
@@ -21,32 +20,23 @@ static double now(void)
 #define DECLARE(n, type, from) type a##n = from;
 #define KEEP(n, constraint) __asm__ volatile("" : : constraint(a##n));
 
-#if defined(__x86_64__)
+#ifndef __x86_64__
+#error "bops peak has the instructions of x86-64 only"
+#endif
 #include <immintrin.h>
 #define CHAIN "add %1, %0\n\t"
-#define SCALAR "add %1, %0"
-#else
-#define CHAIN "add %0, %0, %1\n\t"
-#define SCALAR "add %0, %0, %1"
-#endif
 
 /* 400,000 dependent adds: one per cycle. */
-static void chain(void)
-{
+static void chain(void) {
     uint64_t a = 1, one = 1;
     for (int i = 0; i < ROUNDS; i++) __asm__ volatile(TEN(TEN(CHAIN)) : "+r"(a) : "r"(one));
 }
 
-static void scalar(void)
-{
+static void scalar(void) {
     uint64_t a0 = 0, a1 = 1, a2 = 2, a3 = 3, a4 = 4, a5 = 5, a6 = 6, a7 = 7, one = 1;
     for (int i = 0; i < ROUNDS; i++) {
-#define SPREAD __asm__ volatile(SCALAR2 : "+r"(a0), "+r"(a1), "+r"(a2), "+r"(a3), "+r"(a4), "+r"(a5), "+r"(a6), "+r"(a7) : "r"(one));
-#if defined(__x86_64__)
-#define SCALAR2 "add %8,%0\n\tadd %8,%1\n\tadd %8,%2\n\tadd %8,%3\n\tadd %8,%4\n\tadd %8,%5\n\tadd %8,%6\n\tadd %8,%7"
-#else
-#define SCALAR2 "add %0,%0,%8\n\tadd %1,%1,%8\n\tadd %2,%2,%8\n\tadd %3,%3,%8\n\tadd %4,%4,%8\n\tadd %5,%5,%8\n\tadd %6,%6,%8\n\tadd %7,%7,%8"
-#endif
+#define SPREAD __asm__ volatile(SCALARS : "+r"(a0), "+r"(a1), "+r"(a2), "+r"(a3), "+r"(a4), "+r"(a5), "+r"(a6), "+r"(a7) : "r"(one));
+#define SCALARS "add %8,%0\n\tadd %8,%1\n\tadd %8,%2\n\tadd %8,%3\n\tadd %8,%4\n\tadd %8,%5\n\tadd %8,%6\n\tadd %8,%7"
         TEN(SPREAD)
     }
 }
@@ -62,7 +52,6 @@ static void scalar(void)
         }                                                                                                                \
         EIGHT(KEEP, VECTOR)                                                                                              \
     }
-#if defined(__x86_64__)
 #define VECTOR "v"
 #define STEP(n, instruction)                                                                                             \
     __asm__ volatile(instruction " %1, %0, %0" : "+v"(a##n) : "v"(c));
@@ -74,15 +63,6 @@ BURST(fma64_256, "avx2,fma", __m256d, _mm256_setzero_pd(), "vfmadd213pd")
 BURST(fma32_512, "avx512f", __m512, _mm512_setzero_ps(), "vfmadd213ps")
 BURST(fma64_512, "avx512f", __m512d, _mm512_setzero_pd(), "vfmadd213pd")
 BURST(dot_bf16, "avx512f", __m512, _mm512_setzero_ps(), "vdpbf16ps")
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#define VECTOR "w"
-#define STEP(n, instruction)                                                                                             \
-    __asm__ volatile(instruction : "+w"(a##n) : "w"(c));
-BURST(add128, "+simd", uint64x2_t, vdupq_n_u64(0), "add %0.2d, %0.2d, %1.2d")
-BURST(fma32_128, "+simd", float32x4_t, vdupq_n_f32(0), "fmla %0.4s, %0.4s, %1.4s")
-BURST(fma64_128, "+simd", float64x2_t, vdupq_n_f64(0), "fmla %0.2d, %0.2d, %1.2d")
-#endif
 
 static struct {
     const char *name;
@@ -92,20 +72,17 @@ static struct {
 } kinds[12];
 static int count;
 
-static void add(const char *name, double operations, void (*burst)(void))
-{
+static void add(const char *name, double operations, void (*burst)(void)) {
     kinds[count].name = name;
     kinds[count].operations = operations;
     kinds[count].burst = burst;
     kinds[count++].best = 1e9;
 }
 
-int main(void)
-{
+int main(void) {
     const double steps = 32.0 * VECTOR_ROUNDS;
     add("clock", 100.0 * ROUNDS, chain);
     add("add_64", 80.0 * ROUNDS, scalar);
-#if defined(__x86_64__)
     if (__builtin_cpu_supports("avx")) add("add_128", 2 * steps, add128);
     if (__builtin_cpu_supports("avx2")) add("add_256", 4 * steps, add256);
     if (__builtin_cpu_supports("avx512f")) {
@@ -117,11 +94,6 @@ int main(void)
         add("fma_fp64", 8 * steps, fma64_256);
     }
     if (__builtin_cpu_supports("avx512bf16")) add("fma_bf16", 64 * steps, dot_bf16);
-#elif defined(__aarch64__)
-    add("add_128", 2 * steps, add128);
-    add("fma_fp32", 8 * steps, fma32_128);
-    add("fma_fp64", 4 * steps, fma64_128);
-#endif
     /* in turn, so that all kinds see the same clocks */
     for (int i = 0; i < BURSTS; i++)
         for (int kind = 0; kind < count; kind++) {

@@ -1,8 +1,7 @@
 // Sort: whole numbers, one per line, by quicksort in each rank and a merge of the ranks. Argument: the file.
 #include "tool.h"
 
-static void quicksort(Pointer<Integer> a, Integer low, Integer high)
-{
+static void quicksort(Pointer<Integer> a, Integer low, Integer high) {
     while (low < high) {
         Integer i = low, j = high, pivot = a[low + (high - low) / 2];
         while (i <= j) {
@@ -12,8 +11,7 @@ static void quicksort(Pointer<Integer> a, Integer low, Integer high)
                 Integer kept = a[i];
                 a[i] = a[j];
                 a[j] = kept;
-                i++;
-                j--;
+                i++; j--;
             }
         }
         // the shorter part first, so that the depth is at most log2 of the length
@@ -27,8 +25,7 @@ static void quicksort(Pointer<Integer> a, Integer low, Integer high)
     }
 }
 
-static Pointer<Integer> merge(Pointer<Integer> a, Integer n, Pointer<Integer> b, Integer m)
-{
+static Pointer<Integer> merge(Pointer<Integer> a, Integer n, Pointer<Integer> b, Integer m) {
     Pointer<Integer> c = allocate<Integer>(n + m + 1);
     Integer i = 0, j = 0;
     for (Integer k = 0; k < n + m; k++) {
@@ -40,8 +37,7 @@ static Pointer<Integer> merge(Pointer<Integer> a, Integer n, Pointer<Integer> b,
     return c;
 }
 
-static Pointer<Integer> read(Lines &lines, Integer &count)
-{
+static Pointer<Integer> read(Lines &lines, Integer &count) {
     Integer room = 1024, value = 0, sign = 1;
     Pointer<Integer> a = allocate<Integer>(room);
     Flag in_number = false;
@@ -52,18 +48,10 @@ static Pointer<Integer> read(Lines &lines, Integer &count)
         if (byte == '\n') ends = true;
         if (ends) {
             if (in_number) {
-                if (count == room) {
-                    Pointer<Integer> larger = allocate<Integer>(room * 2);
-                    for (Integer i = 0; i < count; i++) larger[i] = a[i];
-                    std::free(raw(a));
-                    a = larger;
-                    room *= 2;
-                }
+                a = with_room(a, count, room);
                 a[count++] = sign * value;
             }
-            value = 0;
-            sign = 1;
-            in_number = false;
+            value = 0; sign = 1; in_number = false;
             if (byte < 0) return a;
         } else if (byte == '-') {
             sign = -1;
@@ -74,8 +62,7 @@ static Pointer<Integer> read(Lines &lines, Integer &count)
     }
 }
 
-int main(int words, char **word)
-{
+int main(int words, char **word) {
     start_ranks(words, word);
     Pointer<char *> argument = word;
     Lines lines(argument[1]);

@@ -8,8 +8,7 @@
 
 #define PASSES 3
 
-int main(int count, char **words)
-{
+int main(int count, char **words) {
     long n = count > 1 ? atol(words[1]) : 1 << 24;
     double *arrays[3], best = INFINITY;
     for (int i = 0; i < 3; i++) {

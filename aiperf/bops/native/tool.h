@@ -26,8 +26,7 @@ template <class T> T *raw(T *pointer) { return pointer; }
 
 static Integer rank = 0, ranks = 1;
 
-[[noreturn]] static void fail(const char *what, const char *name)
-{
+[[noreturn]] static void fail(const char *what, const char *name) {
     std::fprintf(stderr, "%s '%s': %s\n", what, name, std::strerror(errno));
 #ifdef WITH_MPI
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -35,11 +34,20 @@ static Integer rank = 0, ranks = 1;
     std::exit(1);
 }
 
-template <class T> Pointer<T> allocate(Integer count)
-{
+template <class T> Pointer<T> allocate(Integer count) {
     T *memory = static_cast<T *>(std::calloc(plain(count), sizeof(T)));
     if (memory) return memory;
     fail("memory for the data cannot be reserved by", "calloc");
+}
+
+// Return the array, or a copy with twice the room if it is full.
+template <class T> Pointer<T> with_room(Pointer<T> array, Integer count, Integer &room) {
+    if (count < room) return array;
+    room *= 2;
+    Pointer<T> larger = allocate<T>(room);
+    for (Integer i = 0; i < count; i++) larger[i] = array[i];
+    std::free(raw(array));
+    return larger;
 }
 
 // Bytes of whole lines of one file: those that begin in the part of this rank.
@@ -95,8 +103,7 @@ class Lines {
 
 // Send or receive an array of any length in messages that MPI's int can count.
 template <class T> void transfer([[maybe_unused]] Pointer<T> array, [[maybe_unused]] Integer count, [[maybe_unused]] Integer from,
-                                 [[maybe_unused]] Integer to)
-{
+                                 [[maybe_unused]] Integer to) {
 #ifdef WITH_MPI
     const Integer most = 1 << 20;
     for (Integer sent = 0; sent < count; sent += most) {
@@ -109,8 +116,7 @@ template <class T> void transfer([[maybe_unused]] Pointer<T> array, [[maybe_unus
 #endif
 }
 
-static void start_ranks([[maybe_unused]] int &count, [[maybe_unused]] char **&words)
-{
+static void start_ranks([[maybe_unused]] int &count, [[maybe_unused]] char **&words) {
 #ifdef WITH_MPI
     int own, all;
     MPI_Init(&count, &words);
@@ -122,8 +128,7 @@ static void start_ranks([[maybe_unused]] int &count, [[maybe_unused]] char **&wo
 }
 
 // Report the seconds of reading of this rank, end the ranks, and check that all output was written.
-static int end_ranks(Real read_seconds)
-{
+static int end_ranks(Real read_seconds) {
     if (std::fflush(stdout)) fail("cannot write", "the output");
     std::fprintf(stderr, "read_seconds %.6f\n", plain(read_seconds));
 #ifdef NUMBERS

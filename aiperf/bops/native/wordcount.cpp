@@ -8,8 +8,7 @@ struct Entry {
 static Integer room = 1 << 16, used = 0;
 static Pointer<Entry> entries;
 
-static Integer place(Pointer<Byte> word, Integer length)
-{
+static Integer place(Pointer<Byte> word, Integer length) {
     Unsigned hash = 14695981039346656037ul;
     for (Integer i = 0; i < length; i++) hash = (hash ^ word[i]) * 1099511628211ul;
     Integer at = hash & (room - 1);
@@ -27,8 +26,7 @@ static Integer place(Pointer<Byte> word, Integer length)
     return at;
 }
 
-static void enlarge()
-{
+static void enlarge() {
     Pointer<Entry> former = entries;
     Integer former_room = room;
     room *= 2;
@@ -38,8 +36,7 @@ static void enlarge()
     std::free(raw(former));
 }
 
-static void add(Pointer<Byte> word, Integer length, Integer count)
-{
+static void add(Pointer<Byte> word, Integer length, Integer count) {
     Integer at = place(word, length);
     if (entries[at].count == 0) {
         entries[at].word = allocate<Byte>(length);
@@ -54,15 +51,13 @@ static void add(Pointer<Byte> word, Integer length, Integer count)
     entries[at].count += count;
 }
 
-static Flag is_blank(Integer byte)
-{
+static Flag is_blank(Integer byte) {
     if (byte == ' ') return true;
     if (byte < '\t') return false;
     return byte <= '\r';
 }
 
-static void count_words(Lines &lines)
-{
+static void count_words(Lines &lines) {
     Integer length = 0, longest = 1024;
     Pointer<Byte> word = allocate<Byte>(longest);
     while (true) {
@@ -70,13 +65,7 @@ static void count_words(Lines &lines)
         Flag ends = byte < 0;
         if (!ends) ends = is_blank(byte);
         if (!ends) {
-            if (length == longest) {
-                Pointer<Byte> longer = allocate<Byte>(longest * 2);
-                for (Integer i = 0; i < length; i++) longer[i] = word[i];
-                std::free(raw(word));
-                word = longer;
-                longest *= 2;
-            }
+            word = with_room(word, length, longest);
             word[length++] = byte;
         } else {
             if (length > 0) add(word, length, 1);
@@ -87,8 +76,7 @@ static void count_words(Lines &lines)
 }
 
 // Add the words of the other ranks, one message per word, at rank 0.
-static void collect()
-{
+static void collect() {
     for (Integer from = 1; from < ranks; from++) {
         Array<Integer, 2> head = {0, 0};
         if (rank == from) {
@@ -114,8 +102,7 @@ static void collect()
     }
 }
 
-int main(int words, char **word)
-{
+int main(int words, char **word) {
     start_ranks(words, word);
     Pointer<char *> argument = word;
     entries = allocate<Entry>(room);

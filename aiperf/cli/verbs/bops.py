@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from aiperf.bops.peak import Peak
 
 DESCRIPTION = """Counts basic operations (BOPs: arithmetic, logic, comparison and addressing, of integers and floating-point
-numbers), measures their rate and this machine's peaks, and draws both as a roofline (Wang et al. 2018, docs/bops.md)."""
+numbers), measures their rate and the peaks of this machine, and draws both as a roofline.
+Method: Wang et al. 2018, docs/bops.md."""
 EXAMPLES = (
     "sort",
     "grep --size 100000000 --ranks 2",

@@ -55,7 +55,7 @@ class SourceCount:
     by_function: dict[str, int]
     by_line: tuple[LineCount, ...]
     library_calls: dict[str, int | None]
-    """Calls by name. None: the address of the function was passed, and its calls are unknown."""
+    """Calls by name. None if the address of the function was passed, since its calls are then unknown."""
     compiler: str
 
 
@@ -87,7 +87,7 @@ def toolchain() -> Toolchain:
         if number >= LEAST_CLANG and None not in paths:
             return Toolchain(clang, str(paths[0]), str(paths[1]), str(paths[2]), str(paths[3]), version)
     raise CannotCount(
-        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later; none is on the PATH. "
+        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later. None is on the PATH. "
         f"Install them (Debian: apt-get install {PACKAGES})"
     )
 
@@ -98,7 +98,7 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
     for number, file in enumerate(files):
         if not file.is_file():
             raise CannotCount(
-                f"a counted source is a file of C or C++; found {str(file)!r}, which is no file: correct the name"
+                f"a counted source is a file of C or C++. Found {str(file)!r}, which is no file: correct the name"
             )
         is_c = file.suffix == ".c"
         preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
@@ -187,7 +187,7 @@ def count_binary(
         entries = json.loads(commands.read_text())
         units = [(Path(each["directory"]), Path(each["file"]), _words(each)) for each in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CannotCount(f"--commands names a compile_commands.json; {str(commands)!r} is none: {error}") from error
+        raise CannotCount(f"--commands names a compile_commands.json. {str(commands)!r} is none: {error}") from error
     texts, arguments_by_file = [], []
     resources = _output([tools.clang, "-print-resource-dir"]).strip()
     for folder, file, words in units:
@@ -198,7 +198,7 @@ def count_binary(
     calls = {call.name for call in tree.calls} & {"pthread_create", "thrd_create", "thread", "std::thread"}
     if calls and not all("-fprofile-update=atomic" in words for _, _, words in units):
         raise CannotCount(
-            f"threads are counted with -fprofile-update=atomic; the program calls {calls.pop()!r} and was built without it: "
+            f"threads are counted with -fprofile-update=atomic. The program calls {calls.pop()!r} and was built without it: "
             "add the flag"
         )
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
@@ -206,7 +206,7 @@ def count_binary(
     unread = coverage.executed_files() - {text.path for text in texts}
     if unread:
         raise CannotCount(
-            f"a program that is counted with --commands has its functions in the listed files; {unread.pop()!r} has some too: "
+            f"a program that is counted with --commands has its functions in the listed files. {unread.pop()!r} has some too: "
             "let `bops count FILE…` build the program"
         )
     return combine(tools, texts, tree, coverage, function)
@@ -223,7 +223,7 @@ def combine(
     """Multiply the operators of a tree with their executions."""
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
-            f"--function names a function of the counted sources; found {function!r}{nearest(function, tree.functions)}"
+            f"--function names a function of the counted sources. Found {function!r}{nearest(function, tree.functions)}"
         )
     by_path = {text.path: text for text in texts}
     counted = _Sums(by_path, coverage)
@@ -283,12 +283,12 @@ class _Sums:
             counted = self._coverage.executions(spot.file, spot.place, spot.guard)
         except BranchesInMacro:
             raise CannotCount(
-                f"a macro of a program that was built elsewhere has no branches of its own; that at {self._shown(spot)} has: "
+                f"a macro of a program that was built elsewhere has no branches of its own. That at {self._shown(spot)} has: "
                 "let `bops count FILE…` build the program"
             ) from None
         if counted is None and (not spot.function or self._coverage.records(spot.file, spot.place)):
             raise CannotCount(
-                f"an operator is inside a function that clang counts; that at {self._shown(spot)} is not: assign the value in "
+                f"an operator is inside a function that clang counts. That at {self._shown(spot)} is not: assign the value in "
                 "a function"
             )
         return counted or 0
@@ -360,7 +360,7 @@ def _output(command: Sequence[str]) -> str:
     if ended.returncode:
         messages = ended.stderr.strip()[:600]
         raise CannotCount(
-            f"{Path(command[0]).name} accepts the sources; it ended with status {ended.returncode}: {messages}. "
+            f"{Path(command[0]).name} accepts the sources. It ended with status {ended.returncode}: {messages}. "
             "Correct the source or --flags"
         )
     return ended.stdout

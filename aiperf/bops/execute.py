@@ -46,7 +46,7 @@ def execute(
         try:
             process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder)
         except (FileNotFoundError, PermissionError, OSError) as error:
-            raise BadConfiguration(f"a program can be started; {command[0]!r} cannot: {error.strerror}") from error
+            raise BadConfiguration(f"a program can be started. {command[0]!r} cannot: {error.strerror}") from error
         try:
             status = process.wait()
         except BaseException:

@@ -39,7 +39,7 @@ class InstructionCount:
     origin: str
     """measured, or simulated by callgrind."""
     misses: int | None
-    """Misses of the last cache. None: not counted."""
+    """Misses of the last cache. None if not counted."""
     by_object: dict[str, int]
     """Instructions by program and library. Empty for hardware counters."""
     own: int | None
@@ -184,7 +184,7 @@ def counted_by_callgrind(
         except Failed as error:
             if error.status in _SIGILL or "unrecognised instruction" in str(error):
                 raise BadConfiguration(
-                    f"valgrind simulates no AVX-512; {command[0]!r} was ended by SIGILL: build it without -march=native"
+                    f"valgrind simulates no AVX-512. {command[0]!r} was ended by SIGILL: build it without -march=native"
                 ) from error
             raise
         objects: dict[str, Counter[str]] = {}
@@ -195,7 +195,7 @@ def counted_by_callgrind(
     own = objects.get(Path(command[0]).name, Counter[str]())
     if not totals["Ir"]:
         raise BadConfiguration(
-            f"callgrind counts from the function main on; {command[0]!r} has no such symbol: do not strip it"
+            f"callgrind counts from the function main on. {command[0]!r} has no such symbol: do not strip it"
         )
     return InstructionCount(
         instructions=totals["Ir"],

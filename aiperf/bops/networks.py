@@ -35,7 +35,7 @@ def device(model: str, precision: DataType) -> Device:
     if flops is None or bandwidth is None:
         known = [row.example for row in table()]
         raise BadConfiguration(
-            f"--device is an accelerator of system/peaks.json with a peak in {precision}; found {model!r}"
+            f"--device is an accelerator of system/peaks.json with a peak in {precision}. Found {model!r}"
             f"{nearest(model, known)}. Known are {', '.join(known)}"
         )
     return Device(model, flops, bandwidth, "data sheet")

@@ -42,7 +42,7 @@ class Processor:
     flag: str = ""
     """Feature by which a virtual machine that hides the model is recognized."""
     cores: int | None = None
-    """Cores of a published machine. None: those of the present one."""
+    """Cores of a published machine. None for the present machine."""
     clock_hertz: float | None = None
     memory_bytes_per_second: float | None = None
 
@@ -62,7 +62,7 @@ class Peak:
     adds_per_cycle: float
     """Largest measured 64-bit integer adds per cycle of one core, in vectors."""
     nominal: float | None
-    """Adds per second by equation (4) with the measured clock. None: the processor is not in processors.json."""
+    """Adds per second by equation (4) with the measured clock. None if the processor is not in processors.json."""
     measured: float
     per_core: dict[str, float]
     """Operations per second of one core by kind of burst."""
@@ -167,7 +167,7 @@ def _lines(path: Path, *words: str) -> list[str]:
     ended = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode:
         raise BadConfiguration(
-            f"{path.name} measures a peak; it ended with status {ended.returncode}: {ended.stderr.strip()}. Free memory, or "
+            f"{path.name} measures a peak. It ended with status {ended.returncode}: {ended.stderr.strip()}. Free memory, or "
             "leave the bandwidth out with --no-memory"
         )
     return ended.stdout.splitlines()

@@ -189,13 +189,13 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BadConfiguration(
-            f"the data fit on the disk; they take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
+            f"the data fit on the disk. They take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
         )
     available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
     memory = int(available[1]) * 1024 if available else None
     if name == "sort" and memory is not None and size * _SORT_BYTES > memory:
         raise BadConfiguration(
-            f"Sort keeps its records in memory; {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
+            f"Sort keeps its records in memory. {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
             "--size, or use more machines"
         )
     path = folder / f"{name}.txt"

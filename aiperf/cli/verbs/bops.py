@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the kinds of measurement."""
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=type(parser))
     for name, meaning in TOOLS.items():
-        tool = kinds.add_parser(name, help=f"{meaning}; measure it and draw the roofline", allow_abbrev=False)
+        tool = kinds.add_parser(name, help=f"{meaning}. Measure it and draw the roofline", allow_abbrev=False)
         unit = "records" if name == "sort" else "bytes of text"
         default = "1 million" if name == "sort" else "16 million"
         add_number(tool, "--size", unit, least=1, most=10**13, default_in_words=default)
@@ -119,7 +119,7 @@ def _count(arguments: argparse.Namespace) -> None:
     }
     if (arguments.binary is None) != (arguments.commands is None) or bool(arguments.files) == bool(arguments.binary):
         raise BadConfiguration(
-            "bops count takes the sources of a program, or --binary together with --commands; found "
+            "bops count takes the sources of a program, or --binary together with --commands. Found "
             f"{len(arguments.files)} sources, --binary {arguments.binary}, --commands {arguments.commands}: give one of both"
         )
     if arguments.binary is not None:
@@ -159,7 +159,7 @@ def _peak_text(measured: Peak) -> str:
     lines = [
         f"{measured.model}, {measured.cores} cores, clock {si(measured.clock_hertz, 'Hz')} while measured",
         f"integer adds: {si(measured.measured, 'BOPS')} on all cores{part}, {measured.adds_per_cycle:.1f} per cycle and core",
-        f"nominal: {nominal}; {measured.source}",
+        f"nominal: {nominal}. {measured.source}",
         *(f"  {name} {si(rate, 'OPS')} per core" for name, rate in measured.per_core.items()),
     ]
     if measured.memory_bytes_per_second is not None and measured.array_bytes is not None:

@@ -56,12 +56,12 @@ def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     programs = [each for each in results if each is not None]
     if programs and len(programs) < len(results):
         raise BadConfiguration(
-            "a roofline is of results of `bops`, or of one network; found both: draw them one by one"
+            "a roofline is of results of `bops`, or of one network. Found both: draw them one by one"
         )
     if programs:
         _programs(arguments, programs)
     elif arguments.more:
-        raise BadConfiguration(f"a roofline is of one network; found also {arguments.more[0]!r}: draw them one by one")
+        raise BadConfiguration(f"a roofline is of one network. Found also {arguments.more[0]!r}: draw them one by one")
     else:
         _network(arguments)
     return 0
@@ -85,7 +85,7 @@ def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> N
     roofs = [added_roof(each) for each in arguments.roof]
     if arguments.ceiling and results[0]["peak"] is None:
         raise BadConfiguration(
-            "a ceiling needs a peak; the first result has none: measure it with `bops sort` or `bops run`"
+            "a ceiling needs a peak. The first result has none: measure it with `bops sort` or `bops run`"
         )
     roofs += [added_ceiling(each, results[0]["peak"]) for each in arguments.ceiling]
     names = [each["name"] for each in results]
@@ -114,7 +114,7 @@ def _network(arguments: argparse.Namespace) -> None:
         on = device(arguments.device, arguments.precision)
     else:
         raise BadConfiguration(
-            "the roofline of a network needs a machine; found neither --device nor --peak: name one of them"
+            "the roofline of a network needs a machine. Found neither --device nor --peak: name one of them"
         )
     found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
     replace_file(arguments.out, network_page(found).encode())
@@ -133,7 +133,7 @@ def _network(arguments: argparse.Namespace) -> None:
             f"{duration(each['floor_seconds']):>8} {share(part):>7}"
         )
     print(
-        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s; arithmetic "
+        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s. Arithmetic "
         f"alone takes {share(found['floor_share'])} of it"
     )
     print(f"wrote {arguments.out}")

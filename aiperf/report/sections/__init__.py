@@ -12,6 +12,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
     score.error,
     time_spent.losses,
+    time_spent.roofline,
     workers.workers,
     workers.accelerators,
     devices.devices,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,11 @@ from aiperf.bops import networks, picture, roofline
 from aiperf.bops.peak import processor_of, processors
 from aiperf.bops.roofline import Point, Roof
 from aiperf.bops.rules import table as rules_table
+from aiperf.cli.arguments import carry_out
 from aiperf.errors import BadConfiguration
 from morphism import cost, start
+from tests.cli.user import write_run
+from tests.report.journals import Shape, invented
 
 E5645 = (Roof("adds", 86.4e9, "data sheet"), Roof("memory", 13.2e9, "measured", is_memory=True))
 TABLE_12 = {
@@ -194,3 +198,12 @@ def test_two_results_of_one_program_have_a_ratio_with_interval() -> None:
 def test_roof_without_a_positive_figure_is_refused(text: str) -> None:
     with pytest.raises(BadConfiguration, match="NAME=FIGURE"):
         picture.added_roof(text)
+
+
+def test_roofline_of_a_run_has_the_parts_of_its_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written = write_run(tmp_path / "run", invented(Shape(device="NVIDIA A100-SXM4-80GB", precision="bf16")))
+
+    assert carry_out(["roofline", str(written), "--json"]) == 0
+
+    found = json.loads(capsys.readouterr().out)
+    assert found["busy_seconds"] > found["arithmetic_seconds"] > 0

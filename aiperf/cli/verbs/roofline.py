@@ -16,10 +16,12 @@ from aiperf.system.peaks import DataType
 from aiperf.units import duration, share, si
 
 DESCRIPTION = """Draws a roofline: results of `bops` as programs, or the layers of a network with the shortest time of a
-training step, which needs no such machine. One page with the picture and the labels is written."""
+training step, which needs no such machine. One page with the picture and the labels is written. For a run it
+prints the shortest time of its steps."""
 EXAMPLES = (
     "bops-sort/sort.json bops-grep/grep.json --published",
     "resnet50_v1_5 --device 'NVIDIA A100-SXM4-80GB' --precision bf16 --batch 256",
+    "runs/20261121-120000-digits",
     "grown.json --device 'NVIDIA H200' --json",
 )
 OPTIONS = ""
@@ -52,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
     """Write the page, print the figures and return the exit status."""
+    if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
+        _run(arguments)
+        return 0
     results = [_result(name) for name in (arguments.graph, *arguments.more)]
     programs = [each for each in results if each is not None]
     if programs and len(programs) < len(results):
@@ -95,6 +100,36 @@ def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> N
     else:
         print("\n".join(line for each in results for line in program_lines(each)))
         print(f"wrote {arguments.out}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    """Print the steps of a run at the roofline of its machine. The page of a run is its report."""
+    from dataclasses import asdict
+
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.report.write import report_of
+
+    floor = report_of(run_folder(arguments.graph)).training_floor
+    if floor is None:
+        raise BadConfiguration(
+            f"the roofline of a run needs the peak and the memory bandwidth of its machine. The journal of {arguments.graph!r} "
+            "has not both: run with preflight.probes=full, or on an accelerator of system/peaks.json"
+        )
+    if arguments.json:
+        print(json.dumps({"kind": "run", **asdict(floor)}, indent=2))
+        return
+    rest = floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds
+    parts = {
+        "minimum for arithmetic": floor.arithmetic_seconds,
+        "minimum for memory": floor.memory_seconds,
+        "rest": rest,
+    }
+    print(
+        f"{floor.trials} of {floor.trials_in_window} trials, peak {si(floor.peak_flops, 'FLOPS')}, memory "
+        f"{si(floor.memory_bytes_per_second, 'B/s')} ({floor.memory_source}), caches left out"
+    )
+    for name, seconds in parts.items():
+        print(f"  {name:<23} {seconds:>12.2f} accelerator-seconds {share(seconds / floor.busy_seconds):>8}")
 
 
 def _network(arguments: argparse.Namespace) -> None:

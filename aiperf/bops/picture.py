@@ -14,7 +14,7 @@ from aiperf.bops.roofline import Point, Roof
 from aiperf.errors import BadConfiguration
 from aiperf.statistics.difference import change
 from aiperf.statistics.estimate import of_repeats
-from aiperf.units import change_interval, share, si
+from aiperf.units import change_interval, duration, share, si
 
 Result = Mapping[str, Any]
 LEAST_DRAWN_INTENSITY = 1e-3
@@ -176,4 +176,13 @@ def network_page(result: Result) -> str:
     remark = (
         "A point is at the floor of its layers." if not measured else "A point is at the measured time of its layers."
     )
-    return page.page(title, points, roofs, "FLOP", [remark], [page.layer_table(result)])
+    remarks = [remark]
+    if measured:
+        others = {name: seconds for name, seconds in measured.items() if name.partition(" ")[0] not in _kinds(result)}
+        lines = ", ".join(f"{name.replace('_', ' ')} {duration(seconds)}" for name, seconds in others.items())
+        remarks.append(f"Measured step {duration(result['step_seconds'])}. Of it outside of the rows above: {lines}.")
+    return page.page(title, points, roofs, "FLOP", remarks, [page.layer_table(result)])
+
+
+def _kinds(result: Result) -> set[str]:
+    return {each["kind"] for each in result["kinds"]}

@@ -34,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
     parser.add_argument("--peak", type=Path, metavar="FILE", help="output of `bops peak --json`, in place of --device")
     parser.add_argument("--precision", choices=get_args(DataType), default="bf16", help="data type (default: bf16)")
+    parser.add_argument("--measure", action="store_true", help="time each kind of layer on this machine, with torch")
     add_number(parser, "--batch", "images of a step", default=256, least=1, most=1_000_000)
     parser.add_argument(
         "--roof", action="append", default=[], metavar="NAME=FIGURE", help="further roof, with B/s: a bandwidth"
@@ -152,6 +153,10 @@ def _network(arguments: argparse.Namespace) -> None:
             "the roofline of a network needs a machine. Found neither --device nor --peak: name one of them"
         )
     found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
+    if arguments.measure:
+        from aiperf.train.kernel_times import kernel_times
+
+        found["step_seconds"], found["measured_seconds"] = kernel_times(graph, arguments.batch, arguments.precision)
     replace_file(arguments.out, network_page(found).encode())
     if arguments.json:
         print(json.dumps(found, indent=2))
@@ -171,4 +176,11 @@ def _network(arguments: argparse.Namespace) -> None:
         f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s. Arithmetic "
         f"alone takes {share(found['floor_share'])} of it"
     )
+    for name, seconds in sorted(found.get("measured_seconds", {}).items(), key=lambda each: -each[1]):
+        print(
+            f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {share(seconds / found['step_seconds']):>8}"
+        )
+    if arguments.measure:
+        part = share(found["floor_seconds"] / found["step_seconds"])
+        print(f"measured step {duration(found['step_seconds'])}, all lines together. The floor is {part} of it")
     print(f"wrote {arguments.out}")

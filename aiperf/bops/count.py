@@ -21,6 +21,7 @@ from aiperf.bops.execute import execute
 from aiperf.bops.rules import COMPARE, INCREMENT
 from aiperf.bops.tree import CannotCount, Operator, SourceText, Spot, Tree, read_tree
 from aiperf.nearest import nearest
+from aiperf.units import share
 
 LIBRARY = Path(__file__).parent / "native" / "library.h"
 COVERAGE_FLAGS = ("-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic")
@@ -378,4 +379,4 @@ def annotated(counted: SourceCount) -> Iterable[str]:
         lines = texts[each.file]
         words = lines[each.line - 1].strip() if each.line <= len(lines) else ""
         place = f"{Path(each.file).name}:{each.line}"
-        yield f"{each.executions:>14,} {each.bops:>14,} {each.bops / total:>7.1%}  {place:<18} {words}"
+        yield f"{each.executions:>14,} {each.bops:>14,} {share(each.bops / total):>7}  {place:<18} {words}"

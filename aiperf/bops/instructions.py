@@ -17,6 +17,7 @@ from aiperf.bops.execute import Failed, execute
 from aiperf.bops.peak import NATIVE
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
+from aiperf.units import change
 
 PASSES = 5_000_000
 TRUSTED = 0.01
@@ -83,7 +84,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
         error = (full[name] - empty[name]) / (per_pass * PASSES) - 1
         if abs(error) > TRUSTED:
             raise NotMeasured(
-                f"the counter of {name} is wrong by {error:+.1%} on a loop of known length, so that none is trusted"
+                f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
             )
     counts, notes = _perf(command, names, source)
     return InstructionCount(

@@ -16,6 +16,7 @@ from typing import Any
 from aiperf.bops import roofline
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
+from aiperf.units import share
 
 NATIVE = Path(__file__).parent / "native"
 DOUBTFUL = 0.95
@@ -149,7 +150,9 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
         peak_ipc=None if row is None else row.peak_ipc,
         source="not in processors.json: add a row with its source" if row is None else f"{row.processor}: {row.source}",
         load=load,
-        notes=() if not is_doubtful else (f"measured adds are below {DOUBTFUL:.0%} of nominal: the row is in doubt",),
+        notes=()
+        if not is_doubtful
+        else (f"measured adds are below {share(DOUBTFUL, 0)} of nominal: the row is in doubt",),
     )
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from aiperf import units
 from aiperf.bops import page, roofline
 from aiperf.bops.peak import roofs as roofs_of_peak
 from aiperf.bops.roofline import Point, Roof
@@ -92,7 +93,7 @@ def program_lines(result: Result) -> list[str]:
                 if result["own_difference"] is None
                 else f", {result['own_difference']:,} of them in the program itself"
             )
-            + ("" if deviation is None else f", {deviation:+.1%} against the source")
+            + ("" if deviation is None else f", {units.change(deviation)} against the source")
         )
         lines.append(
             "  instructions by object: "

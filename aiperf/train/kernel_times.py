@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from aiperf.train.module import build
+from aiperf.train.network.module import build
 from morphism import Graph, Map
 
 _KINDS = (

@@ -14,7 +14,7 @@ from aiperf.bops.execute import execute
 from aiperf.bops.instructions import NotMeasured, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak
 from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, times, tool
-from aiperf.cli.arguments import carry_out
+from aiperf.cli.arguments import execute as carry_out
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 

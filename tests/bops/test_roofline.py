@@ -12,7 +12,7 @@ from aiperf.bops import networks, picture, roofline
 from aiperf.bops.peak import processor_of, processors
 from aiperf.bops.roofline import Point, Roof
 from aiperf.bops.rules import table as rules_table
-from aiperf.cli.arguments import carry_out
+from aiperf.cli.arguments import execute as carry_out
 from aiperf.errors import BadConfiguration
 from morphism import cost, start
 from tests.cli.user import write_run

@@ -89,7 +89,7 @@ def _add_measuring(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Carry out one kind of measurement and return the exit status."""
     match arguments.kind:
         case "count":

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.graphs import add_graph_arguments, graph_of
+from aiperf.cli.verbs.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.system.peaks import DataType
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def carry_out(arguments: argparse.Namespace, options: list[str]) -> int:
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Write the page, print the figures and return the exit status."""
     if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
         _run(arguments)

@@ -132,7 +132,7 @@ def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> 
                 share(each.share),
                 each.share,
                 bar=min(1.0, each.share),
-                beside=_CACHED if each.share > 1 else "",
+                second_line=_CACHED if each.share > 1 else "",
             ),
         )
         for each in judged

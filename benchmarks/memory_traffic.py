@@ -12,28 +12,20 @@ The rate is an upper limit, not a forecast: it ignores arithmetic, launches and 
 from __future__ import annotations
 
 import argparse
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from aiperf.system.peaks import table
-from morphism import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Graph,
-    Input,
-    Map,
-    MaxPooling,
-    Relu,
-    cost,
-    start,
-)
+from morphism import Graph, cost, start
+from morphism.traffic import gradient_sums, layer_traffic
+
+NAMES = {
+    "batch_normalisation": "batch normalisation",
+    "relu": "ReLU",
+    "add": "addition",
+    "gradient_sums": "sums of gradients",
+    **dict.fromkeys(("max_pooling", "average_pooling", "concat", "dropout"), "pooling"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +35,6 @@ class Moved:
     kind: str
     forward: int = 0
     backward: int = 0
-
-
-def elements(graph: Graph, index: int) -> int:
-    shape = graph.shapes[index]
-    return shape.channels * shape.height * shape.width if isinstance(shape, Map) else shape.features
 
 
 def traffic(graph: Graph) -> dict[str, Moved]:
@@ -68,36 +55,8 @@ def bytes_per_image(graph: Graph, element_bytes: int) -> int:
 
 
 def _layers(graph: Graph) -> Iterator[Moved]:
-    for index, node in enumerate(graph.nodes[1:-1], start=1):
-        out, entering = elements(graph, index), sum(elements(graph, each) for each in node.inputs)
-        match node.op:
-            case BatchNormalisation():
-                # forward: statistics, normalisation. backward: sums, gradient
-                yield Moved("batch normalisation", out + 2 * out, 2 * out + 3 * out)
-            case Relu():
-                yield Moved("ReLU", 2 * out, 3 * out)
-            case Add():
-                yield Moved("addition", 3 * out, 0)
-            case Convolution():
-                # input of both gradients, without the unused gradient of the image
-                to_input = 0 if node.inputs[0] == 0 else out + entering
-                yield Moved("convolution", entering + out, to_input + entering + out)
-            case Dense():
-                yield Moved("dense", entering + out, 2 * (entering + out))
-            case MaxPooling():
-                # an 8-byte index per output, next to elements of 2 bytes
-                yield Moved("pooling", entering + out + 4 * out, out + 4 * out + entering)
-            case AveragePooling() | GlobalAveragePooling() | Concat() | Dropout():
-                yield Moved("pooling", entering + out, entering + out)
-            case Input():
-                raise AssertionError("an input can only be the first node")
-            case _:
-                raise AssertionError(f"unknown traffic of {node.op!r}")
-    # a value with several readers has several gradients, which are summed one by one
-    readers = Counter(each for node in graph.nodes for each in dict.fromkeys(node.inputs))
-    for index, count in readers.items():
-        if count > 1 and index > 0:
-            yield Moved("sums of gradients", 0, 3 * (count - 1) * elements(graph, index))
+    for each in (*layer_traffic(graph)[1:-1], *gradient_sums(graph)):
+        yield Moved(NAMES.get(each.kind, each.kind), each.forward, each.backward)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ settings.load_profile("aiperf")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-RENDERED = ("tests/report/", "tests/comparison/test_repeats_plot")
+RENDERED = ("tests/report/", "tests/comparison/test_repeats_plot", "tests/bops/test_roofline")
 """Tests for which matplotlib renders a report's figures. With them a report takes a processor second.
 Other tests that write a report (end of a run, submission, comparison) check only its text."""
 UNRENDERED = {

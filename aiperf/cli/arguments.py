@@ -44,6 +44,8 @@ VERB_GROUPS = {
     "tools": {
         "flops": "count the operations of a network",
         "hpl": "predict HPL by layers of communication, and compare it with real HPL",
+        "roofline": "draw what bounds a program, a network or a run",
+        "bops": "count and measure basic operations of programs, and peaks",
         "morph": "grow a network and show each step",
         "completion": "print the completion script of a shell",
     },

@@ -34,6 +34,15 @@ def best_architecture(run: Collected) -> Architecture | None:
     return Architecture(trial=run.best, morphs=morphs, graph=json.loads(encode(best)), why_not=None, added=added)
 
 
+def graph_of_trial(run: Collected, number: int) -> Graph | None:
+    """Return the graph of a trial, or None if this release cannot rebuild it."""
+    try:
+        first = decode(json.dumps(run.started.start_graph))
+        return rebuild(Lineage(first, tuple(decode_morph(morph) for morph in _lineage(run, number))))
+    except (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph):
+        return None
+
+
 def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
     steps: list[list[dict[str, Any]]] = []
     while number is not None:

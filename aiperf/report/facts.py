@@ -327,6 +327,29 @@ class Proposals:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainingFloor:
+    """Shortest time of the training and validation steps in the window, from the operations and bytes of each layer.
+
+    Times are accelerator-seconds of the examined trials. Caches are left out.
+    """
+
+    peak_flops: float
+    """Peak of one accelerator at the used precision."""
+    memory_bytes_per_second: float
+    """Memory bandwidth of one accelerator."""
+    memory_source: str
+    """'data sheet' or 'preflight'."""
+    trials: int
+    """Number of examined trials: those with the most time."""
+    trials_in_window: int
+    busy_seconds: float
+    arithmetic_seconds: float
+    """Operations ÷ peak."""
+    memory_seconds: float
+    """Further time that layers bound by memory take at least. No tuning recovers it."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeakAfterRun:
     """Rate of matrix products of one rank on a worker's processors, at start-up and after the end of the run."""
 
@@ -460,6 +483,8 @@ class Report:
     """Share of the settled trials that failed."""
     peaks_again: tuple[PeakAfterRun, ...] = ()
     """Measurements of workers without accelerators. Empty if they were not repeated."""
+    training_floor: TrainingFloor | None = None
+    """Shortest time of the steps. None without a known peak and memory bandwidth."""
     checkpoints: KeptCheckpoints | None = None
     """Remaining and removed checkpoints after the end. None if not examined."""
     prediction: PredictionFacts | None = None

@@ -41,6 +41,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
 from aiperf.report.peaks_after_run import peak_warnings, peaks_again
+from aiperf.report.training_floor import training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import utilisation
 from aiperf.report.worker_timeline import gantt
@@ -142,6 +143,7 @@ def gather(
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         peaks_again=again,
+        training_floor=training_floor(run, settled_trials, used.peak_flops),
         prediction=_prediction(run, time_breakdown(spent)),
     )
 

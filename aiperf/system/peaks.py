@@ -122,6 +122,12 @@ def peak(model: str, variant: str | None, dtype: DataType, compute_units: int | 
     return figures.pop() if len(figures) == 1 else None
 
 
+def memory_bandwidth(model: str, variant: str | None, compute_units: int | None = None) -> float | None:
+    """Return the published memory bandwidth in bytes per second, None if it is unknown. Arguments as in `peak`."""
+    figures = {row.memory_bytes_per_second for row in _rows(model, variant, compute_units)}
+    return figures.pop() if len(figures) == 1 else None
+
+
 def peak_clock_mhz(model: str, variant: str | None, dtype: DataType, compute_units: int | None = None) -> float | None:
     """Return the clock of a device's dense peak in MHz, None if it is unknown. Arguments as in `peak`."""
     clocks = {None if row.units is None else row.units.clock(dtype) for row in _rows(model, variant, compute_units)}

@@ -23,6 +23,7 @@ SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.error,
     time_spent.losses,
     prediction.prediction,
+    time_spent.roofline,
     workers.workers,
     workers.accelerators,
     devices.devices,

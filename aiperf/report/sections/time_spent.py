@@ -21,6 +21,41 @@ def losses(report: Report) -> Section:
     return Section("losses", TITLE, (waterfall(report), loss_table(report), activities), "Losses")
 
 
+def roofline(report: Report) -> Section | None:
+    """Busy time in three parts: minimum for arithmetic, minimum for memory, and the rest. None without a known machine."""
+    floor = report.training_floor
+    if floor is None:
+        return None
+    parts = (
+        ("minimum for arithmetic", floor.arithmetic_seconds, "operations ÷ peak"),
+        ("minimum for memory", floor.memory_seconds, "layers that wait for memory even at full bandwidth"),
+        (
+            "rest",
+            floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds,
+            "what tuning can recover at most",
+        ),
+    )
+    rows = tuple(
+        row_of(
+            name,
+            Cell(_signed(seconds, units.duration), seconds),
+            Cell(units.share(share), share, bar=max(0.0, min(1.0, share))),
+            meaning,
+        )
+        for name, seconds, meaning in parts
+        for share in (seconds / floor.busy_seconds,)
+    )
+    columns = (Column("part of the steps"), Column("accelerator time", True), Column("share", True), Column("meaning"))
+    footnote = (
+        f"{floor.trials} of {floor.trials_in_window} trials, those with the most time. Peak "
+        f"{units.flops_per_second(floor.peak_flops)}, memory {units.si(floor.memory_bytes_per_second, 'B/s')} "
+        f"({floor.memory_source}). Caches are left out, so that the rest can be negative on a processor. Details: docs/bops.md."
+    )
+    return Section(
+        "roofline", "Roofline", (Table("roofline", "Steps at the roofline", columns, rows, footnote=footnote),)
+    )
+
+
 def loss_table(report: Report) -> Table | None:
     """Return the parts between the peak and the score, or None without a waterfall."""
     fallen = report.losses

@@ -1,0 +1,382 @@
+"""Source count: static operations of each expression × executions of its region, by clang's source-based coverage.
+
+The sources are preprocessed first, so that every operator has a place of its own, also in nested macros.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.bops.coverage import BranchesInMacro, Coverage, records_of
+from aiperf.bops.execute import execute
+from aiperf.bops.rules import COMPARE, INCREMENT
+from aiperf.bops.tree import CannotCount, Operator, SourceText, Spot, Tree, read_tree
+from aiperf.nearest import nearest
+from aiperf.units import share
+
+LIBRARY = Path(__file__).parent / "native" / "library.h"
+COVERAGE_FLAGS = ("-fprofile-instr-generate", "-fcoverage-mapping", "-fprofile-update=atomic")
+LEAST_CLANG, LATEST_CLANG = 14, 21
+PACKAGES = "clang-14 llvm-14 libclang-rt-14-dev"
+
+
+@dataclass(frozen=True, slots=True)
+class LineCount:
+    """Operations of one line."""
+
+    file: str
+    line: int
+    executions: int
+    """Largest number of executions of an operator of the line."""
+    bops: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """Basic operations that a run of a program executed, counted at its source."""
+
+    bops: int
+    last_comparisons: int
+    """Comparisons at the end of loops. The paper counts a loop's comparison once per pass only."""
+    bops_paper: int
+    at_least: bool
+    """Library functions without a counted body were called: the program executed more."""
+    upper_bounds: dict[str, str]
+    """Constructs that leave a region early, with their places. With one, operations may be counted that were not executed."""
+    by_operation: dict[str, int]
+    by_function: dict[str, int]
+    by_line: tuple[LineCount, ...]
+    library_calls: dict[str, int | None]
+    """Calls by name. None if the address of the function was passed, since its calls are then unknown."""
+    compiler: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """Programs of one clang release."""
+
+    clang: str
+    clangxx: str
+    profdata: str
+    cov: str
+    demangler: str
+    version: str
+
+
+def toolchain() -> Toolchain:
+    """Return the newest installed clang with its coverage tools. Raises CannotCount without one."""
+    for suffix in ("", *(f"-{number}" for number in range(LATEST_CLANG, LEAST_CLANG - 1, -1))):
+        clang = shutil.which(f"clang{suffix}")
+        if clang is None:
+            continue
+        version = _output([clang, "--version"]).splitlines()[0]
+        major = re.search(r"version (\d+)", version)
+        number = int(major[1]) if major else 0
+        paths = [
+            next(filter(None, (shutil.which(f"{name}-{number}"), shutil.which(f"{name}{suffix}"))), None)
+            for name in ("clang++", "llvm-profdata", "llvm-cov", "llvm-cxxfilt")
+        ]
+        if number >= LEAST_CLANG and None not in paths:
+            return Toolchain(clang, str(paths[0]), str(paths[1]), str(paths[2]), str(paths[3]), version)
+    raise CannotCount(
+        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later. None is on the PATH. "
+        f"Install them (Debian: apt-get install {PACKAGES})"
+    )
+
+
+def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder: Path) -> tuple[Path, list[SourceText]]:
+    """Preprocess and build sources with coverage. Return the program and the preprocessed texts. Raises CannotCount."""
+    texts = []
+    for number, file in enumerate(files):
+        if not file.is_file():
+            raise CannotCount(
+                f"a counted source is a file of C or C++. Found {str(file)!r}, which is no file: correct the name"
+            )
+        is_c = file.suffix == ".c"
+        preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
+        _output(
+            [
+                tools.clang if is_c else tools.clangxx,
+                "-E",
+                *flags,
+                "-include",
+                str(LIBRARY),
+                str(file),
+                "-o",
+                str(preprocessed),
+            ]
+        )
+        texts.append(SourceText(preprocessed, is_preprocessed=True))
+    program = folder / "program"
+    driver = tools.clang if all(text.is_c for text in texts) else tools.clangxx
+    sources = [text.path for text in texts]
+    _output([driver, *COVERAGE_FLAGS, "-Wno-everything", *sources, *flags, "-o", str(program)])
+    return program, texts
+
+
+def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder: Path, source: Path | None) -> Coverage:
+    """Run a program built with coverage and return its counts, added over its processes. Raises CannotCount, Failed."""
+    profiles = folder / "profiles"
+    profiles.mkdir()
+    execute(command, environment={"LLVM_PROFILE_FILE": str(profiles / "%p-%m.profraw")}, source=source)
+    raw = sorted(map(str, profiles.iterdir()))
+    if not raw:
+        raise CannotCount(
+            f"a counted program is built with {' '.join(COVERAGE_FLAGS)} and ends through exit; {str(program)!r} wrote no "
+            "profile: build it so, or pass its sources to `bops count`"
+        )
+    merged = folder / "program.profdata"
+    _output([tools.profdata, "merge", "-o", str(merged), *raw])
+    exported = _output([tools.cov, "export", str(program), f"-instr-profile={merged}"])
+    return Coverage(records_of(json.loads(exported)))
+
+
+def count_sources(
+    files: Sequence[Path],
+    *,
+    flags: Sequence[str] = (),
+    arguments: Sequence[str] = (),
+    launch: Sequence[str] = (),
+    function: str | None = None,
+    source: Path | None = None,
+) -> SourceCount:
+    """Count the operations of one run of a program that is built from some files.
+
+    Args:
+        flags: words for the compiler and the linker.
+        arguments: words for the program.
+        launch: words before the program, such as mpirun -np 2. The operations of its processes are added.
+        function: count the operators in the text of this function only.
+        source: standard input of the program.
+
+    Raises:
+        CannotCount: sources that do not compile, or a construct without a rule.
+        Failed: the program ended with another status than 0.
+    """
+    tools = toolchain()
+    with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
+        folder = Path(name)
+        program, texts = build(tools, files, flags, folder)
+        standard = [word for word in flags if word.startswith(("-std=", "-m", "-f"))]
+        words = [["-x", "cpp-output" if each.is_c else "c++-cpp-output", *standard] for each in texts]
+        tree = read_tree(texts, words)
+        coverage = coverage_of(tools, program, [*launch, str(program), *arguments], folder, source)
+    return combine(tools, texts, tree, coverage, function)
+
+
+def count_binary(
+    program: Path,
+    commands: Path,
+    *,
+    arguments: Sequence[str] = (),
+    launch: Sequence[str] = (),
+    function: str | None = None,
+    source: Path | None = None,
+) -> SourceCount:
+    """Count the operations of a program that was built with coverage elsewhere, from its compile_commands.json."""
+    tools = toolchain()
+    try:
+        entries = json.loads(commands.read_text())
+        units = [(Path(each["directory"]), Path(each["file"]), _words(each)) for each in entries]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CannotCount(f"--commands names a compile_commands.json. {str(commands)!r} is none: {error}") from error
+    texts, arguments_by_file = [], []
+    resources = _output([tools.clang, "-print-resource-dir"]).strip()
+    for folder, file, words in units:
+        texts.append(SourceText((folder / file).resolve(), is_preprocessed=False))
+        kept = [word for word in words[1:] if word not in ("-c", str(file)) and not word.endswith(".o")]
+        arguments_by_file.append([*kept, f"-working-directory={folder}", "-resource-dir", resources])
+    tree = read_tree(texts, arguments_by_file)
+    calls = {call.name for call in tree.calls} & {"pthread_create", "thrd_create", "thread", "std::thread"}
+    if calls and not all("-fprofile-update=atomic" in words for _, _, words in units):
+        raise CannotCount(
+            f"threads are counted with -fprofile-update=atomic. The program calls {calls.pop()!r} and was built without it: "
+            "add the flag"
+        )
+    with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
+        coverage = coverage_of(tools, program, [*launch, str(program), *arguments], Path(name), source)
+    unread = coverage.executed_files() - {text.path for text in texts}
+    if unread:
+        raise CannotCount(
+            f"a program that is counted with --commands has its functions in the listed files. {unread.pop()!r} has some too: "
+            "let `bops count FILE…` build the program"
+        )
+    return combine(tools, texts, tree, coverage, function)
+
+
+def _words(entry: Mapping[str, object]) -> list[str]:
+    arguments = entry.get("arguments")
+    return list(map(str, arguments)) if isinstance(arguments, list) else shlex.split(str(entry["command"]))
+
+
+def combine(
+    tools: Toolchain, texts: Sequence[SourceText], tree: Tree, coverage: Coverage, function: str | None
+) -> SourceCount:
+    """Multiply the operators of a tree with their executions."""
+    if function is not None and not any(_is_named(each, function) for each in tree.functions):
+        raise CannotCount(
+            f"--function names a function of the counted sources. Found {function!r}{nearest(function, tree.functions)}"
+        )
+    by_path = {text.path: text for text in texts}
+    counted = _Sums(by_path, coverage)
+    _refuse_classes(tools, tree.operators, coverage, by_path)
+    for operator in tree.operators:
+        if function is None or _is_named(operator.spot.function, function):
+            assert operator.rule.operation is not None
+            counted.add(operator.spot, operator.rule.operation, operator.count, counted.executions(operator.spot))
+    last = 0
+    for loop in tree.loops:
+        if function is not None and not _is_named(loop.body.function, function):
+            continue
+        passes = counted.executions(loop.body)
+        if loop.is_range:
+            line, column = loop.condition.place
+            leavings = coverage.false_branches(loop.body.file, (line, column), (line, column + 1))
+            assert COMPARE.operation and INCREMENT.operation
+            counted.add(loop.condition, COMPARE.operation, 1, passes + leavings)
+            counted.add(loop.condition, INCREMENT.operation, 1, passes)
+        else:
+            leavings = counted.executions(loop.condition) - passes
+        last += leavings
+    library = _library_calls(tree, coverage, counted)
+    bops = sum(counted.by_operation.values())
+    lines = (
+        LineCount(file, line, counted.line_executions[file, line], number)
+        for (file, line), number in counted.by_line.items()
+        if number
+    )
+    return SourceCount(
+        bops=bops,
+        last_comparisons=last,
+        bops_paper=bops - last,
+        at_least=bool(library),
+        upper_bounds=dict(sorted(tree.upper_bounds.items())),
+        by_operation={name: number for name, number in counted.by_operation.most_common() if number},
+        by_function={name: number for name, number in counted.by_function.most_common() if number},
+        by_line=tuple(sorted(lines, key=lambda each: (-each.bops, each.file, each.line))),
+        library_calls=library,
+        compiler=tools.version,
+    )
+
+
+class _Sums:
+    """Operations of a run by operation, function and line."""
+
+    def __init__(self, texts: Mapping[str, SourceText], coverage: Coverage) -> None:
+        self._texts, self._coverage = texts, coverage
+        self.by_operation: Counter[str] = Counter()
+        self.by_function: Counter[str] = Counter()
+        self.by_line: Counter[tuple[str, int]] = Counter()
+        self.line_executions: defaultdict[tuple[str, int], int] = defaultdict(int)
+
+    def executions(self, spot: Spot) -> int:
+        """Return the executions of a place. A function without a record was never built, so it was not executed."""
+        try:
+            counted = self._coverage.executions(spot.file, spot.place, spot.guard)
+        except BranchesInMacro:
+            raise CannotCount(
+                f"a macro of a program that was built elsewhere has no branches of its own. That at {self._shown(spot)} has: "
+                "let `bops count FILE…` build the program"
+            ) from None
+        if counted is None and (not spot.function or self._coverage.records(spot.file, spot.place)):
+            raise CannotCount(
+                f"an operator is inside a function that clang counts. That at {self._shown(spot)} is not: assign the value in "
+                "a function"
+            )
+        return counted or 0
+
+    def _shown(self, spot: Spot) -> str:
+        file, line, _ = self._texts[spot.file].origin(spot.place[0])
+        return f"{file}:{line}"
+
+    def add(self, spot: Spot, operation: str, count: int, executions: int) -> None:
+        """Add the operations of an operator."""
+        file, line, _ = self._texts[spot.file].origin(spot.place[0])
+        number = count * executions
+        self.by_operation[operation] += number
+        self.by_function[spot.function.removeprefix("bops_")] += number
+        self.by_line[file, line] += number
+        self.line_executions[file, line] = max(executions, self.line_executions[file, line])
+
+
+def _is_named(function: str, wanted: str) -> bool:
+    return function.removeprefix("bops_") == wanted or function.endswith(f"::{wanted}")
+
+
+def _library_calls(tree: Tree, coverage: Coverage, counted: _Sums) -> dict[str, int | None]:
+    names = {function.rpartition("::")[2] for function in tree.functions} | coverage.names
+    calls: Counter[str] = Counter()
+    for call in tree.calls:
+        if call.name not in names:
+            calls[call.name] += counted.executions(call.spot)
+    made: dict[str, int | None] = {name: number for name, number in calls.most_common() if number}
+    passed = sorted(name for name in tree.passed if name not in names)
+    return {**dict.fromkeys(passed), **made}
+
+
+_PLAIN = {
+    *("const", "volatile", "unsigned", "signed", "bool", "char", "short", "int", "long", "float", "double", "__int128"),
+    *("wchar_t", "char8_t", "char16_t", "char32_t", "true", "false"),
+}
+
+
+def _refuse_classes(
+    tools: Toolchain, operators: Iterable[Operator], coverage: Coverage, texts: Mapping[str, SourceText]
+) -> None:
+    """Refuse operators of templates that were used with class types: the tree leaves open if they are overloaded."""
+    instantiations: dict[str, Operator] = {}
+    for operator in operators:
+        if operator.is_dependent:
+            for record in coverage.records(operator.spot.file, operator.spot.place):
+                if record.regions[0].count:
+                    instantiations.setdefault(record.name.rpartition(":")[2], operator)
+    if not instantiations:
+        return
+    names = _output([tools.demangler, *instantiations]).splitlines()
+    for name, operator in zip(names, instantiations.values(), strict=True):
+        bare = re.sub(r"operator(<=>|<<=?|>>=?|<=?|>=?|->)", "operator", name)
+        for argument in re.findall(r"[<,]\s*([^<>,]+?)\s*(?=[<>,])", bare):
+            words = re.sub(r"[&\s]+", " ", argument).split()
+            if argument.endswith("*") or re.fullmatch(r"(\(.*\))?-?\d+[ul]*", argument) or set(words) <= _PLAIN:
+                continue
+            file, line, _ = texts[operator.spot.file].origin(operator.spot.place[0])
+            raise CannotCount(
+                f"the tree leaves open which operators a template uses on the class type {argument!r} ({name}, {file}:{line}): "
+                "count a function without a template, or use an arithmetic type"
+            )
+
+
+def _output(command: Sequence[str]) -> str:
+    """Return the output of a tool. Raises CannotCount with its messages if it fails."""
+    ended = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
+    if ended.returncode:
+        messages = ended.stderr.strip()[:600]
+        raise CannotCount(
+            f"{Path(command[0]).name} accepts the sources. It ended with status {ended.returncode}: {messages}. "
+            "Correct the source or --flags"
+        )
+    return ended.stdout
+
+
+def annotated(counted: SourceCount) -> Iterable[str]:
+    """Yield the source lines of the largest functions with executions and operations, hottest first."""
+    total = max(counted.bops, 1)
+    texts: dict[str, list[str]] = {}
+    yield f"{'executions':>14} {'BOPs':>14} {'share':>7}  line"
+    for each in counted.by_line:
+        if each.file not in texts:
+            path = Path(each.file)
+            texts[each.file] = path.read_text(errors="replace").splitlines() if path.is_file() else []
+        lines = texts[each.file]
+        words = lines[each.line - 1].strip() if each.line <= len(lines) else ""
+        place = f"{Path(each.file).name}:{each.line}"
+        yield f"{each.executions:>14,} {each.bops:>14,} {share(each.bops / total):>7}  {place:<18} {words}"

@@ -1,0 +1,78 @@
+"""Programs that are run and watched: their time, their failure, and their end at Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from aiperf.errors import BadConfiguration
+
+_LONGEST_SHOWN = 400
+_PATIENCE_SECONDS = 5.0
+
+
+def execute(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    output: Path | None = None,
+    source: Path | None = None,
+) -> float:
+    """Run a command to its end and return its wall time in seconds.
+
+    Args:
+        environment: variables in addition to those of this process.
+        folder: working folder (default: the present one).
+        output: file of the standard output (default: it is discarded, so that a program may print any amount).
+        source: file of the standard input (default: empty).
+
+    Raises:
+        BadConfiguration: the program is missing, or its exit status is not 0. The message has its last lines.
+    """
+    variables = {**os.environ, **(environment or {})}
+    if os.geteuid() == 0:  # Open MPI refuses root without both
+        variables |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    with (
+        Path(os.devnull if source is None else source).open("rb") as read,
+        Path(os.devnull if output is None else output).open("wb") as written,
+        tempfile.TemporaryFile() as messages,
+    ):
+        start = time.perf_counter()
+        try:
+            process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder)
+        except (FileNotFoundError, PermissionError, OSError) as error:
+            raise BadConfiguration(f"a program can be started. {command[0]!r} cannot: {error.strerror}") from error
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            raise
+        seconds = time.perf_counter() - start
+        if status:
+            messages.seek(max(0, messages.seek(0, os.SEEK_END) - _LONGEST_SHOWN))
+            words = messages.read().decode(errors="replace").strip()
+            ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            raise Failed(
+                f"a counted or measured program ends with status 0; {' '.join(command)!r} {ended}: {words or 'no message'}. "
+                "Run it by hand first",
+                status,
+            )
+    return seconds
+
+
+class Failed(BadConfiguration):
+    """A program that ended with another status than 0."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status

@@ -1,0 +1,236 @@
+"""Instruction count, equation (3): instructions − branches − loads − stores, by hardware counters or simulated by callgrind."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.bops import roofline
+from aiperf.bops.execute import Failed, execute
+from aiperf.bops.peak import NATIVE
+from aiperf.errors import BadConfiguration
+from aiperf.native import program
+from aiperf.units import change
+
+PASSES = 5_000_000
+TRUSTED = 0.01
+"""Largest relative error of a counter on the shipped loop."""
+_SIGILL = (-4, 132)
+
+
+class NotMeasured(Exception):
+    """Counters that are missing, forbidden or wrong. The message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionCount:
+    """Instructions of a run at user level."""
+
+    instructions: int
+    branches: int
+    loads: int
+    stores: int
+    origin: str
+    """measured, or simulated by callgrind."""
+    misses: int | None
+    """Misses of the last cache. None if not counted."""
+    by_object: dict[str, int]
+    """Instructions by program and library. Empty for hardware counters."""
+    own: int | None
+    """Equation (3) of the program's own instructions, without libraries. None for hardware counters."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def difference(self) -> int:
+        """Equation (3). Negative if an instruction does several of the subtracted things."""
+        return self.instructions - self.branches - self.loads - self.stores
+
+    @property
+    def bops(self) -> int | None:
+        """Operations by equation (3). None for a negative difference, which is no count."""
+        return self.difference if self.difference >= 0 else None
+
+    @property
+    def traffic_bytes(self) -> int | None:
+        """Bytes between the last cache and the memory."""
+        return None if self.misses is None else roofline.traffic_bytes(self.misses)
+
+
+def events() -> dict[str, str]:
+    """Return the events of this processor's vendor."""
+    rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    return next(row for row in rows if row["vendor"] in cpuinfo)
+
+
+def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
+    """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
+    kinds = ("instructions", "branches", "loads", "stores", "misses")
+    row = events()
+    names = {kind: row[kind] for kind in kinds}
+    _perf(["true"], {"instructions": names["instructions"]}, None)
+    loop = program(NATIVE / "loop.c", compiler="cc", flags=("-O1",))
+    empty = _perf([str(loop), "0"], names, None)[0]
+    full = _perf([str(loop), str(PASSES)], names, None)[0]
+    # per pass: load, store, decrement, branch
+    for name, per_pass in (("instructions", 4), ("branches", 1), ("loads", 1), ("stores", 1)):
+        error = (full[name] - empty[name]) / (per_pass * PASSES) - 1
+        if abs(error) > TRUSTED:
+            raise NotMeasured(
+                f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
+            )
+    counts, notes = _perf(command, names, source)
+    return InstructionCount(
+        counts["instructions"],
+        counts["branches"],
+        counts["loads"],
+        counts["stores"],
+        "measured",
+        counts["misses"],
+        {},
+        None,
+        notes,
+    )
+
+
+def _perf(
+    command: Sequence[str], names: Mapping[str, str], source: Path | None
+) -> tuple[dict[str, int], tuple[str, ...]]:
+    if shutil.which("perf") is None:
+        raise NotMeasured("the program 'perf' is not installed (Debian: apt-get install linux-perf)")
+    group = "{" + ",".join(names.values()) + "}"
+    with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
+        output = Path(folder) / "perf"
+        try:
+            execute(["perf", "stat", "-x", ";", "-e", group, "-o", str(output), "--", *command], source=source)
+        except Failed as error:
+            raise NotMeasured(f"perf failed: {_reason(str(error))}") from error
+        lines = [line.split(";") for line in output.read_text().splitlines() if line.count(";") >= 4]
+    counts = {}
+    shares = []
+    for kind, line in zip(names, lines, strict=False):
+        if not line[0].isdigit():
+            raise NotMeasured(f"{names[kind]}: {_reason(line[0].strip('<>') or 'no value')}")
+        counts[kind] = int(line[0])
+        shares.append(float(line[4] or 100))
+    if len(counts) < len(names):
+        raise NotMeasured(f"perf printed {len(counts)} of {len(names)} counters")
+    multiplexed = min(shares) < 99.5
+    notes = (
+        (f"counters were multiplexed: counted in {min(shares):.0f} % of the time and extrapolated",)
+        if multiplexed
+        else ()
+    )
+    return counts, notes
+
+
+def _reason(words: str) -> str:
+    paranoid = Path("/proc/sys/kernel/perf_event_paranoid")
+    level = paranoid.read_text().strip() if paranoid.exists() else "unknown"
+    if "not supported" in words:
+        return f"{words} (a virtual machine without counters: use the host, or --simulate)"
+    if "paranoid" in words or "permission" in words.lower() or "access" in words.lower():
+        return (
+            f"{words[:200]} (kernel.perf_event_paranoid is {level}: sysctl kernel.perf_event_paranoid=2, in a container add "
+            "--cap-add PERFMON)"
+        )
+    return words[:300]
+
+
+def cache_options() -> tuple[list[str], list[str]]:
+    """Return callgrind's options for the caches of this machine, and notes on what it cannot simulate."""
+    options: list[str] = []
+    notes: list[str] = []
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        values = {
+            name: (index / name).read_text().strip() for name in ("level", "type", "size", "ways_of_associativity")
+        }
+        line = int((index / "coherency_line_size").read_text())
+        size, ways = int(values["size"].removesuffix("K")) * 1024, int(values["ways_of_associativity"])
+        name = {"1Data": "D1", "1Instruction": "I1"}.get(values["level"] + values["type"], "LL")
+        sets = max(1, size // (ways * line))
+        allowed = 1 << (sets.bit_length() - 1)
+        if allowed != sets:
+            notes.append(
+                f"{name} of {size >> 10} KiB is simulated with {allowed * ways * line >> 10} KiB: a power of two of sets"
+            )
+        options = [each for each in options if not each.startswith(f"--{name}=")]
+        options.append(f"--{name}={allowed * ways * line},{ways},{line}")
+    return options, notes
+
+
+def counted_by_callgrind(
+    command: Sequence[str], launch: Sequence[str] = (), source: Path | None = None
+) -> InstructionCount:
+    """Simulate a command from its main on. Raises BadConfiguration without valgrind, or if the program fails in it."""
+    if shutil.which("valgrind") is None:
+        raise BadConfiguration(
+            "a simulated count needs valgrind, which is not on the PATH: install it (Debian: apt-get install valgrind)"
+        )
+    options, notes = cache_options()
+    with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
+        words = [
+            *("valgrind", "--tool=callgrind", "--toggle-collect=main", "--cache-sim=yes", "--branch-sim=yes", *options),
+            f"--callgrind-out-file={folder}/%p.out",
+        ]
+        try:
+            execute([*launch, *words, *command], source=source)
+        except Failed as error:
+            if error.status in _SIGILL or "unrecognised instruction" in str(error):
+                raise BadConfiguration(
+                    f"valgrind simulates no AVX-512. {command[0]!r} was ended by SIGILL: build it without -march=native"
+                ) from error
+            raise
+        objects: dict[str, Counter[str]] = {}
+        for file in Path(folder).glob("*.out"):
+            for name, costs in read_callgrind(file.read_text(errors="replace")).items():
+                objects.setdefault(name, Counter()).update(costs)
+    totals = sum(objects.values(), Counter[str]())
+    own = objects.get(Path(command[0]).name, Counter[str]())
+    if not totals["Ir"]:
+        raise BadConfiguration(
+            f"callgrind counts from the function main on. {command[0]!r} has no such symbol: do not strip it"
+        )
+    return InstructionCount(
+        instructions=totals["Ir"],
+        branches=totals["Bc"] + totals["Bi"],
+        loads=totals["Dr"],
+        stores=totals["Dw"],
+        origin="simulated by callgrind",
+        misses=totals["ILmr"] + totals["DLmr"] + totals["DLmw"],
+        by_object=dict(Counter({name: costs["Ir"] for name, costs in objects.items()}).most_common()),
+        own=own["Ir"] - own["Bc"] - own["Bi"] - own["Dr"] - own["Dw"],
+        notes=tuple(notes),
+    )
+
+
+def read_callgrind(text: str) -> dict[str, Counter[str]]:
+    """Return the events of a callgrind file by object file."""
+    names: list[str] = []
+    objects: dict[str, str] = {}
+    found: dict[str, Counter[str]] = {}
+    current, skips = "unknown", False
+    for line in text.splitlines():
+        if line.startswith("events:"):
+            names = line.split()[1:]
+        elif line.startswith(("ob=", "cob=")):
+            number, _, name = line.partition("=")[2].partition(" ")
+            if name:
+                objects[number] = Path(name).name
+            if line.startswith("ob="):
+                current = objects.get(number, number)
+        elif line.startswith("calls="):
+            skips = True  # the next line has the inclusive cost of the callee
+        elif re.match(r"[\d+\-*]", line) and names:
+            if not skips:
+                costs = dict(zip(names, map(int, line.split()[1:]), strict=False))
+                found.setdefault(current, Counter()).update(costs)
+            skips = False
+    return found

@@ -1,0 +1,106 @@
+"""Roofline of a network's training step: operations, bytes and shortest time of each layer, from the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiperf.bops.roofline import Layer, floor_seconds, network_floor
+from aiperf.errors import BadConfiguration
+from aiperf.nearest import nearest
+from aiperf.system.peaks import DataType, memory_bandwidth, table
+from aiperf.system.peaks import peak as dense_peak
+from morphism import Graph
+from morphism.cost import layer_costs
+from morphism.traffic import gradient_sums, layer_traffic
+
+BYTES: dict[DataType, int] = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of an element by data type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Roofs of one accelerator or processor."""
+
+    name: str
+    flops_per_second: float
+    memory_bytes_per_second: float
+    origin: str
+
+
+def device(model: str, precision: DataType) -> Device:
+    """Return the roofs of an accelerator from its data sheet. Raises BadConfiguration for an unknown one."""
+    flops, bandwidth = dense_peak(model, None, precision), memory_bandwidth(model, None)
+    if flops is None or bandwidth is None:
+        known = [row.example for row in table()]
+        raise BadConfiguration(
+            f"--device is an accelerator of system/peaks.json with a peak in {precision}. Found {model!r}"
+            f"{nearest(model, known)}. Known are {', '.join(known)}"
+        )
+    return Device(model, flops, bandwidth, "data sheet")
+
+
+def layers(graph: Graph, batch: int, precision: DataType, on: Device) -> tuple[Layer, ...]:
+    """Return each layer of the graph in both passes over one batch, and the sums of gradients."""
+    size, peak, bandwidth = BYTES[precision], on.flops_per_second, on.memory_bytes_per_second
+    found = []
+    for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
+        moved = traffic.elements(batch)
+        for name, flops, elements in zip(
+            ("forward", "backward"), (cost.forward_flops, cost.backward_flops), moved, strict=True
+        ):
+            if flops or elements:
+                shortest = floor_seconds(batch * flops, size * elements, peak, bandwidth)
+                found.append(Layer(traffic.kind, name, batch * flops, size * elements, shortest))
+    for traffic in gradient_sums(graph):
+        moved_bytes = size * traffic.elements(batch)[1]
+        found.append(Layer(traffic.kind, "backward", 0, moved_bytes, floor_seconds(0, moved_bytes, peak, bandwidth)))
+    return tuple(found)
+
+
+def by_kind(found: Sequence[Layer]) -> tuple[Layer, ...]:
+    """Return the sums of the layers of one kind and pass, with the longest floor first."""
+    sums: dict[tuple[str, str], Layer] = {}
+    for each in found:
+        former = sums.get((each.kind, each.pass_name), Layer(each.kind, each.pass_name, 0, 0, 0))
+        sums[each.kind, each.pass_name] = Layer(
+            each.kind,
+            each.pass_name,
+            former.flops + each.flops,
+            former.bytes_moved + each.bytes_moved,
+            former.floor_seconds + each.floor_seconds,
+        )
+    return tuple(sorted(sums.values(), key=lambda each: -each.floor_seconds))
+
+
+def as_json(name: str, graph: Graph, batch: int, precision: DataType, on: Device) -> dict[str, Any]:
+    """Return the content of --json for a network."""
+    found = layers(graph, batch, precision, on)
+    floor, share = network_floor(found, on.flops_per_second)
+    return {
+        "kind": "network",
+        "name": name,
+        "batch": batch,
+        "precision": precision,
+        "device": on.name,
+        "origin": on.origin,
+        "flops_per_second": on.flops_per_second,
+        "memory_bytes_per_second": on.memory_bytes_per_second,
+        "layers": [_layer(each) for each in found],
+        "kinds": [_layer(each) for each in by_kind(found)],
+        "floor_seconds": floor,
+        "floor_share": share,
+        "images_per_second": batch / floor,
+    }
+
+
+def _layer(each: Layer) -> dict[str, Any]:
+    return {
+        "kind": each.kind,
+        "pass": each.pass_name,
+        "flops": each.flops,
+        "bytes": each.bytes_moved,
+        "intensity": each.intensity,
+        "floor_seconds": each.floor_seconds,
+    }

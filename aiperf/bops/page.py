@@ -1,0 +1,223 @@
+"""Page of a roofline: the picture on logarithmic axes, and the table of the labels below it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aiperf.bops.roofline import Label, Point, Roof, labels
+from aiperf.report.document import code_in_backticks, document, section, table, text
+from aiperf.report.plots import palette
+from aiperf.report.plots.figure import drawn, inline
+from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.units import duration, share, si
+
+_HEIGHT_INCHES = 5.2
+_COLOURS = (palette.BLUE, palette.VERMILION, palette.GREEN, palette.PURPLE, palette.AMBER)
+_DIAGONAL_STEP = 0.18
+"""Distance of the names of two bandwidths, as a share of the diagonal."""
+_CACHED = "served by a cache"
+_NAME_SHARE = 0.25
+"""Room for names on the right of the last point, as a share of the axis."""
+_LEAST_LABEL_GAP = 0.045
+"""Smallest distance of two names, as a share of the picture's height."""
+
+
+def picture(
+    name: str, points: Sequence[Point], roofs: Sequence[Roof], unit: str, source: str
+) -> tuple[str, bytes, bytes]:
+    """Return the picture as SVG, PNG and PDF. `unit`: BOP or FLOP."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        low, high = _range([point.intensity for point in points], _ridges(roofs))
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xlim(low, high)
+        tops = [roof.figure for roof in roofs if not roof.is_memory]
+        rates = [point.rate for point in points] + [roof.figure * low for roof in roofs if roof.is_memory]
+        axes.set_ylim(min(rates) / 2, max([*tops, *(point.rate for point in points)]) * 3)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_major_formatter(lambda value, _: si(value, f"{unit}S"))
+        axes.set_xlabel(f"operation intensity ({unit} per byte of memory traffic)")
+        axes.set_ylabel(f"{unit}S")
+        _draw_roofs(axes, roofs, unit, low, high)
+        _draw_points(axes, points)
+
+    return drawn(draw, name, _HEIGHT_INCHES, source)
+
+
+def _ridges(roofs: Sequence[Roof]) -> list[float]:
+    bandwidths = [roof.figure for roof in roofs if roof.is_memory]
+    return [roof.figure / max(bandwidths) for roof in roofs if not roof.is_memory and bandwidths]
+
+
+def _range(intensities: Sequence[float], ridges: Sequence[float]) -> tuple[float, float]:
+    shown = [each for each in (*intensities, *ridges) if each > 0] or [1.0]
+    low, high = math.log10(min(shown) / 2), math.log10(max(shown) * 2)
+    return 10 ** math.floor(low), 10 ** (high + _NAME_SHARE * (high - math.floor(low)))
+
+
+def _draw_roofs(axes: Axes, roofs: Sequence[Roof], unit: str, low: float, high: float) -> None:
+    top = max((roof.figure for roof in roofs if not roof.is_memory), default=math.inf)
+    bandwidth = max((roof.figure for roof in roofs if roof.is_memory), default=math.inf)
+    ends = []
+    for roof in sorted(roofs, key=lambda each: each.figure):
+        if roof.is_memory:
+            end = min(high, top / roof.figure)
+            axes.plot([low, end], [low * roof.figure, end * roof.figure], color=palette.INK.light, linewidth=1.6)
+            label = f"{roof.name} {si(roof.figure, 'B/s')} ({roof.origin})"
+            middle = low * (end / low) ** (
+                0.9 - _DIAGONAL_STEP * sum(each.is_memory and each.figure < roof.figure for each in roofs)
+            )
+            axes.annotate(
+                label, (middle, middle * roof.figure), xytext=(-6, 6), textcoords="offset points", fontsize=8.5,
+                ha="right", color=palette.INK.light, annotation_clip=False,
+            )  # fmt: skip
+        else:
+            begin = max(low, roof.figure / bandwidth)
+            style = "-" if roof.figure == top else "--"
+            axes.plot([begin, high], [roof.figure] * 2, style, color=palette.INK.light, linewidth=1.4)
+            ends.append((roof.figure, f"{roof.name} {si(roof.figure, unit + 'S')} ({roof.origin})"))
+    for place, (figure, label) in zip(_apart([each for each, _ in ends], axes), ends, strict=True):
+        axes.annotate(
+            label, (high, figure), xytext=(high / 1.05, place), textcoords="data", ha="right", va="bottom", fontsize=8.5,
+            color=palette.INK.light, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _draw_points(axes: Axes, points: Sequence[Point]) -> None:
+    places = _apart([point.rate for point in points], axes, downwards=True)
+    for number, (point, place) in enumerate(zip(points, places, strict=True)):
+        colour = palette.LINE if point.is_published else _COLOURS[number % len(_COLOURS)]
+        if point.interval is not None:
+            axes.plot([point.intensity] * 2, point.interval, color=colour.light, linewidth=2.5)
+        axes.plot([point.intensity], [point.rate], "o", color=colour.light, markersize=7)
+        axes.annotate(
+            point.name, (point.intensity, point.rate), xytext=(point.intensity * 1.18, place), textcoords="data", va="center",
+            annotation_clip=False, fontsize=9, color=palette.MUTED.light if point.is_published else colour.light,
+            arrowprops={"arrowstyle": "-", "color": palette.LINE.light, "linewidth": 0.7},
+        )  # fmt: skip
+
+
+def _apart(values: Sequence[float], axes: Axes, *, downwards: bool = False) -> list[float]:
+    """Return heights of names near their values, so that no two overlap."""
+    low, high = (math.log(each) for each in axes.get_ylim())
+    gap = _LEAST_LABEL_GAP * (high - low)
+    sign = -1 if downwards else 1
+    places = [0.0] * len(values)
+    last = -math.inf
+    for index in sorted(range(len(values)), key=lambda index: sign * values[index]):
+        last = max(sign * math.log(values[index]) + (gap if downwards else 0.0), last + gap)
+        places[index] = math.exp(sign * last)
+    return places
+
+
+def label_table(points: Sequence[Point], judged: Sequence[Label], unit: str) -> Table:
+    """Return the label of each point under each roof of calculation."""
+    by_name = {point.name: point for point in points}
+    rows = tuple(
+        row_of(
+            each.point,
+            Cell(f"{by_name[each.point].intensity:.3g}", by_name[each.point].intensity),
+            Cell(si(by_name[each.point].rate, f"{unit}S"), by_name[each.point].rate),
+            each.roof,
+            each.bottleneck,
+            Cell(si(each.bound, f"{unit}S"), each.bound),
+            Cell(
+                share(each.share),
+                each.share,
+                bar=min(1.0, each.share),
+                second_line=_CACHED if each.share > 1 else "",
+            ),
+        )
+        for each in judged
+    )
+    columns = (
+        Column("program or layer"),
+        Column(f"{unit} per byte", True),
+        Column(f"{unit}S", True),
+        Column("under the roof"),
+        Column("bound by"),
+        Column("bound", True),
+        Column("share of the bound", True),
+    )
+    return Table("labels", "Bound of each point", columns, rows, is_sortable=True)
+
+
+def roof_table(roofs: Sequence[Roof], unit: str) -> Table:
+    """Return the roofs with figure and origin."""
+    rows = tuple(
+        row_of(each.name, si(each.figure, "B/s" if each.is_memory else f"{unit}S"), each.origin) for each in roofs
+    )
+    return Table("roofs", "Roofs and ceilings", (Column("roof"), Column("figure", True), Column("origin")), rows)
+
+
+def layer_table(network: Mapping[str, Any]) -> Table:
+    """Return the kinds of layers of a network with their floors."""
+    total = network["floor_seconds"]
+    measured = network.get("measured_seconds", {})
+    rows = tuple(
+        row_of(
+            each["kind"].replace("_", " "),
+            each["pass"],
+            Cell(si(each["flops"], "FLOP"), each["flops"]),
+            Cell(si(each["bytes"], "B"), each["bytes"]),
+            Cell(f"{each['intensity']:.3g}", each["intensity"]),
+            Cell(duration(each["floor_seconds"]), each["floor_seconds"]),
+            Cell(
+                share(each["floor_seconds"] / total), each["floor_seconds"] / total, bar=each["floor_seconds"] / total
+            ),
+            Cell(_measured(measured, each), None),
+        )
+        for each in network["kinds"]
+    )
+    names = ("layer", "pass", "operations", "bytes", "FLOP per byte", "floor", "share of the floor", "measured")
+    columns = tuple(Column(name, number > 1) for number, name in enumerate(names))
+    note = (
+        f"Shortest step {duration(total)}: {network['images_per_second']:,.0f} images/s, of which arithmetic alone takes "
+        f"{share(network['floor_share'])}. Caches are left out. The softmax belongs to the loss."
+    )
+    return Table("layers", f"Layers of {network['name']}, batch {network['batch']}", columns, rows, footnote=note)
+
+
+def _measured(measured: Mapping[str, float], each: Mapping[str, Any]) -> str:
+    seconds = measured.get(f"{each['kind']} {each['pass']}")
+    return "—" if seconds is None else duration(seconds)
+
+
+def page(
+    title: str,
+    points: Sequence[Point],
+    roofs: Sequence[Roof],
+    unit: str,
+    remarks: Sequence[str],
+    tables: Sequence[Table] = (),
+) -> str:
+    """Return the HTML file: picture, labels, roofs, further tables and remarks."""
+    parts = []
+    if points and any(roof.is_memory for roof in roofs):
+        svg, _, _ = picture("roofline", points, roofs, unit, title)
+        described = "; ".join(
+            f"{point.name}: {point.intensity:.3g} {unit}/B, {si(point.rate, unit + 'S')}" for point in points
+        )
+        caption = "Roofline. A point under the diagonal is bound by memory, one under a horizontal line by calculation."
+        parts.append(
+            f'<figure><div class="scroll" tabindex="0" role="region" aria-label="Roofline">'
+            f"{inline(svg, 'roofline', text(described))}</div><figcaption>{caption}</figcaption></figure>"
+        )
+        own = [point for point in points if not point.is_published]
+        parts.append(table(label_table(own, labels(own, roofs), unit)))
+    else:
+        parts.append(
+            '<p class="empty">No picture: without memory traffic and bandwidth there is no intensity, and no point.</p>'
+        )
+    parts += [table(roof_table(roofs, unit)), *map(table, tables)]
+    parts += [f"<p>{code_in_backticks(remark)}</p>" for remark in remarks]
+    header = f'<header><p class="kind">AIPerf · roofline</p><h1>{text(title)}</h1></header>'
+    footer = "<footer><p>How to read it: docs/bops.md.</p></footer>"
+    return document(title, [header, '<main id="main">', section("roofline", "Roofline", parts), "</main>", footer])

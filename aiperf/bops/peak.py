@@ -1,0 +1,188 @@
+"""Peaks of the present machine: integer adds, multiply-adds, clock, and memory bandwidth, measured by shipped C programs."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from aiperf.bops import roofline
+from aiperf.errors import BadConfiguration
+from aiperf.native import program
+from aiperf.units import share
+
+NATIVE = Path(__file__).parent / "native"
+DOUBTFUL = 0.95
+"""Smallest share of the nominal peak that a measured one reaches. Below it the table is in doubt."""
+CACHES_PER_ARRAY = 4
+LARGEST_ARRAY_SHARE = 1 / 12
+"""Largest share of the available memory for one of STREAM's three arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """Row of processors.json."""
+
+    processor: str
+    name: str
+    """Pattern of the model name."""
+    ids: tuple[str, ...]
+    """Family and model of x86, or the part number of Arm."""
+    vector_ports: int
+    bits: int
+    peak_ipc: float
+    """Instructions that the core can issue per cycle."""
+    source: str
+    flag: str = ""
+    """Feature by which a virtual machine that hides the model is recognized."""
+    cores: int | None = None
+    """Cores of a published machine. None for the present machine."""
+    clock_hertz: float | None = None
+    memory_bytes_per_second: float | None = None
+
+    @property
+    def adds_per_cycle(self) -> float:
+        """64-bit integer adds per cycle and core."""
+        return roofline.adds_per_cycle(self.vector_ports, self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """Peaks of one machine. `measured` is the figure for all cores: that of one core × cores."""
+
+    model: str
+    cores: int
+    clock_hertz: float
+    adds_per_cycle: float
+    """Largest measured 64-bit integer adds per cycle of one core, in vectors."""
+    nominal: float | None
+    """Adds per second by equation (4) with the measured clock. None if the processor is not in processors.json."""
+    measured: float
+    per_core: dict[str, float]
+    """Operations per second of one core by kind of burst."""
+    memory_bytes_per_second: float | None
+    """STREAM triad on all cores. None if it was not measured."""
+    array_bytes: int | None
+    peak_ipc: float | None
+    source: str
+    load: float
+    """Processes that waited for a processor when the measurement began."""
+    notes: tuple[str, ...]
+
+
+@cache
+def processors() -> tuple[Processor, ...]:
+    """Return all rows of processors.json."""
+    rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("processors.json").read_text("utf-8"))
+    return tuple(Processor(**{**row, "ids": tuple(row["ids"])}) for row in rows)
+
+
+def processor_of(cpuinfo: str) -> Processor | None:
+    """Return the row for the text of /proc/cpuinfo. None if the table does not contain the processor."""
+    values = {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in cpuinfo.splitlines()) if value
+    }
+    identity = (
+        f"{values.get('cpu family')}/{values.get('model')}" if "model" in values else f"arm/{values.get('CPU part')}"
+    )
+    model, flags = values.get("model name", ""), values.get("flags", "").split()
+    by_name = (row for row in processors() if row.name and re.search(row.name, model))
+    by_id = (row for row in processors() if not row.name and identity in row.ids)
+    by_flag = (row for row in processors() if row.flag and row.flag in flags)
+    return next(by_name, None) or next(by_id, None) or next(by_flag, None)
+
+
+def own_cores() -> int:
+    """Return the number of cores that this process may use. Two threads of a core count once."""
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        topology = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
+        try:
+            cores.add(tuple((topology / name).read_text().strip() for name in ("physical_package_id", "core_id")))
+        except OSError:
+            cores.add((str(cpu),))
+    return len(cores)
+
+
+def last_cache_bytes() -> int:
+    """Return the size of the largest cache of the first processor. Default: 32 MiB if the system does not show it."""
+    sizes = [
+        int(path.read_text().strip().removesuffix("K")) * 1024
+        for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    ]
+    return max(sizes, default=32 << 20)
+
+
+def measure_peak(*, with_memory: bool = True) -> Peak:
+    """Measure the peaks of this machine. Raises BadConfiguration without a compiler."""
+    load = os.getloadavg()[0]
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    row = processor_of(cpuinfo)
+    rates: dict[str, float] = {}
+    for line in _lines(program(NATIVE / "peak.c", compiler="cc", flags=("-O2",))):
+        name, operations, seconds = line.split()
+        rates[name] = float(operations) / float(seconds)
+    clock = rates.pop("clock")
+    vector = {name: each for name, each in rates.items() if name.startswith("add_") and name != "add_64"}
+    best = max(vector.values(), default=rates["add_64"])
+    cores = own_cores()
+    nominal = None if row is None else roofline.nominal_peak(cores, clock, row.adds_per_cycle)
+    is_doubtful = nominal is not None and best * cores < DOUBTFUL * nominal
+    bandwidth, array = _bandwidth() if with_memory else (None, None)
+    model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
+    return Peak(
+        model=model[1] if model else "unknown model",
+        cores=cores,
+        clock_hertz=clock,
+        adds_per_cycle=best / clock,
+        nominal=nominal,
+        measured=best * cores,
+        per_core=rates,
+        memory_bytes_per_second=bandwidth,
+        array_bytes=array,
+        peak_ipc=None if row is None else row.peak_ipc,
+        source="not in processors.json: add a row with its source" if row is None else f"{row.processor}: {row.source}",
+        load=load,
+        notes=()
+        if not is_doubtful
+        else (f"measured adds are below {share(DOUBTFUL, 0)} of nominal: the row is in doubt",),
+    )
+
+
+def _bandwidth() -> tuple[float, int]:
+    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    largest = int(int(available[1]) * 1024 * LARGEST_ARRAY_SHARE) if available else 1 << 27
+    array = min(CACHES_PER_ARRAY * last_cache_bytes(), largest)
+    stream = program(NATIVE / "stream.c", compiler="cc", flags=("-O3", "-march=native", "-fopenmp"))
+    (line,) = _lines(stream, str(array // 8))
+    moved, seconds, _ = line.split()
+    return float(moved) / float(seconds), array
+
+
+def _lines(path: Path, *words: str) -> list[str]:
+    ended = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if ended.returncode:
+        raise BadConfiguration(
+            f"{path.name} measures a peak. It ended with status {ended.returncode}: {ended.stderr.strip()}. Free memory, or "
+            "leave the bandwidth out with --no-memory"
+        )
+    return ended.stdout.splitlines()
+
+
+def roofs(peak: Peak | Mapping[str, Any]) -> tuple[roofline.Roof, ...]:
+    """Return the roofs of a measured peak, or of its JSON."""
+    values = peak if isinstance(peak, Mapping) else {name: getattr(peak, name) for name in Peak.__dataclass_fields__}
+    found = [roofline.Roof("integer adds", values["measured"], "measured")]
+    if values["nominal"] is not None:
+        found.append(roofline.Roof("integer adds, nominal", values["nominal"], "data sheet"))
+    found.append(roofline.Roof("scalar adds", values["per_core"]["add_64"] * values["cores"], "measured"))
+    if values["memory_bytes_per_second"] is not None:
+        found.append(roofline.Roof("STREAM triad", values["memory_bytes_per_second"], "measured", is_memory=True))
+    return tuple(found)

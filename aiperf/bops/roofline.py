@@ -1,0 +1,173 @@
+"""Roofline arithmetic of Wang et al. 2018, equations (4) to (8), and of Williams et al. 2009 for floating-point operations.
+
+Pure functions and values. Rates are operations per second, bandwidths bytes per second, intensities operations per byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+LINE_BYTES = 64
+"""Bytes of one memory access, a cache line (equation 6)."""
+Bottleneck = Literal["memory", "calculation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """Upper bound of a rate, horizontal for calculation and diagonal for memory."""
+
+    name: str
+    figure: float
+    """Operations per second, or bytes per second of memory."""
+    origin: str
+    """data sheet, measured, simulated, published, or the words of a user."""
+    is_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A program or a layer in the picture."""
+
+    name: str
+    intensity: float
+    rate: float
+    interval: tuple[float, float] | None = None
+    """95 % interval of the rate."""
+    is_published: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Judgement of one point under one roof of calculation."""
+
+    point: str
+    roof: str
+    bottleneck: Bottleneck
+    bound: float
+    """Attainable rate, equation (7)."""
+    share: float
+    """Rate ÷ bound. More than 1: the point is above its bound, for example because a cache serves its memory accesses."""
+
+
+def nominal_peak(cores: int, clock_hertz: float, per_cycle: float) -> float:
+    """Return the peak of equation (4): cores × clock × operations per cycle.
+
+    >>> round(nominal_peak(6, 2.4e9, 6) / 1e9, 1)
+    86.4
+    """
+    return cores * clock_hertz * per_cycle
+
+
+def adds_per_cycle(vector_ports: int, bits: int) -> float:
+    """Return the 64-bit integer adds per cycle [D]: vector integer ports × bits ÷ 64.
+
+    >>> adds_per_cycle(3, 128)
+    6.0
+    """
+    return vector_ports * bits / 64
+
+
+def rate(operations: float, seconds: float) -> float:
+    """Return operations per second.
+
+    >>> round(rate(529e9, 40) / 1e9, 1)
+    13.2
+    """
+    return operations / seconds
+
+
+def efficiency(real: float, peak: float) -> float:
+    """Return the share of the peak, equation (5)."""
+    return real / peak
+
+
+def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, simd: float = 1.0) -> float:
+    """Return a ceiling by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
+
+    >>> round(ceiling(86.4e9, 0.5, 2, 4) / 1e9, 1), round(ceiling(86.4e9, 0.5, 2, 4, 2) / 1e9, 1)
+    (21.6, 43.2)
+    """
+    return peak * port_efficiency * ipc / peak_ipc * simd
+
+
+def traffic_bytes(accesses: int) -> int:
+    """Return the bytes of memory accesses: one cache line each."""
+    return accesses * LINE_BYTES
+
+
+def intensity(operations: float, bytes_moved: float) -> float:
+    """Return the operation intensity. Equation (6) divides a rate by a total, which is an error of the paper."""
+    return operations / bytes_moved
+
+
+def attainable(operation_intensity: float, peak: float, bandwidth: float) -> float:
+    """Return the bound of equation (7): the smaller of the peak and intensity × bandwidth."""
+    return min(peak, operation_intensity * bandwidth)
+
+
+def ridge(peak: float, bandwidth: float) -> float:
+    """Return the intensity from which calculation is the bound.
+
+    >>> round(ridge(86.4e9, 13.2e9), 2)
+    6.55
+    """
+    return peak / bandwidth
+
+
+def bottleneck(operation_intensity: float, peak: float, bandwidth: float) -> Bottleneck:
+    """Return the resource that bounds a program."""
+    return "memory" if operation_intensity < ridge(peak, bandwidth) else "calculation"
+
+
+def labels(points: Sequence[Point], roofs: Sequence[Roof]) -> tuple[Label, ...]:
+    """Return the judgement of each point under each roof of calculation, with the largest bandwidth."""
+    bandwidths = [roof.figure for roof in roofs if roof.is_memory]
+    if not bandwidths:
+        return ()
+    bandwidth = max(bandwidths)
+    judged = []
+    for point in points:
+        for roof in roofs:
+            if not roof.is_memory:
+                bound = attainable(point.intensity, roof.figure, bandwidth)
+                judged.append(
+                    Label(
+                        point.name,
+                        roof.name,
+                        bottleneck(point.intensity, roof.figure, bandwidth),
+                        bound,
+                        point.rate / bound,
+                    )
+                )
+    return tuple(judged)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One pass of one layer over a batch."""
+
+    kind: str
+    pass_name: str
+    flops: float
+    bytes_moved: float
+    floor_seconds: float
+    """Shortest time: the longer of operations ÷ peak and bytes ÷ bandwidth."""
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte. 0 for a layer that moves nothing."""
+        return self.flops / self.bytes_moved if self.bytes_moved else 0.0
+
+
+def floor_seconds(flops: float, bytes_moved: float, peak: float, bandwidth: float) -> float:
+    """Return the shortest time of a layer: max(operations ÷ peak, bytes ÷ bandwidth)."""
+    return max(flops / peak, bytes_moved / bandwidth)
+
+
+def network_floor(layers: Sequence[Layer], peak: float) -> tuple[float, float]:
+    """Return the sum of the floors in seconds, and the share of it in which arithmetic alone takes the time."""
+    total = math.fsum(layer.floor_seconds for layer in layers)
+    return total, math.fsum(layer.flops for layer in layers) / peak / total

@@ -1,0 +1,238 @@
+"""Measurement of a program: its operations, separate plain runs, traffic, and its point in the roofline."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aiperf.bops import roofline
+from aiperf.bops.count import SourceCount, count_sources
+from aiperf.bops.execute import execute
+from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
+from aiperf.bops.peak import NATIVE, Peak, own_cores
+from aiperf.errors import BadConfiguration
+from aiperf.native import program
+from aiperf.statistics.estimate import of_repeats
+
+LEAST_REPEATS = 10
+GREP_EXPRESSION = "a+b|^q.*x$"
+_SIZES = {"sort": 1_000_000, "grep": 16_000_000, "wordcount": 16_000_000}
+_BYTES_PER_RECORD = 14
+_SORT_BYTES = 24
+"""Memory per record: the numbers, a copy while the array grows, and the merged array."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Wall times of separate plain runs."""
+
+    seconds: tuple[float, ...]
+    median: float
+    interval: tuple[float, float]
+    """95 % interval of the mean."""
+    load: float
+    """Processes that waited for a processor before the first run."""
+
+
+def times(measure: Callable[[], float], repeats: int) -> Times:
+    """Time some runs. Raises BadConfiguration for fewer than 10 runs."""
+    if repeats < LEAST_REPEATS:
+        raise BadConfiguration(f"a rate is measured in at least {LEAST_REPEATS} runs; --repeat is {repeats}: raise it")
+    load = os.getloadavg()[0]
+    seconds = tuple(measure() for _ in range(repeats))
+    estimate = of_repeats(seconds)
+    assert estimate is not None
+    return Times(seconds, statistics.median(seconds), estimate.interval, load)
+
+
+def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """Return first ÷ second of interleaved pairs: geometric mean and 95 % interval by Student's t over pairs."""
+    estimate = of_repeats([math.log(one / other) for one, other in zip(first, second, strict=True)])
+    assert estimate is not None
+    low, high = estimate.interval
+    return math.exp(estimate.value), (math.exp(low), math.exp(high))
+
+
+def instruction_count(
+    command: Sequence[str], launch: Sequence[str], *, simulate: bool, source: Path | None = None
+) -> tuple[InstructionCount | None, str]:
+    """Return the instruction count, and the reason if the hardware did not count it.
+
+    Args:
+        simulate: use callgrind if there are no counters. Otherwise the count is None.
+    """
+    try:
+        return counted_by_perf([*launch, *command], source), ""
+    except NotMeasured as error:
+        reason = f"not measured: {error}"
+    return (counted_by_callgrind(command, launch, source) if simulate else None), reason
+
+
+def result(
+    name: str,
+    command: Sequence[str],
+    timed: Times,
+    counted: InstructionCount | None,
+    reason: str,
+    source: SourceCount | None,
+    peak: Peak | None,
+) -> dict[str, Any]:
+    """Return the content of --json. Operations are those of the source, and of equation (3) without a source count."""
+    by_instructions = None if counted is None else counted.bops
+    operations = source.bops if source is not None else by_instructions
+    traffic = None if counted is None else counted.traffic_bytes
+    per_second = None if operations is None else roofline.rate(operations, timed.median)
+    slowest, fastest = timed.interval[1], max(timed.interval[0], min(timed.seconds) / 2)
+    deviation = None
+    if source is not None and counted is not None and source.bops:
+        deviation = (counted.difference if counted.own is None else counted.own) / source.bops - 1
+    return {
+        "kind": "program",
+        "name": name,
+        "command": list(command),
+        "instructions": None if counted is None else counted.instructions,
+        "branches": None if counted is None else counted.branches,
+        "loads": None if counted is None else counted.loads,
+        "stores": None if counted is None else counted.stores,
+        "difference": None if counted is None else counted.difference,
+        "own_difference": None if counted is None else counted.own,
+        "bops": by_instructions,
+        "origin": reason if counted is None else counted.origin,
+        "not_measured": reason,
+        "by_object": {} if counted is None else counted.by_object,
+        "notes": [] if counted is None else list(counted.notes),
+        "source_bops": None if source is None else source.bops,
+        "source": None
+        if source is None
+        else {**asdict(source), "by_line": [asdict(each) for each in source.by_line[:40]]},
+        "deviation": deviation,
+        "seconds": {"runs": timed.seconds, "median": timed.median, "interval": timed.interval},
+        "load": timed.load,
+        "bops_per_second": per_second,
+        "bops_per_second_interval": None if operations is None else [operations / slowest, operations / fastest],
+        "efficiency": None if per_second is None or peak is None else roofline.efficiency(per_second, peak.measured),
+        "traffic_bytes": traffic,
+        "intensity": roofline.intensity(operations, traffic) if operations is not None and traffic else None,
+        "peak": None if peak is None else asdict(peak),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One measuring tool with its data."""
+
+    name: str
+    words: tuple[str, ...]
+    """Arguments of the program."""
+    ranks: int
+
+    @property
+    def launch(self) -> tuple[str, ...]:
+        """Words before the program."""
+        return ("mpirun", "--oversubscribe", "-np", str(self.ranks)) if self.ranks > 1 else ()
+
+    def built(self, *flags: str) -> Path:
+        """Return the program, built with MPI if it has several ranks."""
+        header = hashlib.sha256((NATIVE / "tool.h").read_bytes()).hexdigest()[:16]
+        mpi = ("-DWITH_MPI",) if self.ranks > 1 else ()
+        words = ("-std=c++17", *flags, *mpi, f"-DHEADER=0x{header}", f"-I{NATIVE}")
+        return program(NATIVE / f"{self.name}.cpp", compiler="mpicxx" if self.ranks > 1 else "g++", flags=words)
+
+    def source_count(self, *flags: str) -> SourceCount:
+        """Count the operations on the tool's data."""
+        mpi = ("-DWITH_MPI", *_mpi_flags()) if self.ranks > 1 else ()
+        words = ("-std=c++17", *flags, f"-I{NATIVE}", *mpi)
+        return count_sources([NATIVE / f"{self.name}.cpp"], flags=words, arguments=self.words, launch=self.launch)
+
+    def read_seconds(self, path: Path) -> float:
+        """Return the longest time that a rank spent in reading its input."""
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        ended = subprocess.run(
+            [*self.launch, str(path), *self.words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            env=environment,
+        )
+        return max(map(float, re.findall(r"read_seconds ([\d.]+)", ended.stderr)), default=0.0)
+
+
+def tool(name: str, folder: Path, size: int | None, ranks: int | None, expression: str, seed: int = 0) -> Tool:
+    """Generate the data of a tool and return it.
+
+    Args:
+        size: records of Sort, bytes of text of the others (default: 1 million, 16 million).
+        ranks: processes (default: the cores, 1 without mpicxx).
+
+    Raises:
+        BadConfiguration: the data do not fit on the disk or into the memory, or there is no mpicxx.
+    """
+    size = _SIZES[name] if size is None else size
+    has_mpi = shutil.which("mpicxx") is not None
+    if ranks is not None and ranks > 1 and not has_mpi:
+        raise BadConfiguration(
+            f"several ranks need MPI; --ranks is {ranks}, and mpicxx is not installed (Debian: apt-get install libopenmpi-dev)"
+        )
+    chosen = ranks if ranks is not None else own_cores() if has_mpi else 1
+    needed = size * _BYTES_PER_RECORD if name == "sort" else size
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise BadConfiguration(
+            f"the data fit on the disk. They take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
+        )
+    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    memory = int(available[1]) * 1024 if available else None
+    if name == "sort" and memory is not None and size * _SORT_BYTES > memory:
+        raise BadConfiguration(
+            f"Sort keeps its records in memory. {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
+            "--size, or use more machines"
+        )
+    path = folder / f"{name}.txt"
+    generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))
+    execute([str(generator), "records" if name == "sort" else "text", str(size), str(seed)], output=path)
+    return Tool(name, (expression, str(path)) if name == "grep" else (str(path),), chosen)
+
+
+def measure_tool(chosen: Tool, repeats: int, flags: str, against: str | None, peak: Peak) -> dict[str, Any]:
+    """Measure a tool: source count on its data, plain runs, simulated or counted traffic.
+
+    Args:
+        flags: flags of the compiler.
+        against: other flags. Their runs are interleaved with the others, and the result has the ratio of the times.
+    """
+    path = chosen.built(*shlex.split(flags))
+    command = [str(path), *chosen.words]
+    pairs: list[float] = []
+    other = None if against is None else [*chosen.launch, str(chosen.built(*shlex.split(against))), *chosen.words]
+
+    def measure() -> float:
+        seconds = execute([*chosen.launch, *command])
+        if other is not None:
+            pairs.append(execute(other))
+        return seconds
+
+    timed = times(measure, repeats)
+    counted, reason = instruction_count(command, chosen.launch, simulate=True)
+    found = result(chosen.name, command, timed, counted, reason, chosen.source_count(*shlex.split(flags)), peak)
+    found["ranks"] = chosen.ranks
+    found["read_seconds"] = chosen.read_seconds(path)
+    if pairs:
+        value, interval = ratio(pairs, timed.seconds)
+        found["against"] = {"flags": against, "seconds": pairs, "ratio": value, "interval": interval}
+    return found
+
+
+def _mpi_flags() -> list[str]:
+    shown = subprocess.run(["mpicxx", "-show"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return shlex.split(shown.stdout)[1:]

@@ -1,0 +1,186 @@
+"""`python -m aiperf roofline`: draw what bounds programs, networks and runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+from aiperf.atomic_files import replace_file
+from aiperf.cli.arguments import add_number
+from aiperf.cli.verbs.flops import add_graph_arguments, graph_of
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
+from aiperf.system.peaks import DataType
+from aiperf.units import duration, share, si
+
+DESCRIPTION = """Draws a roofline: results of `bops` as programs, or the layers of a network with the shortest time of a
+training step, which needs no such machine. One page with the picture and the labels is written. For a run it
+prints the shortest time of its steps."""
+EXAMPLES = (
+    "bops-sort/sort.json bops-grep/grep.json --published",
+    "resnet50_v1_5 --device 'NVIDIA A100-SXM4-80GB' --precision bf16 --batch 256",
+    "runs/20261121-120000-digits",
+    "grown.json --device 'NVIDIA H200' --json",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the results or the network, and its machine."""
+    add_graph_arguments(parser)
+    parser.add_argument("more", metavar="RESULT", nargs="*", help="further results of `bops`")
+    parser.add_argument("--device", metavar="MODEL", help="accelerator of system/peaks.json that the network trains on")
+    parser.add_argument("--peak", type=Path, metavar="FILE", help="output of `bops peak --json`, in place of --device")
+    parser.add_argument("--precision", choices=get_args(DataType), default="bf16", help="data type (default: bf16)")
+    parser.add_argument("--measure", action="store_true", help="time each kind of layer on this machine, with torch")
+    add_number(parser, "--batch", "images of a step", default=256, least=1, most=1_000_000)
+    parser.add_argument(
+        "--roof", action="append", default=[], metavar="NAME=FIGURE", help="further roof, with B/s: a bandwidth"
+    )
+    parser.add_argument(
+        "--ceiling",
+        action="append",
+        default=[],
+        metavar="NAME=PORTS,IPC,SIMD",
+        help="ceiling by equation (8) of the paper",
+    )
+    parser.add_argument("--published", action="store_true", help="draw the paper's programs pale")
+    parser.add_argument(
+        "--out", type=Path, default=Path("roofline.html"), metavar="FILE", help="page (default: roofline.html)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Write the page, print the figures and return the exit status."""
+    if given_path(arguments.graph).is_dir() or (Path("runs") / arguments.graph).is_dir():
+        _run(arguments)
+        return 0
+    results = [_result(name) for name in (arguments.graph, *arguments.more)]
+    programs = [each for each in results if each is not None]
+    if programs and len(programs) < len(results):
+        raise BadConfiguration(
+            "a roofline is of results of `bops`, or of one network. Found both: draw them one by one"
+        )
+    if programs:
+        _programs(arguments, programs)
+    elif arguments.more:
+        raise BadConfiguration(f"a roofline is of one network. Found also {arguments.more[0]!r}: draw them one by one")
+    else:
+        _network(arguments)
+    return 0
+
+
+def _result(name: str) -> dict[str, Any] | None:
+    """Return a result of `bops`, None for a network."""
+    path = given_path(name)
+    if path.suffix != ".json" or not path.is_file():
+        return None
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) and content.get("kind") == "program" else None
+
+
+def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:
+    from aiperf.bops.picture import added_ceiling, added_roof, program_lines, program_page, published
+
+    roofs = [added_roof(each) for each in arguments.roof]
+    if arguments.ceiling and results[0]["peak"] is None:
+        raise BadConfiguration(
+            "a ceiling needs a peak. The first result has none: measure it with `bops sort` or `bops run`"
+        )
+    roofs += [added_ceiling(each, results[0]["peak"]) for each in arguments.ceiling]
+    names = [each["name"] for each in results]
+    replace_file(arguments.out, program_page(results, roofs, published(names) if arguments.published else []).encode())
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+    else:
+        print("\n".join(line for each in results for line in program_lines(each)))
+        print(f"wrote {arguments.out}")
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    """Print the steps of a run at the roofline of its machine. The page of a run is its report."""
+    from dataclasses import asdict
+
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.report.write import report_of
+
+    floor = report_of(run_folder(arguments.graph)).training_floor
+    if floor is None:
+        raise BadConfiguration(
+            f"the roofline of a run needs the peak and the memory bandwidth of its machine. The journal of {arguments.graph!r} "
+            "has not both: run with preflight.probes=full, or on an accelerator of system/peaks.json"
+        )
+    if arguments.json:
+        print(json.dumps({"kind": "run", **asdict(floor)}, indent=2))
+        return
+    rest = floor.busy_seconds - floor.arithmetic_seconds - floor.memory_seconds
+    parts = {
+        "minimum for arithmetic": floor.arithmetic_seconds,
+        "minimum for memory": floor.memory_seconds,
+        "rest": rest,
+    }
+    print(
+        f"{floor.trials} of {floor.trials_in_window} trials, peak {si(floor.peak_flops, 'FLOPS')}, memory "
+        f"{si(floor.memory_bytes_per_second, 'B/s')} ({floor.memory_source}), caches left out"
+    )
+    for name, seconds in parts.items():
+        print(f"  {name:<23} {seconds:>12.2f} accelerator-seconds {share(seconds / floor.busy_seconds):>8}")
+
+
+def _network(arguments: argparse.Namespace) -> None:
+    from aiperf.bops.networks import Device, as_json, device
+    from aiperf.bops.picture import network_page
+
+    graph = graph_of(arguments)
+    if arguments.peak is not None:
+        peak = json.loads(arguments.peak.read_text())
+        flops = peak["per_core"].get(f"fma_{arguments.precision}")
+        if flops is None or peak["memory_bytes_per_second"] is None:
+            raise BadConfiguration(
+                f"{str(arguments.peak)!r} has no peak in {arguments.precision} or no bandwidth: repeat `bops peak --json`"
+            )
+        on = Device(peak["model"], flops * peak["cores"], peak["memory_bytes_per_second"], "measured")
+    elif arguments.device is not None:
+        on = device(arguments.device, arguments.precision)
+    else:
+        raise BadConfiguration(
+            "the roofline of a network needs a machine. Found neither --device nor --peak: name one of them"
+        )
+    found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
+    if arguments.measure:
+        from aiperf.train.kernel_times import kernel_times
+
+        found["step_seconds"], found["measured_seconds"] = kernel_times(graph, arguments.batch, arguments.precision)
+    replace_file(arguments.out, network_page(found).encode())
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(
+        f"{arguments.graph}, batch {arguments.batch} in {arguments.precision} on {on.name}: "
+        f"{si(on.flops_per_second, 'FLOPS')}, {si(on.memory_bytes_per_second, 'B/s')} ({on.origin}), caches left out"
+    )
+    for each in found["kinds"]:
+        part = each["floor_seconds"] / found["floor_seconds"]
+        print(
+            f"  {each['kind'].replace('_', ' '):<20} {each['pass']:<9} {si(each['flops'], 'FLOP'):>12} "
+            f"{si(each['bytes'], 'B'):>9} {each['intensity']:>8.3g} FLOP/B  floor "
+            f"{duration(each['floor_seconds']):>8} {share(part):>7}"
+        )
+    print(
+        f"shortest step {found['floor_seconds'] * 1e3:.2f} ms, {found['images_per_second']:,.0f} images/s. Arithmetic "
+        f"alone takes {share(found['floor_share'])} of it"
+    )
+    for name, seconds in sorted(found.get("measured_seconds", {}).items(), key=lambda each: -each[1]):
+        print(
+            f"  measured {name.replace('_', ' '):<30} {duration(seconds):>10} {share(seconds / found['step_seconds']):>8}"
+        )
+    if arguments.measure:
+        part = share(found["floor_seconds"] / found["step_seconds"])
+        print(f"measured step {duration(found['step_seconds'])}, all lines together. The floor is {part} of it")
+    print(f"wrote {arguments.out}")

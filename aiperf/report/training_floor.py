@@ -1,0 +1,82 @@
+"""Shortest time of the training steps of a run on its machine, by the roofline of each layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import get_args
+
+from aiperf.report.architecture import graph_of_trial
+from aiperf.report.facts import TrainingFloor, TrialFacts
+from aiperf.report.fold import Collected
+from aiperf.report.nodes import nodes
+from aiperf.system.peaks import DataType, memory_bandwidth
+from morphism import Graph
+from morphism.cost import layer_costs
+from morphism.traffic import gradient_sums, layer_traffic
+
+MOST_TRIALS = 200
+_WIDE: frozenset[DataType] = frozenset({"fp32", "tf32"})
+"""Data types with elements of 4 bytes. The others have 2."""
+
+
+def training_floor(run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None) -> TrainingFloor | None:
+    """Return the shortest time of the steps in the window. None without work, peak, bandwidth or readable graphs."""
+    bandwidth, source = _bandwidth(run)
+    busy = [trial for trial in trials if trial.in_window.busy_seconds > 0 and trial.precision in get_args(DataType)]
+    if peak_flops is None or bandwidth is None or not busy:
+        return None
+    arithmetic, floors, seconds = [], [], []
+    for trial in sorted(busy, key=lambda each: -each.in_window.busy_seconds)[:MOST_TRIALS]:
+        graph = graph_of_trial(run, trial.number)
+        if graph is None:
+            continue
+        size = 4 if trial.precision in _WIDE else 2
+        for passes, images in ((2, trial.in_window.trained_images), (1, trial.in_window.validated_images)):
+            operations, floor = step(graph, trial.batch_size, size, peak_flops, bandwidth, passes)
+            arithmetic.append(images / trial.batch_size * operations / peak_flops)
+            floors.append(images / trial.batch_size * floor)
+        seconds.append(trial.in_window.busy_seconds)
+    if not seconds:
+        return None
+    least = math.fsum(arithmetic)
+    return TrainingFloor(
+        peak_flops=peak_flops,
+        memory_bytes_per_second=bandwidth,
+        memory_source=source,
+        trials=len(seconds),
+        trials_in_window=len(busy),
+        busy_seconds=math.fsum(seconds),
+        arithmetic_seconds=least,
+        memory_seconds=math.fsum(floors) - least,
+    )
+
+
+def step(
+    graph: Graph, batch: int, element_bytes: int, peak_flops: float, bandwidth: float, passes: int
+) -> tuple[float, float]:
+    """Return the operations of a batch and its shortest time in seconds. `passes`: 1 for forward only, 2 for both."""
+    operations, floors = [], []
+    for cost, traffic in zip(layer_costs(graph), layer_traffic(graph), strict=True):
+        flops = (cost.forward_flops, cost.backward_flops) if passes == 2 else (cost.forward_validation_flops,)
+        for each, elements in zip(flops, traffic.elements(batch), strict=False):
+            operations.append(batch * each)
+            floors.append(max(batch * each / peak_flops, element_bytes * elements / bandwidth))
+    if passes == 2:
+        floors += [element_bytes * each.elements(batch)[1] / bandwidth for each in gradient_sums(graph)]
+    return math.fsum(operations), math.fsum(floors)
+
+
+def _bandwidth(run: Collected) -> tuple[float | None, str]:
+    """Return the memory bandwidth of one rank and its source: the table of accelerators, or preflight's triad."""
+    workers = list(run.workers.values())
+    published = {memory_bandwidth(joined.device, None) for joined in workers}
+    if len(published) == 1 and None not in published:
+        return published.pop(), "data sheet"
+    measured = [node.memory_bytes_per_second for node in nodes(run.checks) if not node.excluded]
+    known = [each for each in measured if each is not None]
+    if not workers or not known or len(known) < len(measured):
+        return None, ""
+    # without accelerators the ranks of a worker share the memory of their host
+    shares = {1 if joined.machine.get("accelerators") else joined.ranks for joined in workers}
+    return (min(known) / shares.pop(), "preflight") if len(shares) == 1 else (None, "")

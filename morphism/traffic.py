@@ -1,0 +1,90 @@
+"""Elements that the eager kernels of a layer move between an accelerator and its memory, from the graph.
+
+Each tensor that a kernel reads or writes counts once. The kernels are PyTorch's eager ones: statistics, normalization, ReLU and
+addition each have their own, forward and backward. Caches are left out.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import assert_never
+
+from morphism.cost import kind, layer_costs
+from morphism.graph import Graph
+from morphism.ops import (
+    Add,
+    AveragePooling,
+    BatchNormalisation,
+    Concat,
+    Convolution,
+    Dense,
+    Dropout,
+    GlobalAveragePooling,
+    Input,
+    MaxPooling,
+    Relu,
+    Softmax,
+)
+
+GRADIENT_SUMS = "gradient_sums"
+"""Kind of the sums of gradients of a value with several readers. The other kinds are those of `morphism.cost`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Elements that one layer moves. Those of a tensor are per image, those of the weights per batch."""
+
+    kind: str
+    forward: int = 0
+    backward: int = 0
+    weights: int = 0
+    """Trained values: read once forward, and read and written as a gradient backward."""
+
+    def elements(self, batch: int) -> tuple[int, int]:
+        """Return the elements of a batch, forward and backward."""
+        return batch * self.forward + self.weights, batch * self.backward + 2 * self.weights
+
+
+def layer_traffic(graph: Graph) -> tuple[Traffic, ...]:
+    """Return the traffic of each node, in order. The image and the softmax, which belongs to the loss, move nothing."""
+    return tuple(_traffic(graph, index) for index in range(len(graph.nodes)))
+
+
+def gradient_sums(graph: Graph) -> tuple[Traffic, ...]:
+    """Return the sums of gradients: a value with several readers has several gradients, which are summed one by one."""
+    readers = Counter(each for node in graph.nodes for each in dict.fromkeys(node.inputs))
+    return tuple(
+        Traffic(GRADIENT_SUMS, backward=3 * (count - 1) * graph.shapes[index].elements)
+        for index, count in readers.items()
+        if count > 1 and index > 0
+    )
+
+
+def _traffic(graph: Graph, index: int) -> Traffic:
+    node = graph.nodes[index]
+    out = graph.shapes[index].elements
+    entering = sum(graph.shapes[each].elements for each in node.inputs)
+    name = kind(node.op) or "image"
+    weights = layer_costs(graph)[index].parameters
+    match node.op:
+        case Input() | Softmax():
+            return Traffic(name)
+        case BatchNormalisation():
+            # statistics and normalization; sums and gradient
+            return Traffic(name, out + 2 * out, 2 * out + 3 * out, weights)
+        case Relu():
+            return Traffic(name, 2 * out, 3 * out)
+        case Add():
+            return Traffic(name, 3 * out, 0)
+        case Convolution():
+            # input of both gradients, without the unused gradient of the image
+            to_input = 0 if node.inputs[0] == 0 else out + entering
+            return Traffic(name, entering + out, to_input + entering + out, weights)
+        case Dense():
+            return Traffic(name, entering + out, 2 * (entering + out), weights)
+        case MaxPooling():
+            # an 8-byte index per output, next to elements of 2 bytes
+            return Traffic(name, entering + out + 4 * out, out + 4 * out + entering)
+        case AveragePooling() | GlobalAveragePooling() | Concat() | Dropout():
+            return Traffic(name, entering + out, entering + out)
+        case _:
+            assert_never(node.op)

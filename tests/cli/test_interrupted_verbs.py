@@ -70,6 +70,10 @@ COMMANDS = {
     "submit": Command("submit ../OTHER --out bundle.tar.gz"),
     "inspect": Command("inspect ../bundle.tar.gz"),
     "hpl": Command(f"hpl predict {P100} --nb 384 --out out"),
+    "bops": Command("bops peak --no-memory"),
+    "roofline": Command(
+        "roofline resnet50_v1_5 --device 'NVIDIA A100-SXM4-80GB' --precision bf16 --batch 256 --out out"
+    ),
     "completion": Command("completion --line 'aiperf-cluster report '"),
     "rehearse": Command(f"rehearse {SIMULATED} schedule.duration_seconds=1800", varies=r"runs/rehearsal/rehearsal\..*"),
     "help": Command("--help"),

@@ -10,8 +10,8 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
 DESCRIPTION = """Predicts the score of a run, its 95 % interval and its time breakdown. The profile of a real run gives the
-speeds, and 16 simulations with different seeds give the score. Default: a pilot run of the same options is made
-first. The interval covers the spread of the search, not of the machine (docs/prediction.md).
+speeds, and 16 simulations with different seeds give the score. Default: a pilot run of the same options
+comes first. The interval covers the spread of the search, not of the machine (docs/prediction.md).
 
 Exit status: 0, or 1 if --again finds another figure than the file holds."""
 EXAMPLES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from aiperf.run_warning import RunWarning
 
 JOB = "job.json"
 """File in the folder of a scheduled run, with the kind of scheduler and the id of the job."""
+LARGEST_JOB = 1 << 12
+"""Bytes of that file."""
 MOST_LOST = 3
 """Number of lost workers that are listed."""
 
@@ -64,6 +65,7 @@ def status_of(folder: Path, now_unix: float) -> Status:
 
     Raises:
         NoSuchRun: the journal has no complete line yet.
+        BadConfiguration: the file with the job's id is damaged.
     """
     from aiperf.accounting.score import score
     from aiperf.accounting.work_log import WorkLog
@@ -89,7 +91,7 @@ def status_of(folder: Path, now_unix: float) -> Status:
         ended=run.ended,
         heard_seconds_ago=max(0.0, now_unix - (folder / NAME).stat().st_mtime),
         driver_host=host,
-        job=json.loads((folder / JOB).read_text()) if (folder / JOB).is_file() else None,
+        job=_job(folder / JOB),
         flops_per_second=figures.flops_per_second,
         regulated_flops_per_second=figures.regulated_flops_per_second,
         error=figures.error,
@@ -103,6 +105,25 @@ def status_of(folder: Path, now_unix: float) -> Status:
         resumes=resumes,
         down_seconds=work_log.down_seconds,
     )
+
+
+def _job(path: Path) -> dict[str, str] | None:
+    import msgspec
+
+    from aiperf.errors import BadConfiguration
+
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        content = file.read(LARGEST_JOB + 1)
+    try:
+        job = msgspec.json.decode(content, type=dict[str, str])
+        return {name: job[name] for name in ("kind", "job")}
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
+        raise BadConfiguration(
+            f"{JOB} holds the kind of a scheduler and the id of a job, at most {LARGEST_JOB} bytes, but found another content "
+            f"in '{path}' ({error}). Remove the file"
+        ) from error
 
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:

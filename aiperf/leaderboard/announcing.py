@@ -18,6 +18,8 @@ from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
 from aiperf.submission.published import Announced, announced
 
+UNCHECKED = "its announcement is not checked: give the log of its site with --announcements"
+
 
 @dataclass(frozen=True, slots=True)
 class SiteAnnouncements:
@@ -48,7 +50,10 @@ def first_lines(entries: Sequence[Entry]) -> list[RunStarted]:
 def with_announcements(
     entries: Sequence[Entry], firsts: Sequence[RunStarted], logs: Mapping[str, Announcements]
 ) -> tuple[list[Entry], tuple[SiteAnnouncements, ...]]:
-    """Return the entries with their announcements from the logs, and each log with its missing runs."""
+    """Return the entries with their announcements from the logs, and each log with its missing runs.
+
+    A run of the ranking needs the log of its site: the journal alone shows neither the announcement nor the other runs.
+    """
     sites = tuple(SiteAnnouncements(name, announced(log, firsts), tuple(_purposes(log))) for name, log in logs.items())
     of_site = {
         each.id: (log, each, AnnouncedCounts(site.announced.published, site.announced.announced))
@@ -57,7 +62,9 @@ def with_announcements(
     }
     found = []
     for entry, first in zip(entries, firsts, strict=True):
-        if entry.announcement is not None:
+        if entry.announcement is not None and not logs and entry.benchmark.division == "ranking":
+            entry = replace(entry, announcement_fault=UNCHECKED)
+        elif entry.announcement is not None and logs:
             log, signed, counts = of_site.get(entry.announcement, (None, None, None))
             entry = replace(entry, announced=counts, announcement_fault=_fault(log, signed, first))
         found.append(entry)

@@ -222,7 +222,10 @@ def _sha256(content: Content) -> str:
 
 
 def _opened(content: Content) -> io.BufferedReader | io.BytesIO:
-    return content.open("rb") if isinstance(content, Path) else io.BytesIO(content)
+    if not isinstance(content, Path):
+        return io.BytesIO(content)
+    require_file(content)
+    return content.open("rb")
 
 
 def _require_name(name: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
@@ -141,6 +142,7 @@ def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
     if path is None:
         return None
     try:
+        require_file(path)
         return path.read_bytes()
     except OSError as error:
         raise BadConfiguration(

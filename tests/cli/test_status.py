@@ -7,7 +7,7 @@ import pytest
 
 from aiperf.__main__ import main
 from aiperf.cli.run_status import JOB, lines
-from aiperf.errors import NoSuchRun
+from aiperf.errors import BadConfiguration, NoSuchRun
 from aiperf.units import flops_per_second
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -38,6 +38,25 @@ def test_status_prints_the_age_of_the_last_journal_line(tmp_path: Path) -> None:
 
     assert "last heard of 5.0 s ago" in first
     assert "workers up" in workers
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[" * 100_000,
+        b'{"kind": "slurm", "job": ' + b"9" * 400 + b"}",
+        b"\xff\xfe",
+        b"{}",
+        b'{"kind": ["x"], "job": "1"}',
+    ],
+    ids=["100,000 brackets", "400 digits", "no text", "no job", "a list"],
+)
+def test_a_damaged_job_file_is_refused_with_its_fix(tmp_path: Path, content: bytes) -> None:
+    folder, written = journal(tmp_path, (GOLDEN / "resumed-v4.jsonl").read_bytes())
+    (folder / JOB).write_bytes(content)
+
+    with pytest.raises(BadConfiguration, match=r"job\.json holds the kind .* Remove the file"):
+        list(lines(folder, written))
 
 
 def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ Before the end no file is removed.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,35 @@ def test_the_best_checkpoint_stays_with_its_graph(folder: Path) -> None:
     assert said.graph is not None and load(folder / said.graph).fingerprint
     assert checkpoints(said).startswith("kept the best, 200 B (checkpoints/trial-2.epoch-1.safetensors, accuracy ")
     assert checkpoints(said).endswith("; removed 2, 1.03 kB")
+
+
+def write_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        write_fifo,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: path.mkdir(),
+        lambda path: path.write_bytes(b"[" * 100_000),
+        lambda path: path.write_bytes(b'{"keep":"best","files":' + b"9" * 400 + b"}"),
+        lambda path: path.write_bytes(
+            b'{"keep":"best","files":' + b"9" * 30 + b',"bytes":0,"removed_files":0,"removed_bytes":0}'
+        ),
+        lambda path: path.write_bytes(
+            b'{"keep":"all","files":1,"bytes":1,"removed_files":0,"removed_bytes":0}' + bytes(1 << 20)
+        ),
+        lambda path: path.write_bytes(b"\xff\xfe"),
+    ],
+    ids=["FIFO", "device", "folder", "100,000 brackets", "400 digits", "30 digits", "a megabyte", "no text"],
+)
+def test_a_forged_record_of_checkpoints_is_left_out(tmp_path: Path, make: Callable[[Path], object]) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    make(tmp_path / "checkpoints" / "kept.json")
+
+    assert kept(tmp_path) is None
 
 
 def finished(trial: int, epoch: int, accuracy: float, checkpoint: bool = True) -> EpochFinished:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from aiperf.leaderboard.announcing import with_announcements
 from aiperf.submission.announcement_file import read_log
 from tests.cli.user import User, write_run
+from tests.leaderboard.entries import QUICK, entry
 from tests.leaderboard.runs import golden
 from tests.submission.keys import key_file
 from tests.submission.test_published import announce, begin, run_of
@@ -44,3 +46,23 @@ def test_a_list_counts_announced_and_missing_runs(
         text = (tmp_path / "list" / f"rank.{form}").read_text()
         assert "2 of 3" in text or form == "csv"
     assert aiperf("rank", "runs", "--announcements", "nowhere").status == 2
+
+
+def test_without_its_log_no_ranked_run_has_a_place(tmp_path: Path) -> None:
+    """An id that nobody announced also gives a seed, and a site could show the best of several announced runs alone."""
+    announce(tmp_path / "log", 1, key_file(tmp_path, "site"))
+    first = run_of(read_log(tmp_path / "log"), 1)
+    ranked, quick, unannounced = (
+        entry("a", announcement="0000002a" + 56 * "f"),
+        entry("b", benchmark=QUICK, announcement="0000002a" + 56 * "f"),
+        entry("c", announcement=None),
+    )
+
+    entries, sites = with_announcements([ranked, quick, unannounced], [first] * 3, {})
+
+    assert sites == ()
+    assert [each.announcement_fault for each in entries] == [
+        "its announcement is not checked: give the log of its site with --announcements",
+        "",
+        "",
+    ]

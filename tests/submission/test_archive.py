@@ -193,7 +193,7 @@ def test_what_is_no_regular_file_is_refused_at_once(kind: str, tmp_path: Path) -
     if kind == "FIFO":
         os.mkfifo(path)
 
-    for read in (inspect, lambda path: unpack(path, tmp_path)):
+    for read in (inspect, lambda path: unpack(path, tmp_path), lambda path: manifest_of({"x": path})):
         with pytest.raises(OSError, match="no file"):
             read(path)
 

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from aiperf.leaderboard.announcing import SiteAnnouncements
 
 DESCRIPTION = """Ranks runs by a figure, with one order for each benchmark. The figures are computed from the journals, and
 their hash chains are checked. A journal that cannot be read is listed with the reason.
@@ -33,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LOG",
         action="append",
         default=[],
-        help="announcement log of a site, to count its announced runs in the list; may be repeated",
+        help="announcement log of a site. A run of the ranking has no place without it; may be repeated",
     )
     parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.md, rank.csv and rank.json there")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -63,9 +59,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     if not entries:
         reasons = "; ".join(f"'{each.folder}': {each.reason}" for each in [*fruitless, *unread])
         raise NoSuchRun(f"a list needs at least one readable run, but found none: {reasons}")
-    sites: tuple[SiteAnnouncements, ...] = ()
-    if logs:
-        entries, sites = with_announcements(entries, first_lines(entries), logs)
+    entries, sites = with_announcements(entries, first_lines(entries), logs)
     ranking = leaderboard(entries, [*fruitless, *unread], by, sites)
     if arguments.json:
         print(json_text(ranking), end="")

@@ -331,8 +331,10 @@ def test_no_proposal_is_requested_beyond_the_limit_of_trials(workers: int) -> No
 
 
 def test_last_epoch_of_a_one_trial_run_requests_nothing() -> None:
-    before = [joined(), requested(0), proposed(0), begun(0, 1)]
-    losses = [evaluated(0, 2.0 + epoch, 0.5, epoch=epoch + 1) for epoch in range(SCHEDULE["epochs"][0] - 1)]
+    before: list[AnyEvent] = [joined(), requested(0), proposed(0), begun(0, 1)]
+    losses: list[AnyEvent] = [
+        evaluated(0, 2.0 + epoch, 0.5, epoch=epoch + 1) for epoch in range(SCHEDULE["epochs"][0] - 1)
+    ]
 
     assert requests_due(state_after([started(), *before, *losses]), 50.0) == [1]
     assert requests_due(state_after([limited(1), *before, *losses]), 50.0) == []

@@ -19,14 +19,14 @@ from aiperf.cli.arguments import add_number
 from aiperf.errors import AiperfError, BadConfiguration
 
 DESCRIPTION = """Starts ordinary runs one after the other. Each round has one run of every setting. The order of the settings
-alternates from round to round, and each run has its own seed. The runs are in one folder, RUNS/sweep-…, whose
-name follows from the command. The same command continues an interrupted sweep: runs that ended are kept, and a
-run that was cut off is moved to the folder `interrupted` and started again.
+alternates from round to round, and each run has its own seed. The runs are in one folder, RUNS/sweep-…, and
+its name follows from the command. The same command continues an interrupted sweep: runs that ended are kept.
+A run that was cut off is moved to the folder `interrupted` and started again.
 
 Exit status: 0 every started run has a valid score, 1 one has none, 2 one failed, 130 after Ctrl-C."""
 EXAMPLES = (
     "--repeat 5 schedule.duration_seconds=70",
-    "--repeat 3 --over batch.default=32,64 --over trainer.precision=fp32,bf16 dataset=digits",
+    "--repeat 3 --over batch.default=32,64 --over trainer.precision=fp32,bf16",
     "--over 'batch.default,trainer.learning_rate=32:0.05,64:0.1'",
 )
 OPTIONS = "[OPTION=VALUE …]"

@@ -24,7 +24,7 @@ from aiperf.journal.storage_config import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.rules.limits import LimitsConf, ScheduleConf
+from aiperf.rules.limits import BENCHMARKS, BenchmarkConf, HpcAi500IcConf, LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
@@ -79,6 +79,7 @@ class BatchConf:
 class RunConf:
     """One run of the benchmark."""
 
+    benchmark: BenchmarkConf = field(default_factory=BenchmarkConf)
     dataset: DataSetConf = MISSING
     schedule: ScheduleConf = field(default_factory=ScheduleConf)
     searcher: SearcherConf = MISSING
@@ -134,9 +135,12 @@ class RunConf:
         hold(self)
         if self.trainer.decay_epochs is None and self.schedule.epochs:
             self.trainer = replace(self.trainer, decay_epochs=self.schedule.epochs[-1])
+        if isinstance(self.benchmark, HpcAi500IcConf):
+            self.benchmark = self.benchmark.with_target(self.dataset.name, self.start)
 
 
 _CHOSEN: dict[type[Any], tuple[type[Any], ...]] = {
+    BenchmarkConf: BENCHMARKS,
     DataSetConf: DATA_SETS,
     SearcherConf: SEARCHERS,
     HpoConf: TUNINGS,
@@ -305,8 +309,11 @@ def _set(plain: dict[str, Any], word: CommandWord) -> None:
 
 
 def as_plain(conf: RunConf) -> dict[str, Any]:
-    """Return the configuration as JSON values, for the journal."""
-    return asdict(conf)
+    """Return the configuration as JSON values, for the journal. The AutoML benchmark is recorded by no value."""
+    plain = asdict(conf)
+    if type(conf.benchmark) is BenchmarkConf:
+        del plain["benchmark"]
+    return plain
 
 
 def from_plain(plain: dict[str, Any]) -> RunConf:

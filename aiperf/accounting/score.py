@@ -238,7 +238,7 @@ def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Ite
             "the run has not ended: figures up to the journal's last line",
             "simulate it again" if work_log.started.simulated else f"check its state: {command('status', run)}",
         )
-    elif work_log.ended.reason != "duration":
+    elif work_log.ended.reason != ("trials" if "benchmark" in work_log.started.config else "duration"):
         yield (
             f"ended before its declared {declared:.0f} s ({work_log.ended.reason})",
             "compare it with no run that lasted its declared time, or run it again",

@@ -21,6 +21,7 @@ VERB_GROUPS = {
     "runs": {
         "status": "show the state of a run on another host or in a batch job",
         "preflight": "check the machines of a run without starting it",
+        "sweep": "repeat a run, or run several settings in turn",
         "prepare": "check a data set, and pack it into shards",
         "rehearse": "simulate clusters of 1 to 4096 workers and draw the result",
         "predict": "predict the score of a run before it starts",

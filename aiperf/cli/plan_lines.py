@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +15,7 @@ from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import FollowedHistory
+from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
@@ -117,9 +119,14 @@ def _accelerators(number: int) -> str:
 
 def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
     counted = cost(graph)
+    start_network = conf.start or conf.dataset.usual_start
+    if isinstance(conf.benchmark, HpcAi500IcConf):
+        is_published = is_published_workload(dataclasses.asdict(data), start_network)
+        workload = "" if is_published else f"; {NOT_PUBLISHED}"
+        yield "benchmark", f"{conf.benchmark.name}, target quality {conf.benchmark.target_quality:g}{workload}"
     yield (
         "first graph",
-        f"{conf.start or conf.dataset.usual_start}: {count(counted.parameters)} parameters, "
+        f"{start_network}: {count(counted.parameters)} parameters, "
         f"{operations(counted.forward_flops)} forward, {operations(counted.backward_flops)} backward per image",
     )
     epoch = counted.epoch_flops(data.training_images, data.validation_images)

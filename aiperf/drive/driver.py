@@ -55,10 +55,10 @@ TURN_SECONDS = 0.5
 """The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
 LINGER_SECONDS = 2.0
 """After the end, how long the driver waits for words that close intervals at the edge of the window."""
-UNDISTURBED = ("duration", "converged", "followed")
+UNDISTURBED = ("duration", "converged", "followed", "trials")
 """Reasons of an end after which processors are measured again. No user waits for the driver to exit in these cases."""
 SHORTEST_MEASURED_SECONDS = 60.0
-"""A run that is declared to be shorter is not measured again: importing torch for it would take a good part of its time."""
+"""Shorter runs are not measured again: importing torch for it would take a good part of their time."""
 PEAKS_SECONDS = 60.0
 """Maximum duration of that measurement."""
 
@@ -282,7 +282,7 @@ class Driver:
         Return FLOPS by worker.
         """
         executor = self.executor
-        if self.run.duration < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresPeaks):
+        if self.clock.now() < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresPeaks):
             return {}
         try:
             found = executor.peaks_again(PEAKS_SECONDS, lambda: not self.interrupted)

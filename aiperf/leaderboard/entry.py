@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from aiperf.journal.ends import JournalHashes
 from aiperf.journal.journal import torn_warning
 from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, purpose_of
-from aiperf.leaderboard.valid_flops import valid_flops
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report import phrases
 from aiperf.report.facts import Report
@@ -74,6 +73,7 @@ class Entry:
     regulated_flops_per_second: float | None
     error: float | None
     valid_flops: float | None
+    """HPC AI500's, with the exponent of the run. None for a run without a target."""
     mfu: float | None
     peak_source: str | None
     accelerators: tuple[ModelCount, ...]
@@ -137,7 +137,7 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         interval_freedom=score.interval_freedom,
         regulated_flops_per_second=score.regulated_flops_per_second,
         error=score.error,
-        valid_flops=valid_flops(score.flops_per_second, score.error, run.dataset),
+        valid_flops=None if report.fixed_network is None else report.fixed_network.valid_flops_per_second,
         mfu=report.utilisation.mfu,
         peak_source=report.utilisation.peak_source,
         accelerators=_accelerators(report),

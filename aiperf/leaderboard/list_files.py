@@ -18,7 +18,6 @@ from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.phrases import about, differences, remarks
 from aiperf.leaderboard.tables import models
-from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 from aiperf.report.tables import Cell, Table
 from aiperf.sanitize import cell, sanitize
 
@@ -119,7 +118,6 @@ def _json_document(found: Leaderboard) -> dict[str, Any]:
             {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
             for each in METRICS
         ],
-        "valid_flops": {"exponent": EXPONENT, "target_accuracy": TARGET_ACCURACY},
         "lists": [_json_listing(listing) for listing in found.listings],
         "sites": found.sites,
         "unread": found.unread,

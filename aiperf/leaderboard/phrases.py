@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard
-from aiperf.leaderboard.valid_flops import EXPONENT, TARGET_ACCURACY
 from aiperf.units import count
 
 
@@ -39,8 +38,8 @@ def remarks(found: Leaderboard) -> tuple[tuple[str, str], ...]:
         ),
         (
             "Valid FLOPS",
-            f"HPC AI500’s metric: score × (accuracy ÷ {TARGET_ACCURACY})^{EXPONENT}, for runs on ImageNet only, because its "
-            "authors define no other target. HPC AI500 trains one fixed network, so the two lists cannot be compared.",
+            "HPC AI500’s metric: FLOPS × (quality ÷ target)^n, for runs of one fixed network to a target quality "
+            "(benchmark=hpc_ai500_ic). A search of networks has no target, so it has no valid FLOPS.",
         ),
     )
 

@@ -15,6 +15,7 @@ from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
+from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
@@ -477,6 +478,8 @@ class Report:
     architecture: Architecture | None
     telemetry: Telemetry | None
     """Telemetry of devices and hosts. None if nothing was recorded in the window."""
+    fixed_network: FixedNetworkResult | None = None
+    """Quality and valid FLOPS of a run with a target quality. None for the AutoML benchmark."""
     attempts_lost_share: float = 0.0
     """Share of the attempts that were lost while the driver was up."""
     trials_given_up_share: float = 0.0

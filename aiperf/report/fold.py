@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+from aiperf.accounting.valid_flops import Target, target_of
 from aiperf.accounting.work_log import WorkLog, counts
 from aiperf.journal.events import (
     AnyEvent,
@@ -77,6 +78,8 @@ class Collected:
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
+    target_epochs: list[EpochFinished] = field(default_factory=list)
+    """Counted evaluations of a run with a target quality. Empty without a target."""
     best: int | None = None
     """Trial with the best accuracy. None before the first evaluation."""
     best_accuracy: float = -1.0
@@ -92,6 +95,11 @@ class Collected:
     torn: RunWarning | None = None
     """Warning about an incomplete last line that was dropped, or None."""
     torn_bytes: int = 0
+
+    @property
+    def target(self) -> Target | None:
+        """Target quality of the run's workload. None for the AutoML benchmark."""
+        return target_of(self.started.config)
 
     def shows(self, fact: str, value: str = "") -> None:
         """Record that the current line shows a fact."""
@@ -185,6 +193,8 @@ def _epoch(run: Collected, event: EpochFinished) -> None:
     trial.validation_loss = event.validation_loss
     if not counts(run.started, event):
         return
+    if run.target is not None:
+        run.target_epochs.append(event)
     if trial.accuracy is None or event.accuracy > trial.accuracy:
         trial.accuracy = event.accuracy
         if event.accuracy > run.best_accuracy:

@@ -17,6 +17,7 @@ from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
 from aiperf.accounting.spans import WorkerSpan, spans
+from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
@@ -43,8 +44,9 @@ from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system
 from aiperf.report.peaks_after_run import peak_warnings, peaks_again
 from aiperf.report.training_floor import training_floor
 from aiperf.report.trial_facts import pareto_front, trials
-from aiperf.report.utilisation import utilisation
+from aiperf.report.utilisation import peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
+from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
@@ -109,6 +111,8 @@ def gather(
     )
     described = system_description(run.started.config, run.checks)
     checked = candidate(run, inside, result, used.mfu_busy)
+    fp32 = None if run.target is None else peak_of_rank(run, "fp32")
+    peak = None if fp32 is None else fp32.flops * capacity(work_log)
     settled_trials = trials(run, inside)
     return Report(
         run=_run(run, end, checked.start_network),
@@ -140,6 +144,13 @@ def gather(
         architecture=architecture,
         telemetry=measured,
         energy=energy,
+        fixed_network=fixed_network_result(
+            work_log,
+            run.target,
+            run.target_epochs,
+            peak,
+            is_published_workload=is_published_workload(run.started.dataset, checked.start_network),
+        ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         peaks_again=again,

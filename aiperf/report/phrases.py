@@ -9,8 +9,10 @@ from typing import Any
 
 from aiperf import units
 from aiperf.accounting.losses import Waterfall
+from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.ranking.breaches import REAL_MACHINE, RuleViolation
 from aiperf.report.facts import Hardware, Report, RunFacts
+from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.system.power.energy import EnergyFacts
@@ -47,6 +49,21 @@ def score_interval(report: Report) -> str:
     if between is None:
         return f"no 95 % interval: {report.score.interval_basis}"
     return f"95 %: {units.interval(*between, 'FLOPS')} within this run"
+
+
+def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
+    """Return two lines on the quality and the valid FLOPS of a run with a target."""
+    if found.seconds_to_quality is None:
+        reached = "target not reached"
+    else:
+        reached = f"target reached after {units.duration(found.seconds_to_quality)}, epoch {found.epochs_to_quality}"
+    others = [f"{units.flops_per_second(value)} (n = {n})" for n, value in found.valid_flops_other.items()]
+    values = [f"{units.flops_per_second(found.valid_flops_per_second)} (n = {found.valid_flops_exponent})", *others]
+    workload = "" if found.is_published_workload else f" · {NOT_PUBLISHED}"
+    return (
+        f"quality {found.quality:.4g}, best {found.best_quality:.4g}, target {found.target_quality:.4g} · {reached}",
+        f"valid FLOPS {' · '.join(values)}{workload}",
+    )
 
 
 def settled(report: Report) -> str:

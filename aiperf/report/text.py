@@ -77,5 +77,7 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
             f"error {phrases.error(report)}{f' ({noise})' if noise else ''} · "
             f"{phrases.trials_finished(score.trials_finished)} · busy {phrases.busy(report)}"
         )
+    if report.fixed_network is not None:
+        yield from phrases.fixed_network(report.fixed_network)
     if page is not None:
         yield f"report: {page}"

@@ -71,16 +71,19 @@ def pauses(run: Collected) -> Real:
 
 
 def _peak(run: Collected) -> WorkerPeak | None:
-    """Return the common peak of all workers, or None if peaks or precisions differ.
-
-    For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
-    """
+    """Return the common peak of all workers, or None if peaks or precisions differ."""
     precisions = {preparation.precision for preparation in run.work_log.preparations}
     if len(precisions) != 1:
         return None
     precision = next((each for each in get_args(DataType) if each in precisions), None)
-    if precision is None:
-        return None
+    return None if precision is None else peak_of_rank(run, precision)
+
+
+def peak_of_rank(run: Collected, precision: DataType) -> WorkerPeak | None:
+    """Return the common peak of one rank of all workers in a precision, or None if their peaks differ.
+
+    For processors of one model, return the fastest measurement, because other programs only slow a measurement down.
+    """
     found = [worker_peak(joined.device, joined.machine, precision) for joined in run.workers.values()]
     known = {one for one in found if one is not None}
     if None in found or not known:

@@ -116,7 +116,9 @@ def decide(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[Comm
         if worker not in taken:
             ready = run.workers[worker]
             commands.append(StartTrial(run.next_of(ready), 1, worker, 1, ready.round + 1))
-    commands += _requests(run, taken) if agenda is None else _next_to_follow(run, taken, agenda)
+    if (room := run.room_for_trials) != 0:
+        requests = _requests(run, taken) if agenda is None else _next_to_follow(run, taken, agenda)
+        commands += requests[:room]
     commands += [
         DropCheckpoint(number, f"not among the best {len(run.best)} that can grow") for number in run.droppable
     ]

@@ -1,17 +1,70 @@
-"""Schedule and limits of a run, as configured and as recorded in its first event.
+"""Workload, schedule and limits of a run, as configured and as recorded in its first event.
 
 The journal alone therefore determines the decisions of a run.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.option_limits import LONGEST_SECONDS, hold
+
+IC_START = "resnet50_v1_5"
+"""Starting network of HPC AI500's image classification."""
+IC_IMAGES = {"name": "imagenet", "is_full_imagenet": True, "image": 224, "channels": 3, "noise": 0.0}
+"""Data set of HPC AI500's image classification, as in RunStarted.dataset."""
+IC_TARGET = 0.763
+NOT_PUBLISHED = "not the published workload"
+"""Name of every run of HPC AI500 with other data or another starting network."""
+
+
+@dataclass
+class BenchmarkConf:
+    """Workload: the AutoML benchmark, which searches networks."""
+
+    name: str = "aiperf"
+    """'aiperf'."""
+
+
+@dataclass
+class HpcAi500IcConf(BenchmarkConf):
+    """Image classification of HPC AI500: ResNet-50 v1.5 on ImageNet to a top-1 accuracy of 0.763 (docs/hpc-ai500.md)."""
+
+    name: str = "hpc_ai500_ic"
+    """'hpc_ai500_ic'."""
+    target_quality: float | None = field(default=None, metadata={"above": 0, "most": 1})
+    """Top-1 accuracy of the target. Default: 0.763 with dataset=imagenet and start=resnet50_v1_5. Otherwise required."""
+    exponent: int = field(default=5, metadata={"least": 1, "most": 100})
+    """Exponent n of valid FLOPS = FLOPS · (quality ÷ target)^n. Results also show the paper's other exponent."""
+
+    def __post_init__(self) -> None:
+        hold(self, "benchmark")
+
+    def with_target(self, dataset: str, start: str | None) -> HpcAi500IcConf:
+        """Return the workload with its target. Raise BadConfiguration if none is given or published."""
+        if self.target_quality is not None:
+            return self
+        if (dataset, start) != ("imagenet", IC_START):
+            raise BadConfiguration(
+                f"HPC AI500 publishes a target for dataset=imagenet start={IC_START} only, but found dataset={dataset} "
+                f"start={'null' if start is None else start}: give benchmark.target_quality"
+            )
+        return replace(self, target_quality=IC_TARGET)
+
+
+def is_published_workload(dataset: Mapping[str, Any], start: str | None) -> bool:
+    """Return True for the data (RunStarted.dataset) and the starting network that HPC AI500 publishes."""
+    return start == IC_START and all(dataset.get(name) == value for name, value in IC_IMAGES.items())
+
+
+BENCHMARKS: tuple[type[BenchmarkConf], ...] = (BenchmarkConf, HpcAi500IcConf)
+"""Choices of the group `benchmark`, see conf/benchmark/NAME.yaml."""
 
 
 @dataclass

@@ -70,6 +70,8 @@ class Run:
     """Workers that reached `limits.rejections` consecutive rejected proposals. They are skipped until a trial finishes."""
     finished: int = 0
     failed: int = 0
+    settled: int = 0
+    """Number of finished, failed and withdrawn trials."""
     highest_round: int = 0
     ceiling: int | None = None
     best_accuracy: float | None = None
@@ -130,6 +132,14 @@ class Run:
         missing = max(0, is_due + spares - held)
         due = min(missing, int(is_due))
         return due, missing - due
+
+    @property
+    def room_for_trials(self) -> int | None:
+        """Number of further trials that can be among those that `limits.trials` lets finish. None: no limit."""
+        if self.limits.trials is None:
+            return None
+        in_progress = len(self.requests) + len(self.trials) - self.settled
+        return max(0, self.limits.trials - self.finished - in_progress)
 
     def next_of(self, worker: Worker) -> int:
         """Return the worker's next proposal.

@@ -34,7 +34,7 @@ TINY = (
     *("schedule.duration_seconds=600", "schedule.warmup_seconds=100", "schedule.epochs=[2]"),
 )
 """A simulated run of hundreds of trials in a second."""
-SET_BY_THE_CHOICE = {"dataset.name", "searcher.name", "hpo.name", "cluster.kind"}
+SET_BY_THE_CHOICE = {"benchmark.name", "dataset.name", "searcher.name", "hpo.name", "cluster.kind"}
 
 
 def test_help_is_one_screen_with_every_verb(aiperf: User) -> None:

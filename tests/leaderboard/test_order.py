@@ -1,4 +1,4 @@
-"""Orders, their correlation, and valid FLOPS."""
+"""Orders and their correlation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.leaderboard.leaderboard import places, rank_correlation
-from aiperf.leaderboard.valid_flops import valid_flops
 
 FIGURES = st.integers(0, 6).map(float)  # few values, so that there are ties
-IMAGENET = {"name": "imagenet", "classes": 1000}
 
 
 @given(st.lists(st.none() | FIGURES))
@@ -41,17 +39,3 @@ def test_rank_correlation_is_kendalls_tau_b(
     first: tuple[float, ...], second: tuple[float, ...], expected: float | None
 ) -> None:
     assert rank_correlation(first, second) == pytest.approx(expected)
-
-
-def test_valid_flops_equal_the_score_at_the_target() -> None:
-    assert valid_flops(100e12, 1 - 0.763, IMAGENET) == pytest.approx(100e12)
-    # (0.70 ÷ 0.763)⁵, by hand: 0.917431⁵ = 0.649931
-    assert valid_flops(100e12, 0.30, IMAGENET) == pytest.approx(0.649931 * 100e12, rel=1e-5)
-    assert valid_flops(100e12, 0.20, IMAGENET) == pytest.approx((0.80 / 0.763) ** 5 * 100e12)
-
-
-def test_valid_flops_exist_for_imagenet_only() -> None:
-    assert valid_flops(1e12, 0.1, {"name": "digits", "classes": 10}) is None
-    assert valid_flops(1e12, 0.1, {"name": "imagenet", "classes": 100}) is None
-    assert valid_flops(None, 0.1, IMAGENET) is None
-    assert valid_flops(1e12, None, IMAGENET) is None

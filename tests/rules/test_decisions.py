@@ -15,6 +15,7 @@ from aiperf.journal.events import (
     EpochFinished,
     Progress,
     RunResumed,
+    RunStarted,
     TrialFailed,
     TrialLost,
     TrialPrepared,
@@ -28,6 +29,8 @@ from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from tests.journals import (
+    LIMITS,
+    SCHEDULE,
     begun,
     evaluated,
     finished,
@@ -303,6 +306,56 @@ def test_starting_network_is_not_requested_beyond_the_limit() -> None:
         evolve(run, TrialFailed(at=1.0, trial=number, reason="out of memory even at batch 4"))
 
     assert asked == [0, 1, 2]  # limits.attempts
+
+
+def requests_due(run: Run, now: float) -> list[int]:
+    """Return the numbers of the due requests."""
+    return [command.number for command in decide(run, now) if isinstance(command, RequestProposal)]
+
+
+def limited(trials: int, spares: int = 1) -> RunStarted:
+    """First event of a run with limits.trials."""
+    return started(config={"limits": LIMITS | {"trials": trials, "spares": spares}, "schedule": SCHEDULE})
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_no_proposal_is_requested_beyond_the_limit_of_trials(workers: int) -> None:
+    run = state_after([limited(2), *(joined(worker) for worker in range(workers))])
+
+    assert requests_due(run, 1.0) == [0, 1][:workers]
+
+    for number in requests_due(run, 1.0):
+        evolve(run, requested(number, worker=number, starting_network=number == 0))
+        evolve(run, proposed(number))
+    assert len(requests_due(run, 1.0)) == 0
+
+
+def test_last_epoch_of_a_one_trial_run_requests_nothing() -> None:
+    before: list[AnyEvent] = [joined(), requested(0), proposed(0), begun(0, 1)]
+    losses: list[AnyEvent] = [
+        evaluated(0, 2.0 + epoch, 0.5, epoch=epoch + 1) for epoch in range(SCHEDULE["epochs"][0] - 1)
+    ]
+
+    assert requests_due(state_after([started(), *before, *losses]), 50.0) == [1]
+    assert requests_due(state_after([limited(1), *before, *losses]), 50.0) == []
+
+
+@pytest.mark.parametrize(
+    "fate",
+    [
+        [TrialFailed(at=3, trial=0, reason="x")],
+        [WorkerLost(at=3, worker=0, reason="power"), joined(1, 3)],
+    ],
+    ids=["failed", "withdrawn with its worker"],
+)
+def test_trial_that_cannot_finish_leaves_room_for_another(fate: list[AnyEvent]) -> None:
+    run = state_after([limited(1), joined(), requested(0), proposed(0)])
+    assert requests_due(run, 2.0) == []
+
+    for event in fate:
+        evolve(run, event)
+
+    assert requests_due(run, 4.0) == [1]
 
 
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:

@@ -30,7 +30,7 @@ def test_64_joining_workers_never_repeat_an_architecture(searcher: str, tmp_path
         "schedule=ranking",
         "dataset=imagenet",
     ]
-    conf = configure([*words, "start=resnet20", "hpo=off", f"searcher={searcher}", "limits.trials=16"])
+    conf = configure([*words, "start=resnet20", "hpo=off", f"searcher={searcher}", "limits.trials=128"])
 
     counts = _counted(list(read(journal(conf, tmp_path / "journal.jsonl"))))
 

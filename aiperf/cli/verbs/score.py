@@ -33,6 +33,8 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
             "losses": None if report.losses is None else asdict(report.losses),
             "energy": None if report.energy is None else asdict(report.energy),
         }
+        if report.fixed_network is not None:
+            figures |= asdict(report.fixed_network)
         print(json.dumps(figures, indent=2))
         return status
     from aiperf.cli.output import print_folded

@@ -21,6 +21,7 @@ from aiperf.report.sections import (
 SECTIONS: tuple[Callable[[Report], Section | None], ...] = (
     score.score,
     score.error,
+    score.fixed_network,
     time_spent.losses,
     prediction.prediction,
     time_spent.roofline,

@@ -12,6 +12,7 @@ from aiperf.report.plots.progress import error_over_time, score_over_time
 from aiperf.report.section import Section
 from aiperf.report.tables import Column, Table, row_of
 from aiperf.report.trial_facts import operations
+from aiperf.rules.limits import NOT_PUBLISHED
 
 
 def score(report: Report) -> Section:
@@ -22,6 +23,40 @@ def score(report: Report) -> Section:
 def error(report: Report) -> Section:
     """Validation error over time."""
     return Section("error", "Error over time", (error_over_time(report),), "Error")
+
+
+def fixed_network(report: Report) -> Section | None:
+    """Quality and valid FLOPS of a run with a target quality."""
+    found = report.fixed_network
+    if found is None:
+        return None
+    between = found.valid_flops_interval
+    at = found.seconds_to_quality
+    reached = "not reached" if at is None else units.duration(at)
+    rate = found.training_flops_per_second
+    training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
+    interval = "fewer than three epochs" if between is None else units.interval(*between, "FLOPS")
+    rows = [
+        ("quality", f"{found.quality:.4g}", "top-1 accuracy at the end of the last epoch"),
+        ("best quality", f"{found.best_quality:.4g}", "chosen on the validation images, so it is in no other figure"),
+        ("target quality", f"{found.target_quality:.4g}", "" if found.is_published_workload else NOT_PUBLISHED),
+        ("time to quality", reached, "end of the first epoch that reached the target"),
+        ("epochs to quality", "not reached" if found.epochs_to_quality is None else units.count(found.epochs_to_quality), ""),
+        ("FLOPS", units.flops_per_second(found.flops_per_second_to_last_epoch), "start of the run to the last epoch's end"),
+        ("training FLOPS", training, "the paper's N·R·C: time in training steps alone"),
+        ("share of the FP32 peak", phrases.share(found.peak_share_fp32), "the paper's ratio, for every precision"),
+        *(
+            (f"valid FLOPS, n = {exponent}", units.flops_per_second(value), "FLOPS · (quality ÷ target)^n")
+            for exponent, value in (
+                (found.valid_flops_exponent, found.valid_flops_per_second),
+                *found.valid_flops_other.items(),
+            )
+        ),
+        (f"95 % interval, n = {found.valid_flops_exponent}", interval, "spread of the epochs and sampling of the quality"),
+    ]  # fmt: skip
+    columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
+    shown = Table("fixed-network", "Fixed network to a target quality", columns, tuple(row_of(*row) for row in rows))
+    return Section("fixed-network", "Quality and valid FLOPS", (shown,), "Valid FLOPS")
 
 
 def result(report: Report) -> Table:

@@ -74,6 +74,7 @@ def lose(run: Run, number: int, event: TrialLost | WorkerLost | RunResumed) -> N
 def settle(run: Run, trial: Trial, state: TrialState) -> None:
     """Move a trial to a final state."""
     enter(run, trial, state)
+    run.settled += 1
     # 50,000 finished trials stay in memory, so the fields of a running trial are released.
     trial.losses, trial.accuracies = [], []
     if trial.follows is None or state is not TrialState.WITHDRAWN:  # a withdrawn followed trial is trained again later

@@ -1,0 +1,174 @@
+"""Valid FLOPS of a run that trains one fixed network to a target quality (HPC AI500).
+
+VFLOPS = FLOPS · (quality ÷ target)^n. Source: HPC AI500 V2.0 (Jiang et al., IEEE CLUSTER 2021, arXiv:2102.12848), equations 1
+and 2. Decisions on open points: docs/hpc-ai500.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from aiperf.accounting.score import window_work
+from aiperf.accounting.valid_window import Window
+from aiperf.accounting.work_log import WorkLog
+from aiperf.journal.events import EpochFinished
+
+EXPONENTS = (5, 10)
+"""Exponents of the paper: its text gives 5 for image classification, and its published list was made with 10."""
+NORMAL_QUANTILE = 1.959963984540054
+"""97.5 % quantile of the normal distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Target quality of a run's workload."""
+
+    quality: float
+    """0..1."""
+    exponent: int
+
+
+@dataclass(frozen=True, slots=True)
+class FixedNetworkResult:
+    """Figures of a run with a target. None marks an undefined value, never zero."""
+
+    quality: float
+    """Quality at the end of the last epoch: the best of many epochs would be chosen on the validation images."""
+    best_quality: float
+    target_quality: float
+    valid_flops_per_second: float
+    valid_flops_exponent: int
+    valid_flops_other: dict[int, float]
+    """Valid FLOPS by each of the paper's other exponents."""
+    valid_flops_interval: tuple[float, float] | None
+    """95 % interval by the delta method, from the spread of the epochs and the sampling error of the quality. None for fewer
+    than three epochs."""
+    quality_sampling_share: float | None
+    """Half width of the 95 % interval of valid FLOPS from the sampling error of the quality alone, as a share.
+    None for a quality of 0."""
+    seconds_to_quality: float | None
+    """Seconds to the end of the first epoch that reached the target."""
+    epochs_to_quality: int | None
+    """Epochs until then."""
+    flops_per_second_to_last_epoch: float
+    """Counted operations from the start of the run to the end of its last epoch ÷ that time, with evaluation and downtime."""
+    training_flops_per_second: float | None
+    """Training operations ÷ time in training steps: the paper's N·R·C (section 5.2)."""
+    peak_share_fp32: float | None
+    """`flops_per_second_to_last_epoch` ÷ FP32 peak of all accelerators, also for other precisions.
+    None without a known peak."""
+    is_published_workload: bool
+    """False if the data set or the starting network is not the published one."""
+
+
+def target_of(config: Mapping[str, Any]) -> Target | None:
+    """Return the target in a run's configuration. None for the AutoML benchmark."""
+    chosen = config.get("benchmark")
+    return None if chosen is None else Target(chosen["target_quality"], chosen["exponent"])
+
+
+def valid_flops(flops_per_second: float, quality: float, target: float, exponent: int) -> float:
+    """Return FLOPS · (quality ÷ target)^exponent.
+
+    >>> round(valid_flops(36.8, 0.751, 0.763, 10), 3), round(valid_flops(1.6, 0.746, 0.763, 5), 3)
+    (31.405, 1.43)
+    """
+    return flops_per_second * (quality / target) ** exponent
+
+
+def sampling_share(quality: float, images: int, exponent: int) -> float | None:
+    """Return the half width of the 95 % interval of quality^exponent ÷ its value, for a share of independent images.
+
+    Delta method on the binomial distribution. None for a quality of 0.
+    """
+    if quality <= 0:
+        return None
+    return NORMAL_QUANTILE * exponent * math.sqrt((1.0 - quality) / (quality * images))
+
+
+def fixed_network_result(
+    work_log: WorkLog,
+    target: Target | None,
+    epochs: Sequence[EpochFinished],
+    fp32_peak: float | None,
+    *,
+    is_published_workload: bool,
+) -> FixedNetworkResult | None:
+    """Return the figures of a run with a target. None without a target or before the first evaluation.
+
+    Args:
+        work_log: work log of the run.
+        target: target of the run's workload.
+        epochs: counted evaluations in the order of the journal.
+        fp32_peak: FP32 peak of all accelerators together in FLOPS, if it is known.
+        is_published_workload: see FixedNetworkResult.
+    """
+    assert work_log.started is not None
+    if target is None or not epochs:
+        return None
+    last = max(epochs, key=lambda event: (event.epoch, event.at))
+    first = next((event for event in epochs if event.accuracy >= target.quality), None)
+    flops = window_work(work_log, Window(0.0, last.at)) / last.at
+    images = int(work_log.started.dataset["validation_images"])
+    by_sampling = sampling_share(last.accuracy, images, target.exponent)
+    value = valid_flops(flops, last.accuracy, target.quality, target.exponent)
+    return FixedNetworkResult(
+        quality=last.accuracy,
+        best_quality=max(event.accuracy for event in epochs),
+        target_quality=target.quality,
+        valid_flops_per_second=value,
+        valid_flops_exponent=target.exponent,
+        valid_flops_other={
+            exponent: valid_flops(flops, last.accuracy, target.quality, exponent)
+            for exponent in EXPONENTS
+            if exponent != target.exponent
+        },
+        valid_flops_interval=_interval(value, _epoch_share(work_log, epochs, flops), by_sampling),
+        quality_sampling_share=by_sampling,
+        seconds_to_quality=None if first is None else first.at,
+        epochs_to_quality=None if first is None else first.epoch,
+        flops_per_second_to_last_epoch=flops,
+        training_flops_per_second=_training_rate(work_log),
+        peak_share_fp32=None if fp32_peak is None else flops / fp32_peak,
+        is_published_workload=is_published_workload,
+    )
+
+
+def _interval(value: float, *shares: float | None) -> tuple[float, float] | None:
+    """Return the interval around a value from the half widths of independent relative errors. None if one is unknown."""
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares):
+        return None
+    half = value * math.hypot(*known)
+    return max(0.0, value - half), value + half
+
+
+def _epoch_share(work_log: WorkLog, epochs: Sequence[EpochFinished], flops: float) -> float | None:
+    """Return the half width of the 95 % interval of FLOPS ÷ FLOPS, with the epochs as the sample of a ratio.
+
+    The first epoch includes the start of the run. None for fewer than three epochs.
+    """
+    edges = [0.0, *(event.at for event in epochs)]
+    parts = [Window(start, end) for start, end in pairwise(edges) if end > start]
+    if len(parts) < 3 or flops <= 0:
+        return None
+    from scipy.special import stdtrit  # imported late: takes 0.1 s
+
+    rest = math.fsum((window_work(work_log, part) - flops * part.seconds) ** 2 for part in parts)
+    freedom = len(parts) - 1
+    error = math.sqrt(rest * len(parts) / freedom) / edges[-1]
+    return float(stdtrit(freedom, 0.975)) * error / flops
+
+
+def _training_rate(work_log: WorkLog) -> float | None:
+    """Return training operations ÷ time in training steps, over the counted intervals."""
+    columns = work_log.intervals
+    counted = columns.flops > 0
+    operations = [work_log.trials[trial].operations.training for trial in columns.trial[counted].tolist()]
+    images = columns.training_images[counted].tolist()
+    seconds = math.fsum((columns.busy[counted] - columns.validation[counted]).tolist())
+    return sum(map(int.__mul__, images, operations)) / seconds if seconds > 0 else None

@@ -87,7 +87,7 @@ def change(value: float) -> str:
 
 
 def change_interval(low: float, high: float) -> str:
-    """Return the interval of a relative change: `−0.10 to +2.31 %`."""
+    """Format the interval of a relative change in percent. −0.001 and 0.0231 give `−0.10 to +2.31 %`."""
     return f"{100 * low:+.2f} to {100 * high:+.2f} %".replace("-", "−")
 
 

@@ -32,7 +32,7 @@ LARGEST_GROWN_KERNEL = 7
 
 @once_per_graph
 def deepen_sites(graph: Graph) -> tuple[int, ...]:
-    """Return the indices of the ReLUs on maps."""
+    """Return the indices of the ReLUs on feature maps, after which a network can be deepened."""
     return tuple(
         [
             index

@@ -422,7 +422,7 @@ class History:
         return self.batch_sizes.get(number, self.trial(number).batch_size)
 
     def own_kernel(self, number: int) -> int | None:
-        """Return the kernel size of a trial's network. If it is unknown, the tuned one."""
+        """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown."""
         trial = self.trial(number)
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 

@@ -63,7 +63,7 @@ def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
 
 
 def _largest(graph: Graph, index: int) -> int:
-    """Return the largest kernel of a convolution, at least its own."""
+    """Return the largest useful kernel size of a convolution, or its current kernel size if there is none."""
     op = graph.nodes[index].op
     assert isinstance(op, Convolution)
     useful = useful_kernels(graph, index)

@@ -90,7 +90,10 @@ def _hash_at(folder: Path, lines: int) -> str | None:
 
 
 def trial_pairs(report: Report, there: Report) -> tuple[TrialPair, ...]:
-    """Return each trial of a following run with the trial that it follows."""
+    """Return each trial of a following run with the trial of the followed run `there` that it follows.
+
+    A trial without such a counterpart is left out.
+    """
     others = {trial.number: trial for trial in there.trials}
     return tuple(
         _pair(trial, others[trial.follows])

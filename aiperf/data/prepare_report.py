@@ -72,5 +72,7 @@ class PrepareReport:
 def nothing_to_check(description: DataSet, pack: Path | None) -> PrepareReport:
     """Return the report of a set without files. Raises BadConfiguration if it should be packed."""
     if pack is not None:
-        raise BadConfiguration(f"only image files can be packed, and data set {description.name!r} has none")
+        raise BadConfiguration(
+            f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"
+        )
     return PrepareReport(description, 0, 0, 0, (), 0, None, None, 0)

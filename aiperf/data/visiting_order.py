@@ -77,7 +77,7 @@ class OrderStep:
 
     @property
     def images(self) -> int:
-        """Images of all ranks together."""
+        """Number of images of all ranks in this step."""
         return self.stop - self.start
 
 

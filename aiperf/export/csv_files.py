@@ -43,7 +43,7 @@ class ExportColumn(Generic[Row]):
 
 @dataclass(frozen=True, slots=True)
 class ExportTable(Generic[Row]):
-    """A table of a run."""
+    """Table that is exported as one CSV file: its name, columns and rows."""
 
     name: str
     """Name of the file without .csv."""

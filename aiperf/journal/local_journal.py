@@ -137,7 +137,7 @@ class _Copy:
 
     @contextmanager
     def following(self, journal: Journal) -> Iterator[None]:
-        """Copy a journal in a thread, and complete the copy at the end."""
+        """Copy a journal in a thread during the block, and complete the copy when the block ends."""
         self._copied = min(self._copied, journal.committed_bytes)
         thread = threading.Thread(target=self._follow, args=[journal], name="journal-copy", daemon=True)
         thread.start()

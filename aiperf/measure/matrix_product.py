@@ -119,7 +119,7 @@ def on_threads(threads: int) -> Iterator[None]:
     import torch
 
     if threads < 1:
-        raise ValueError(f"a measurement takes at least one thread, but found threads={threads!r}")
+        raise ValueError(f"a measurement needs at least one thread, but found threads={threads!r}")
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

@@ -212,7 +212,7 @@ def _bounds(law: Law) -> Iterator[str]:
 def _check(division: Division, where: str, known_options: Collection[str] | None) -> None:
     ids = [rule.id for rule in division.rules]
     if not ids:
-        raise BadDivision(f"a division has at least one rule. {where} has none")
+        raise BadDivision(f"a division has at least one rule, but {where} has none: add a rule")
     twice = [name for name in ids if ids.count(name) > 1]
     if twice:
         raise BadDivision(f"rule ids are unique. {where} has {twice[0]!r} twice")

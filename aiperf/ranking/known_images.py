@@ -54,5 +54,8 @@ def parsed(text: bytes) -> dict[str, str]:
                     f"a fingerprint has 64 lower-case hexadecimal digits. {FILE}, {name}: {entry.fingerprint!r}"
                 )
             if found.setdefault(entry.fingerprint, name) != name:
-                raise BadKnownImages(f"a fingerprint is of one data set. {FILE} has {entry.fingerprint} twice")
+                raise BadKnownImages(
+                    f"a fingerprint belongs to one data set, but {FILE} lists {entry.fingerprint} for "
+                    f"{found[entry.fingerprint]!r} and {name!r}: remove one"
+                )
     return found

@@ -141,7 +141,8 @@ def check_followed(first: RunStarted, work: FollowedHistory | None, last_hash: s
     if last_hash != first.follows.last_hash:
         raise CannotFollow(
             f"the proposals of '{first.run}' are recomputed from the journal of {followed}. The given journal is "
-            f"'{work.first.run}' with the hash {(last_hash or '')[:12]}…"
+            f"'{work.first.run}' with the hash {(last_hash or '')[:12]}…: "
+            "give the journal of the followed run"
         )
     return work
 

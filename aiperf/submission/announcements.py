@@ -54,7 +54,7 @@ class RunAnnounced(_Entry, frozen=True, kw_only=True, tag="announced"):
 
 
 class RunBegun(_Entry, frozen=True, kw_only=True, tag="begun"):
-    """The run that used an announcement. Its driver adds this entry, without a key, before the journal exists."""
+    """The run that used an announcement. The driver adds this entry unsigned, before the journal exists."""
 
     announcement: str
     run: str

@@ -40,7 +40,7 @@ Content = Path | bytes
 
 
 class DiskTooSmall(AiperfError):
-    """Disk without room to unpack a submission."""
+    """The disk has too little free space to unpack a submission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,8 @@ def pack(path: Path, contents: Mapping[str, Content], manifest: bytes, signature
             found = _write(file, manifest, None if signature is None else signature.encode(), contents)
         if changed := [name for name in contents if found[name] != listed[name]]:
             raise BundleRefused(
-                f"a submission is of runs that are over. {changed[0]!r} changed while it was packed: wait until it ends"
+                f"a submission contains only ended runs, but {changed[0]!r} changed while it was packed: wait until the "
+                "run ends"
             )
     except BaseException:
         path.unlink(missing_ok=True)

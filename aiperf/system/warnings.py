@@ -85,7 +85,7 @@ def _percent(share: float) -> str:
 
 
 def _missing(telemetry: Telemetry) -> list[RunWarning]:
-    """Warn of workers that trained on more accelerators than the recorder found."""
+    """Warn of workers for which the recorder found some of the expected accelerators, but not all."""
     return [
         RunWarning(
             f"{worker.accelerators_expected - worker.accelerators_sampled} of {worker.accelerators_expected} "

@@ -170,7 +170,7 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
     for count, (accelerators, _) in zip(ranks, hosts, strict=True):
         if accelerators and count > accelerators:
             raise BadConfiguration(
-                f"a rank needs an accelerator of its own, but found trainer.ranks={sum(ranks)} for "
-                f"{sum(has for has, _ in hosts)}: use at most that many"
+                f"a rank needs an accelerator of its own, but found trainer.ranks={sum(ranks)} for a worker with "
+                f"{sum(has for has, _ in hosts)} accelerators: lower trainer.ranks"
             )
     return ranks

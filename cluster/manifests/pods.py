@@ -51,7 +51,7 @@ def template(run: KubernetesRun, role: str, container: Manifest, *, on: Sequence
 
 
 def _affinity(run: KubernetesRun) -> Manifest:
-    """Nodes that a worker's pod may be on."""
+    """Return the affinity of a worker's pod: required node labels, and at most one worker per node if configured."""
     choices, required = run.choices, "requiredDuringSchedulingIgnoredDuringExecution"
     affinity: Manifest = {}
     if choices.node_affinity:

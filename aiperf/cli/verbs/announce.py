@@ -56,7 +56,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import BadConfiguration
 
     if (arguments.withdraw is None) != (arguments.why is None):
-        raise BadConfiguration("--withdraw ID and --why TEXT go together")
+        raise BadConfiguration("--withdraw ID and --why TEXT go together, but found only one of them: give both")
     if options and (arguments.show or arguments.withdraw or arguments.witness):
         raise BadConfiguration(
             f"options of a run go with an announcement only, but found {shlex.join(options)}: leave them out, or the flag"

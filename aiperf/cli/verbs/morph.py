@@ -121,5 +121,5 @@ def _write(path: Path, text: str) -> None:
     try:
         write_named(path, text.encode())
     except OSError as error:
-        raise AiperfError(f"'{path}' cannot be written: {error.strerror}") from error
+        raise AiperfError(f"'{path}' cannot be written: {error.strerror}. Choose another file") from error
     print(f"written: {path}")

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the figures and return the exit status."""
+    """Print the figures. Return exit status 0, or 1 if the score is not valid."""
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of
 

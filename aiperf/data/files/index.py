@@ -155,8 +155,8 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, *, pix
 
 def _not_written(path: Path, error: OSError) -> DataError:
     return DataError(
-        f"the index of a set lies in its root; {str(path)!r} cannot be written ({error.strerror}): say where it goes, here "
-        "and in the run: dataset.index=FILE, on a file system that the workers share"
+        f"the index of a data set must be writable, but {str(path)!r} cannot be written ({error.strerror}): set "
+        "dataset.index=FILE on a file system that the workers share, here and in the run"
     )
 
 

@@ -95,9 +95,10 @@ class ExecutorWorkers:
                 self._placed[worker.slot.node] = now
 
     def waited(self, worker: RayWorker, now: float) -> float:
-        """Return the seconds since a worker was requested, or since another got its place on that node.
+        """Return the seconds for which a worker has waited to be placed.
 
-        A node starts its actors one after the other.
+        The wait begins when the worker was requested, or when the last other worker was placed on its node if that is
+        later, since a node starts its actors one after the other.
         """
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 

@@ -81,7 +81,7 @@ class Checkpoints:
         return epoch in self._written.get(trial, {})
 
     def newest(self, trial: int) -> float | None:
-        """Return the experience in a trial's newest weights. None if there are none."""
+        """Return the experience, in epochs, of a trial's newest stored weights. None if no weights are stored."""
         written = self._written.get(trial)
         return written[max(written)][1] if written else None
 

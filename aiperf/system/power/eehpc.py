@@ -149,7 +149,11 @@ def _reported(one: Measurement) -> Aspect:
 
 
 def _fraction(one: Measurement) -> Aspect:
-    """Levels 1 and 2 require the largest of a share of the nodes, a power and 15 nodes, or a whole smaller system."""
+    """Check the measured part of the machine against the requirements of each level.
+
+    Levels 1 and 2 require a minimum share of the nodes, at least 15 nodes and a minimum power, or all nodes. Level 3
+    requires all nodes.
+    """
     watts = one.watts or 0.0
     whole = one.nodes >= one.all_nodes > 0
 

@@ -199,7 +199,8 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
         found = _checksum(metadata["scaler"], read[kind], _in_order(read[kind]))
         if found != metadata[f"{kind}_crc32"]:
             raise ValueError(
-                f"the CRC-32 of its {kind} is {found}, and was {metadata[f'{kind}_crc32']} when it was written"
+                f"the {kind} must have the CRC-32 that was recorded when they were written, "
+                f"{metadata[f'{kind}_crc32']}, but found {found}"
             )
     return Snapshot(
         trial=int(metadata["trial"]),

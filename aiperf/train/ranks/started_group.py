@@ -62,10 +62,18 @@ class Ranks:
         address: str,
         distant: Sequence[DistantHost],
     ) -> None:
-        """`number`: of the start, increasing. `host`, `address`: of this host. `distant`: the other hosts.
+        """Open the rendezvous of one start of a worker's ranks.
+
+        Args:
+            recipe: settings of the worker.
+            seats: place of each rank.
+            number: number of this start, increasing.
+            host: name of this host.
+            address: address of this host, for the rendezvous.
+            distant: the other hosts of the worker.
 
         Raises:
-            OSError: this host does not have that address.
+            OSError: this host does not have `address`.
         """
         self.seats = tuple(seats)
         self.processes: list[AnyRank] = []

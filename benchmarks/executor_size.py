@@ -1,4 +1,4 @@
-"""Cost of many workers for the driver: real Ray and real actors, with ranks that do not train (tests/drive/stand_in.py).
+"""Cost of many workers for the driver: real Ray and real actors, with ranks that do not train (tests/rigs/stand_in_ranks.py).
 
     python -m benchmarks.executor_size --workers 10 --nodes 2 [--workers 100 --nodes 4 …]
 
@@ -38,10 +38,9 @@ from benchmarks.pairs import describe_machine
 from morphism import Budget, start
 from searchers import Space, history
 from searchers.searcher_config import RandomConf
-from tests.drive.clusters import small_cluster
-from tests.drive.orders import order
-from tests.drive.processes import command_line, descendants
-from tests.drive.stand_in import open_stand_in
+from tests.rigs.processes import command_line, descendants
+from tests.rigs.ray_cluster import small_cluster
+from tests.rigs.stand_in_ranks import open_stand_in, order
 
 TURNS = 100
 TRIALS = 5

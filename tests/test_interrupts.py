@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
 
 ASK = """
 import os, signal, time

@@ -14,8 +14,8 @@ from aiperf.report.write import report_of
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample
-from tests.cli.user import write_run
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
+from tests.rigs.user import write_run
 
 
 @pytest.fixture(scope="module")

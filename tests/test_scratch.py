@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.scratch import Scratch, marked
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
 
 OWNER = """
 import os, subprocess, sys

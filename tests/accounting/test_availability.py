@@ -15,7 +15,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import RunStarted, TrialLost
-from tests.journals import begun, one_trial, prepared, started
+from tests.builders.journal import begun, one_trial, prepared, started
 
 WINDOW = Window(100.0, 300.0)
 

@@ -32,7 +32,7 @@ from tests.audit.laws import BrokenLaw
 from tests.audit.random_runs import _opening, cheap, random_case
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
-from tests.journals import in_old_form
+from tests.builders.journal import in_old_form
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

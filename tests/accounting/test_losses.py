@@ -26,7 +26,7 @@ from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.journal import NAME, read
 from tests.accounting.test_time_breakdown import LENGTH, RANKS, Life, lives, together
 from tests.audit.random_runs import play, random_case
-from tests.journals import ended, finished, interval, one_trial, prepared
+from tests.builders.journal import ended, finished, interval, one_trial, prepared
 
 PEAK = 1e4
 """FLOPS of one accelerator. An interval has 10 training images of 300 operations and 5 validation images of 90."""

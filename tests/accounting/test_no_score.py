@@ -12,7 +12,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent, RunEnded, TrialFailed, WorkerNotStarted
 from aiperf.journal.journal import read
-from tests.journals import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
+from tests.builders.journal import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed", "converged")

@@ -19,7 +19,7 @@ from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, TrialLost, WorkerLost
 from aiperf.journal.journal import NAME, read
 from tests.audit.random_runs import play, random_case
-from tests.journals import (
+from tests.builders.journal import (
     begun,
     ended,
     evaluated,

@@ -13,7 +13,7 @@ from aiperf.accounting.score import curve, score
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, BatchReduced, RunResumed, TrialFailed, TrialLost, TrialRejected, WorkerLost
-from tests.journals import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
+from tests.builders.journal import begun, ended, evaluated, finished, interval, joined, one_trial, prepared, started
 
 
 def resumed(at: float, down: float, stepped: float = 0.0) -> RunResumed:

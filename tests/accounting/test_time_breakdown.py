@@ -16,7 +16,7 @@ from aiperf.accounting.score import busy_share, score
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, Progress, TrialLost, WorkerLost
-from tests.journals import begun, ended, finished, joined, prepared, proposed, requested, started
+from tests.builders.journal import begun, ended, finished, joined, prepared, proposed, requested, started
 
 RANKS = 2
 LENGTH = 1000.0

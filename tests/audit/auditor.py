@@ -19,18 +19,7 @@ from aiperf.rules.replay import state_after
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from tests.audit.added_up import check_work_log
-from tests.audit.laws import (
-    DUE,
-    ENDS,
-    GENERATIONS,
-    IDLE,
-    LIMITS,
-    ONE_TRIAL,
-    REPLAY,
-    WAITS,
-    WRITTEN,
-    BrokenLaw,
-)
+from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
 

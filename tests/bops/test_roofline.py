@@ -15,8 +15,8 @@ from aiperf.bops.rules import table as rules_table
 from aiperf.cli.arguments import execute as carry_out
 from aiperf.errors import BadConfiguration
 from morphism import cost, start
-from tests.cli.user import write_run
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
+from tests.rigs.user import write_run
 
 E5645 = (Roof("adds", 86.4e9, "data sheet"), Roof("memory", 13.2e9, "measured", is_memory=True))
 TABLE_12 = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from tests.cli.user import Answer, User
+from tests.rigs.user import Answer, User
 
 
 @pytest.fixture

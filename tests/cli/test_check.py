@@ -13,7 +13,7 @@ from aiperf.config import configure
 from aiperf.journal.events import RunEnded, WorkerShape
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.ranking.division import division
-from tests.cli.user import User, write_run
+from tests.rigs.user import User, write_run
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
 OURS = {

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cluster.slurm import SlurmConf
-from tests.cli.user import User, write_run
-from tests.journals import joined, started
-from tests.report.journals import Shape, invented
+from tests.builders.journal import joined, started
+from tests.builders.report_journal import Shape, invented
+from tests.rigs.user import User, write_run
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])

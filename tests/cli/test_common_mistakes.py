@@ -10,7 +10,7 @@ import yaml
 
 from aiperf.config import as_plain, configure, option_names
 from aiperf.nearest import nearest_option
-from tests.cli.user import User
+from tests.rigs.user import User
 
 HINTS = """
 duration_seconds schedule.duration_seconds

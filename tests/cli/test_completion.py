@@ -13,7 +13,7 @@ import pytest
 from aiperf.cli.arguments import VERBS
 from aiperf.cli.verbs.completion import SHELLS, candidates
 from aiperf.config import option_names
-from tests.cli.user import User
+from tests.rigs.user import User
 
 PROJECT = Path(__file__).parents[2]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.user import User
-from tests.export.runs import recorded
+from tests.builders.run import recorded
+from tests.rigs.user import User
 
 
 def test_export_writes_a_new_folder_and_prints_how_to_open_it(aiperf: User, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from morphism import (
     Softmax,
     encode,
 )
-from tests.cli.user import User
+from tests.rigs.user import User
 
 KINDS = (
     "convolution",

@@ -19,10 +19,10 @@ import pytest
 
 from aiperf.__main__ import main
 from aiperf.cli.arguments import VERBS
-from tests.data.folders import make
-from tests.drive.terminals import CTRL_C, Terminal
-from tests.submission.keys import key_file
-from tests.waiting import comes_true
+from tests.builders.data_set import make
+from tests.builders.submission import key_file
+from tests.rigs.processes import comes_true
+from tests.rigs.user import CTRL_C, Terminal
 
 END_SECONDS = 120.0
 """Limit on a busy machine."""

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from morphism import apply, cost, decode, decode_morph, load
-from tests.cli.user import User
+from tests.rigs.user import User
 
 
 def test_the_same_seed_grows_the_same_network(aiperf: User, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from aiperf.journal.run_folder import run_folder
 from aiperf.option_words import PATHS, read
 from aiperf.planning.plan import new_folder
 from aiperf.shell_command import command, option, resuming
-from tests.cli.user import User
+from tests.rigs.user import User
 
 # a part of a path has no slash and no zero byte, and a terminal shows no control characters
 PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]), min_size=1, max_size=20).filter(

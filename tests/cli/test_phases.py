@@ -9,7 +9,7 @@ import pytest
 
 from aiperf.cli import phases
 from aiperf.cli.phases import Phases
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
 
 
 class Screen(StringIO):

@@ -16,8 +16,8 @@ import pytest
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
 from aiperf.report.section import DrawnFigure, Section
-from tests.cli.user import User
-from tests.small_disk import small_file_system
+from tests.rigs.limits import small_file_system
+from tests.rigs.user import User
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from aiperf.cli.verbs.rank import METRIC_NAMES
 from aiperf.leaderboard.metric import METRICS
-from tests.cli.user import User
-from tests.leaderboard.runs import damaged, golden
+from tests.builders.listed_runs import damaged, golden
+from tests.rigs.user import User
 
 
 def test_help_lists_all_metrics() -> None:

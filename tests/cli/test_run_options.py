@@ -22,8 +22,8 @@ from aiperf.system.describe import describe, versions
 from cluster.place import JobSubmission
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
-from tests.cli.user import User, write_run
-from tests.journals import ended, joined, started
+from tests.builders.journal import ended, joined, started
+from tests.rigs.user import User, write_run
 
 TINY = (
     "+cluster=simulated",

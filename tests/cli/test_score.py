@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.cli.user import User, write_run
-from tests.journals import (
+from tests.builders.journal import (
     begun,
     ended,
     evaluated,
@@ -23,6 +22,7 @@ from tests.journals import (
     requested,
     started,
 )
+from tests.rigs.user import User, write_run
 
 CONTRACT = {
     "flops_per_second",

@@ -15,7 +15,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, read
 from aiperf.reader_processes import package_environment
-from tests.cli.user import User
+from tests.rigs.user import User
 
 SHORT = [
     "+cluster=simulated",

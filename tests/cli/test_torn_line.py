@@ -15,9 +15,9 @@ from aiperf.leaderboard.list_files import json_text, markdown
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.leaderboard.reading import read_entry
+from tests.builders.forged_journal import lines_of, write
 from tests.cli.test_score import whole_run
-from tests.cli.user import User
-from tests.journal.forged import lines_of, write
+from tests.rigs.user import User
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl"
 

@@ -24,10 +24,9 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, TrialPrepared, WorkerJoined, WorkerLost
 from aiperf.journal.journal import read
 from tests.audit.journal_audit import audit
-from tests.cluster.hosts_rig import REPOSITORY, HostsRig, hosts, missing
-from tests.cluster.run_on_hosts import begin, processes_on, until
-from tests.drive.processes import command_line
-from tests.drive.runs import small
+from tests.rigs.namespaces import REPOSITORY, HostsRig, begin, hosts, missing, processes_on, until
+from tests.rigs.processes import command_line
+from tests.rigs.real_run import small
 
 pytestmark = [
     pytest.mark.slow,

@@ -22,7 +22,7 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.write import report_of
 from tests.audit.journal_audit import audit
-from tests.cluster.elastic_rig import NODES, told
+from tests.rigs.autoscaler import NODES, told
 from tools.verify_standalone import verified
 
 

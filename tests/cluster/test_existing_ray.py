@@ -21,8 +21,8 @@ from aiperf.cli import run as cli_run
 from aiperf.drive.ray.cluster.head import own_address
 from aiperf.journal.events import RunEnded, WorkerJoined
 from aiperf.journal.journal import read
-from tests.cluster import hosts_rig
-from tests.cluster.hosts_rig import REPOSITORY
+from tests.rigs import namespaces as hosts_rig
+from tests.rigs.namespaces import REPOSITORY
 
 SHORT = ("schedule.duration_seconds=45", "schedule.warmup_seconds=5")
 

@@ -20,8 +20,8 @@ import pytest
 from aiperf.journal.events import RunEnded, RunResumed, TrialPrepared, WorkerJoined, WorkerLost
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
-from tests.cluster.hosts_rig import REPOSITORY
-from tests.cluster.ssh_rig import SshRig, missing, ssh_hosts
+from tests.rigs.namespaces import REPOSITORY
+from tests.rigs.ssh import SshRig, missing, ssh_hosts
 
 pytestmark = [
     pytest.mark.slow,

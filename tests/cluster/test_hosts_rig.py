@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.hosts_rig import HostsRig, hosts, missing
+from tests.rigs.namespaces import HostsRig, hosts, missing
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=f"no hosts: {missing()}")
 

@@ -18,8 +18,8 @@ import yaml
 from aiperf.journal.events import RunEnded
 from aiperf.journal.journal import read
 from cluster.kubernetes import KubernetesConf
-from tests.cluster.hosts_rig import REPOSITORY
 from tests.cluster.test_manifests import job_of
+from tests.rigs.namespaces import REPOSITORY
 
 BUILT = ("aiperf", "cluster", "conf", "morphism", "searchers")
 FILES = ("pyproject.toml", "setup.py", "constraints.txt", "README.md", "LICENSE", "Dockerfile", ".dockerignore")

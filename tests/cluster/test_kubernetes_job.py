@@ -21,8 +21,8 @@ from cluster.kubernetes import KubernetesConf
 from cluster.kubernetes_api import Api
 from cluster.kubernetes_job import job_state
 from cluster.place import ClusterError
-from tests.cluster.api_server import ApiServer, api_server
 from tests.cluster.test_manifests import job_of
+from tests.rigs.kubernetes_api import ApiServer, api_server
 
 COMMAND = ["+cluster=kubernetes", "cluster.image=aiperf:1", "name=mine"]
 GOLDEN = Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl"

@@ -18,7 +18,7 @@ from cluster.kubernetes import OPERATORS, PULL_POLICIES, KubernetesConf
 from cluster.kubernetes_job import KubernetesJob
 from cluster.manifests.manifest_input import LONGEST_NAME, named
 from cluster.place import Demand, Existing, HeadPlace, JobSubmission
-from tests.cluster.manifest_schemas import complaints, crds
+from tests.rigs.kubernetes_api import complaints, crds
 
 NAMES = st.from_regex(r"\A[a-z]([-a-z0-9]{0,20}[a-z0-9])?\Z")
 VALUES = st.from_regex(r"\A[A-Za-z0-9]([-A-Za-z0-9_.]{0,20}[A-Za-z0-9])?\Z")

@@ -18,8 +18,8 @@ import pytest
 
 from aiperf.journal.events import NodeChecked, RunEnded, RunStarted, WorkerJoined
 from aiperf.journal.journal import read
-from tests.cluster.hosts_rig import REPOSITORY
-from tests.cluster.slurm_rig import SlurmRig, missing, slurm
+from tests.rigs.namespaces import REPOSITORY
+from tests.rigs.slurm import SlurmRig, missing, slurm
 
 pytestmark = [
     pytest.mark.slow,

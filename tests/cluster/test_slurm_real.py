@@ -31,8 +31,8 @@ from aiperf.report.gather import gather
 from aiperf.system.processes import family
 from aiperf.system.processes import name as process_name
 from tests.audit.journal_audit import audit
-from tests.cluster.hosts_rig import REPOSITORY
-from tests.cluster.slurm_rig import SlurmRig, missing, slurm
+from tests.rigs.namespaces import REPOSITORY
+from tests.rigs.slurm import SlurmRig, missing, slurm
 
 pytestmark = [
     pytest.mark.slow,

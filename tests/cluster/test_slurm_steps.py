@@ -11,7 +11,7 @@ import pytest
 
 from cluster.place import JobSubmission
 from cluster.slurm import SlurmConf, batch_script
-from tests.cluster.slurm_rig import SlurmRig, missing, slurm
+from tests.rigs.slurm import SlurmRig, missing, slurm
 
 pytestmark = pytest.mark.skipif(
     missing() is not None and os.environ.get("AIPERF_SLURM") != "required", reason=f"no Slurm: {missing()}"

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from cluster.place import HEAD_FILE
-from tests.cluster.hosts_rig import REPOSITORY
-from tests.cluster.ssh_rig import SshRig, missing, ssh_hosts
 from tests.cluster.test_hosts_real import command, folder, on_hosts, trains, wait_for
-from tests.drive.processes import command_line
-from tests.drive.socket_table import listening_sockets
+from tests.rigs.namespaces import REPOSITORY
+from tests.rigs.processes import command_line, listening_sockets
+from tests.rigs.ssh import SshRig, missing, ssh_hosts
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,7 +37,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshRig]:
 
 def answers(rig: SshRig, name: str, addresses: list[str]) -> dict[str, dict[str, Any]]:
     """Return the answers to a stranger on that host."""
-    knocking = [*rig.entering(name), "--", sys.executable, str(REPOSITORY / "tests/drive/stranger.py"), *addresses]
+    knocking = [*rig.entering(name), "--", sys.executable, str(REPOSITORY / "tests/rigs/foreign_client.py"), *addresses]
     done = subprocess.run(knocking, capture_output=True, text=True, check=True)
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
     return found

@@ -36,10 +36,9 @@ from aiperf.system.log import Session
 from aiperf.system.log import read as read_telemetry
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
 from tests.audit.journal_audit import audit
-from tests.cluster.hosts_rig import HostsRig, hosts, missing
-from tests.cluster.run_on_hosts import begin, processes_on, until
-from tests.drive.processes import command_line
-from tests.drive.runs import small
+from tests.rigs.namespaces import HostsRig, begin, hosts, missing, processes_on, until
+from tests.rigs.processes import command_line
+from tests.rigs.real_run import small
 
 pytestmark = [
     pytest.mark.slow,

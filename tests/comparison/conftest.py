@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.builders.run import folder_of
 from tests.cli.conftest import aiperf as aiperf  # pytest needs the import to know the fixture
-from tests.statistics.planted import folder_of
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import pytest
 
 from aiperf.cli.verbs.compare import share
 from aiperf.errors import CannotCompare
-from tests.cli.user import User
+from tests.rigs.user import User
 
 
 def _words(runs: Path, kind: str, names: str) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.cli.user import User
 from tests.comparison.test_compare import _words
+from tests.rigs.user import User
 
 
 def test_repeats_are_drawn_as_dots_in_three_formats(aiperf: User, runs: Path) -> None:

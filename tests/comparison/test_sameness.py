@@ -9,7 +9,7 @@ import pytest
 from aiperf.comparison.comparability import differing
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 
 def with_device_memory(report: Report, *memory: int) -> Report:

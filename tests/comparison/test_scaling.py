@@ -11,7 +11,7 @@ import pytest
 from aiperf.journal.journal import NAME
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
-from tests.cli.user import User
+from tests.rigs.user import User
 from tests.simulate.test_session import configured
 
 

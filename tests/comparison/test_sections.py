@@ -20,7 +20,7 @@ from aiperf.errors import CannotCompare
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, Journal
 from aiperf.report.write import report_of
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 from tests.simulate.test_following import simulated
 from tools import report_schema
 

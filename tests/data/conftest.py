@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.data import hostcache
-from tests.data.folders import make
-from tests.torch_threads import one_torch_thread
+from tests.builders.data_set import make
+from tests.builders.network import one_torch_thread
 
 __all__ = ["one_torch_thread"]
 

@@ -25,7 +25,7 @@ from aiperf.data.files.samples import list_folder
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
-from tests.data.walks import joined, training, validation
+from tests.builders.data_set import joined, training, validation
 
 Example = Callable[[Path, Path, Path], DataSetConf]
 """Configuration from folders with small images, with large images, and with shards of the small ones."""

@@ -11,7 +11,7 @@ from PIL import Image
 
 from aiperf.data.images.crops import Box, CentreCrop
 from aiperf.data.images.decode import Corrupt, check, decode, size
-from tests.data.folders import picture
+from tests.builders.data_set import picture
 
 
 def _encoded(image: Image.Image, kind: str = "JPEG") -> bytes:

@@ -26,8 +26,7 @@ from aiperf.data.files.samples import INDEX as SHARDS_INDEX
 from aiperf.data.files.samples import list_folder
 from aiperf.data.opening import open_data
 from aiperf.data.survey import data_fingerprint, describe, held_to, index_path, is_indexed, listing, write_index
-from tests.data.folders import make
-from tests.data.walks import joined, training, validation
+from tests.builders.data_set import joined, make, training, validation
 
 REPOSITORY = Path(__file__).parents[2]
 

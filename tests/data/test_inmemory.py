@@ -10,7 +10,7 @@ from aiperf.data import inmemory
 from aiperf.data.batches import Batch, DataPass
 from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, PixelsInMemory
-from tests.data.walks import CPU
+from tests.builders.data_set import CPU
 
 
 def made(images: int, channels: int, padding: int = 0) -> InMemory:

@@ -20,8 +20,7 @@ from aiperf.data.hostcache import NAMES
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
 from aiperf.errors import BadConfiguration
-from tests.data.folders import make, picture
-from tests.data.walks import joined, training, validation
+from tests.builders.data_set import joined, make, picture, training, validation
 
 pytestmark = pytest.mark.usefixtures("no_shared_memory_is_left")
 

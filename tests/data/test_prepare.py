@@ -25,8 +25,7 @@ from aiperf.data.opening import open_data
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.verification import prepare
 from aiperf.errors import BadConfiguration
-from tests.data.folders import make
-from tests.data.walks import joined, training, validation
+from tests.builders.data_set import joined, make, training, validation
 
 
 def _prepared(conf: DataSetConf, into: Path | None = None) -> PrepareReport:

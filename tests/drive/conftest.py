@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.drive.ray.cluster.local_cluster import local_ray
-from tests.drive.patience import patiently
-from tests.drive.runs import Begin, RealRun
+from tests.rigs.ray_cluster import patiently
+from tests.rigs.real_run import Begin, RealRun
 
 
 @pytest.fixture(scope="module")

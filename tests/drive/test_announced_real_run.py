@@ -30,9 +30,9 @@ from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.inspection import Requirements
 from aiperf.submission.signatures import read_allowed
 from morphism import encode
-from tests.drive.executors import TINY
-from tests.submission.keys import allowed_file, key_file
-from tests.train.orders import plain_graph
+from tests.builders.order import plain_graph
+from tests.builders.submission import allowed_file, key_file
+from tests.rigs.executors import TINY
 
 
 def announced(words: Sequence[str], folder: Path, now: float) -> RunConf:

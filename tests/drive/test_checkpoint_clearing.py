@@ -30,9 +30,9 @@ from aiperf.rules.state import Run
 from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
-from tests.drive.executors import TINY
-from tests.journals import one_trial, positioned, whole_trial
-from tests.train.orders import plain_graph
+from tests.builders.journal import one_trial, positioned, whole_trial
+from tests.builders.order import plain_graph
+from tests.rigs.executors import TINY
 
 FILES = {
     "trial-1.epoch-1.safetensors": 1000,

@@ -13,7 +13,7 @@ from aiperf.journal.events import AnyEvent, CheckpointDropped, TrialLost
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from aiperf.train.checkpoints import checkpoint_files
-from tests.journals import begun, evaluated, one_trial, positioned, proposed, requested, whole_trial
+from tests.builders.journal import begun, evaluated, one_trial, positioned, proposed, requested, whole_trial
 
 
 def run() -> Run:

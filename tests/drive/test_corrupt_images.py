@@ -13,8 +13,8 @@ import pytest
 
 from aiperf.journal.events import EpochFinished, ImagesSkipped, RunEnded, TrialStarted
 from aiperf.journal.journal import read
-from tests.data.folders import make
-from tests.drive.runs import REPOSITORY
+from tests.builders.data_set import make
+from tests.rigs.real_run import REPOSITORY
 
 
 @pytest.mark.slow

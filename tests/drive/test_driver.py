@@ -22,8 +22,7 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.messages import Advanced, EpochDone, Order, ProposalFailed, Propose, Sum, TrialDone, Word
-from tests.drive.scripted import drivable, driver_after, up, written
-from tests.journals import (
+from tests.builders.journal import (
     begun,
     evaluated,
     joined,
@@ -34,6 +33,7 @@ from tests.journals import (
     requested,
     resumed,
 )
+from tests.rigs.scripted_driver import drivable, driver_after, up, written
 
 
 @pytest.mark.parametrize("checkpoint", [True, False])

@@ -24,8 +24,8 @@ from aiperf.journal.messages import (
     TrialDone,
     WorkerDown,
 )
-from tests.drive.executors import EXECUTORS, PATIENCE_SECONDS, Bench, at_work, attempt_of, is_last, opened, order_for
-from tests.torch_threads import one_torch_thread
+from tests.builders.network import one_torch_thread
+from tests.rigs.executors import EXECUTORS, PATIENCE_SECONDS, Bench, at_work, attempt_of, is_last, opened, order_for
 
 __all__ = ["one_torch_thread"]
 

@@ -12,7 +12,7 @@ from aiperf.planning.following import following
 from aiperf.rules.proposals import Proposer
 from aiperf.rules.verify_proposals import verify_proposals
 from searchers.searcher_config import RandomConf
-from tests.drive.runs import Begin, small
+from tests.rigs.real_run import Begin, small
 
 TRIALS = 3
 OF_A_TRIAL = ("fingerprint", "morphs", "parent", "batch_size", "kernel_size", "forward_flops", "backward_flops")

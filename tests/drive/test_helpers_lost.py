@@ -9,7 +9,7 @@ from aiperf.journal.messages import HelperDown
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
-from tests.journals import joined, started
+from tests.builders.journal import joined, started
 
 
 def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.__main__ import main
-from tests.drive.terminals import CTRL_C, Terminal
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
+from tests.rigs.user import CTRL_C, Terminal
 
 RUN = ("runs=runs", "schedule.duration_seconds=8", "schedule.warmup_seconds=1", "schedule.epochs=[1]")
 END_SECONDS = 120.0

@@ -18,8 +18,8 @@ from aiperf.journal.local_journal import local_path
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from morphism import encode
-from tests.drive.executors import TINY
-from tests.train.orders import plain_graph
+from tests.builders.order import plain_graph
+from tests.rigs.executors import TINY
 
 
 def test_a_run_with_a_local_journal_is_resumed_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

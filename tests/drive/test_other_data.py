@@ -14,7 +14,7 @@ from aiperf.drive.ray import ray_executor
 from aiperf.drive.session import SessionState
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
-from tests.data.folders import make
+from tests.builders.data_set import make
 
 REPOSITORY = Path(__file__).parents[2]
 

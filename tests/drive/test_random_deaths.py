@@ -32,9 +32,8 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.journal.journal import read
-from tests.drive.census import Census
-from tests.drive.processes import command_line, descendants
-from tests.drive.runs import CTRL_C, RealRun, small
+from tests.rigs.processes import Census, command_line, descendants
+from tests.rigs.real_run import CTRL_C, RealRun, small
 
 KILL, STOP = signal.SIGKILL, signal.SIGSTOP
 OF = {

@@ -35,8 +35,8 @@ from aiperf.journal.events import (
 )
 from aiperf.rules.proposals import proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
-from tests.drive.processes import command_line, descendants, worker_host
-from tests.drive.runs import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
+from tests.rigs.processes import command_line, descendants, worker_host
+from tests.rigs.real_run import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
 
 TRIALS = 7
 """Number of finished trials after which the run ends. Tuning begins with the fourth trial."""

@@ -20,7 +20,7 @@ from aiperf.drive.session import require_free
 from aiperf.errors import JournalInUse
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed
 from aiperf.journal.journal import NAME, read
-from tests.drive.runs import REPOSITORY, SMALL
+from tests.rigs.real_run import REPOSITORY, SMALL
 
 
 def test_a_journal_is_waited_for_until_its_driver_ends(tmp_path: Path) -> None:

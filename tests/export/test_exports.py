@@ -34,7 +34,7 @@ from aiperf.journal.events import AnyEvent, TrialFailed, TrialFinished, TrialPro
 from aiperf.journal.journal import read
 from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
-from tests.export.runs import any_run, evaluations, hostile, recorded, works
+from tests.builders.run import any_run, evaluations, hostile, recorded, works
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The ``noload`` loader strategy is deprecated"

@@ -9,7 +9,7 @@ import pytest
 from aiperf.journal import ends as journal_ends
 from aiperf.journal.ends import ends
 from aiperf.journal.journal import NAME
-from tests.leaderboard.runs import copied, golden
+from tests.builders.listed_runs import copied, golden
 
 
 def test_a_journal_is_known_by_its_first_and_last_whole_line(tmp_path: Path) -> None:

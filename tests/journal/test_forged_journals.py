@@ -30,7 +30,7 @@ from aiperf.report.sections import score as score_section
 from aiperf.report.text import closing_lines
 from searchers.propose import RULES
 from tests.audit.random_runs import play, random_case
-from tests.journal.forged import Line, body, hash_chained, lines_of, write
+from tests.builders.forged_journal import Line, body, hash_chained, lines_of, write
 from tools.verify_standalone import Untrue, verified
 
 REAL = lines_of(Path(__file__).with_name("read_by_number.jsonl"))

@@ -15,7 +15,7 @@ from aiperf.errors import JournalDamaged, JournalInUse, NoSuchRun
 from aiperf.journal.events import SCHEMA, AnyEvent
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.sealed_log import LONGEST_LINE
-from tests.journals import ended, evaluated, finished, interval, one_trial, resumed, started
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed, started
 
 RUN: list[AnyEvent] = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9), ended())
 

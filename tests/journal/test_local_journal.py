@@ -14,7 +14,7 @@ from aiperf.journal import local_journal, storage_config
 from aiperf.journal.journal import NAME, Journal, JournalReading, read
 from aiperf.journal.local_journal import local_path, open_journal, to_be_read
 from aiperf.journal.storage_config import StorageConf
-from tests.journals import ended, evaluated, finished, interval, one_trial, resumed
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
 

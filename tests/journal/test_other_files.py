@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from aiperf.errors import AiperfError, NotAJournal
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.other_files import why_no_journal
-from tests.journals import ended, evaluated, finished, interval, one_trial
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,10 @@ import msgspec
 
 from aiperf.leaderboard.announcing import with_announcements
 from aiperf.submission.announcement_file import read_log
-from tests.cli.user import User, write_run
-from tests.leaderboard.entries import QUICK, entry
-from tests.leaderboard.runs import golden
-from tests.submission.keys import key_file
+from tests.builders.leaderboard_entry import QUICK, entry
+from tests.builders.listed_runs import golden
+from tests.builders.submission import key_file
+from tests.rigs.user import User, write_run
 from tests.submission.test_published import announce, begin, run_of
 
 

@@ -13,7 +13,7 @@ from aiperf.journal.journal import read
 from aiperf.leaderboard.benchmark import benchmark_of, differing, title
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from tests.leaderboard.runs import simulated
+from tests.builders.listed_runs import simulated
 
 FOLLOWED = FollowedRun(
     run="earlier", path="runs/earlier", lines=900, last_hash="d" * 64, trials=9, left_out={}, ranks=2

@@ -19,10 +19,10 @@ from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.page import page
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
-from tests.leaderboard.entries import QUICK, RANKED, entry
-from tests.leaderboard.runs import HOSTILE
-from tests.report import browser as chromium
-from tests.report.browser import Tab
+from tests.builders.leaderboard_entry import QUICK, RANKED, entry
+from tests.builders.listed_runs import HOSTILE
+from tests.rigs import browser as chromium
+from tests.rigs.browser import Tab
 
 pytestmark = [
     pytest.mark.browser,

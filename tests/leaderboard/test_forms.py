@@ -23,8 +23,8 @@ from aiperf.leaderboard.page import page
 from aiperf.leaderboard.terminal import lines
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
-from tests.leaderboard.entries import QUICK, entry
-from tests.leaderboard.runs import FORMULA, HOSTILE, LONG, SCRIPT
+from tests.builders.leaderboard_entry import QUICK, entry
+from tests.builders.listed_runs import FORMULA, HOSTILE, LONG, SCRIPT
 
 TEXTS = st.text(max_size=40) | st.sampled_from(HOSTILE)
 

@@ -12,7 +12,7 @@ from aiperf.journal.ends import JournalHashes
 from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric
-from tests.leaderboard.entries import QUICK, entry
+from tests.builders.leaderboard_entry import QUICK, entry
 
 
 def names(found: Leaderboard) -> list[list[tuple[int | None, str]]]:

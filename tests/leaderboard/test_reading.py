@@ -15,7 +15,7 @@ from aiperf.leaderboard.finding import runs_under
 from aiperf.leaderboard.leaderboard import UnreadableJournal
 from aiperf.leaderboard.reading import read_entries, read_entry
 from aiperf.report.write import report_of
-from tests.leaderboard.runs import damaged, golden
+from tests.builders.listed_runs import damaged, golden
 
 RELEASES = ("resumed-v4", "resumed-v5")
 

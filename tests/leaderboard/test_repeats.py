@@ -25,7 +25,7 @@ from aiperf.leaderboard.page import page
 from aiperf.leaderboard.repeats import middle
 from aiperf.leaderboard.terminal import lines
 from aiperf.submission.published import Announced
-from tests.leaderboard.entries import QUICK, entry
+from tests.builders.leaderboard_entry import QUICK, entry
 from tests.ranking.test_ranking import having
 
 

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 
 from morphism import Add, BatchNormalisation, Concat, Convolution, Graph, Node, Relu, start
 from morphism.axes import Axis, axes
-from tests.morphism.strategies import graphs
+from tests.builders.graph import graphs
 from tests.morphism.test_graph import closed, conv
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from morphism import JSON, STARTS, DamagedGraphFile, Graph, Op, decode, encode, load, rebuild, start
 from morphism.codec import _OPS, LARGEST_FILE
 from morphism.graph import LARGEST_GRAPH
-from tests.morphism.strategies import graphs, grown
+from tests.builders.graph import graphs, grown
 
 GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[2] / "docs" / "graph-format.md"

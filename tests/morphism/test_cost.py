@@ -32,8 +32,8 @@ from morphism import (
     start,
 )
 from morphism.cost import layer_costs
-from tests.morphism.reference import tensor_shapes
-from tests.morphism.strategies import graphs
+from tests.builders.graph import graphs
+from tests.builders.reference_network import tensor_shapes
 
 MAPS, POOLED = Map(4, 6, 5), Map(4, 3, 2)  # 120 and 24 elements
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from morphism import STARTS, Deepen, Graph, Skip, apply, start
 from morphism.draw import svg
 from morphism.layout import layout
-from tests.morphism.strategies import graphs
+from tests.builders.graph import graphs
 
 SVG = "{http://www.w3.org/2000/svg}"
 

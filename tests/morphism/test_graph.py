@@ -26,7 +26,7 @@ from morphism import (
     Softmax,
     start,
 )
-from tests.morphism.strategies import graphs
+from tests.builders.graph import graphs
 
 IMAGE = Node("image", Input(3, 8, 8))
 

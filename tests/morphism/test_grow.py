@@ -32,7 +32,7 @@ from morphism.axes import axes
 from morphism.cost import layer_costs
 from morphism.legal import changes
 from morphism.lineage import GRAPHS_REMEMBERED
-from tests.morphism.strategies import NO_LIMIT, graphs, morphs
+from tests.builders.graph import NO_LIMIT, graphs, morphs
 from tests.morphism.test_graph import closed, conv
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

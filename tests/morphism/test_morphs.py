@@ -50,8 +50,8 @@ from morphism import (
 from morphism.apply import copied_channels
 from morphism.legal import changes, wider
 from morphism.sites import LONGEST_SKIP, depths
-from tests.morphism.reference import carried_out, logits, tensor_shapes, trained_weights
-from tests.morphism.strategies import NO_LIMIT, graphs, grown, morphs
+from tests.builders.graph import NO_LIMIT, graphs, grown, morphs
+from tests.builders.reference_network import carried_out, logits, tensor_shapes, trained_weights
 from tests.morphism.test_graph import closed, conv
 
 SMALL_STARTS = [start("digits_small"), start("resnet20", image=8), start("resnet18", image=16, classes=3)]

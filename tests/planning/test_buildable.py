@@ -38,7 +38,7 @@ from cluster.topology import LinkConf
 from morphism import cost, start
 from searchers import History, Request, propose
 from searchers.searcher_config import SEARCHERS, TUNINGS, MorphismConf, TpeConf
-from tests.drawn_options import drawn
+from tests.builders.options import drawn
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
 LEAST_EXAMPLES = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

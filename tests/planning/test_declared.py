@@ -21,9 +21,9 @@ from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import shape_of
 from cluster.kinds import CLUSTERS
 from cluster.place import NodesAsked, NodesConf, bytes_of
-from tests.cli.user import User
-from tests.data.folders import make
+from tests.builders.data_set import make
 from tests.planning.test_worker_shape import GIB, conf_of, host
+from tests.rigs.user import User
 
 LEARNT = "learnt from the first worker"
 NEEDED = {"kubernetes": ("cluster.image=here/aiperf",), "hosts": ("cluster.hosts=[a,b]",)}

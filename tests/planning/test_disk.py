@@ -16,7 +16,7 @@ from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_r
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.cli.test_run_options import TINY
-from tests.small_disk import small_file_system
+from tests.rigs.limits import small_file_system
 
 SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1, epoch_seconds=1)
 

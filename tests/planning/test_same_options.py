@@ -14,7 +14,7 @@ from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.resume_options import differences
 from aiperf.planning.worker_shape import this_machine
-from tests.cli.user import User, write_run
+from tests.rigs.user import User, write_run
 
 WORDS = {
     "schedule": ["schedule=quick", "schedule=ranking"],

@@ -24,7 +24,7 @@ from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import HostDescription, describe
 from aiperf.system.sampler import Device
 from aiperf.train.trainer_config import TrainerConf
-from tests.journals import joined, started
+from tests.builders.journal import joined, started
 
 GIB = 2**30
 

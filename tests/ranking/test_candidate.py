@@ -30,9 +30,9 @@ from aiperf.ranking.breaches import RuleViolation, breaches, options
 from aiperf.ranking.division import division
 from aiperf.report.candidate import candidate_of
 from morphism import encode, start
-from tests.cli.user import write_run
-from tests.journals import begun, joined, proposed, requested
+from tests.builders.journal import begun, joined, proposed, requested
 from tests.ranking.test_ranking import having
+from tests.rigs.user import write_run
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
 NOT_OF_THE_PROCEDURE = {

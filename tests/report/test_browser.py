@@ -15,10 +15,10 @@ from aiperf.journal.journal import NAME, Journal
 from aiperf.report.gather import gather
 from aiperf.report.plots import palette
 from aiperf.report.write import report_of, write
-from tests.report import browser as chromium
-from tests.report.browser import Tab
-from tests.report.journals import Shape, invented, many_workers
+from tests.builders.report_journal import Shape, invented, many_workers
 from tests.report.test_written import LOST, planted
+from tests.rigs import browser as chromium
+from tests.rigs.browser import Tab
 
 pytestmark = [
     pytest.mark.browser,

@@ -34,8 +34,8 @@ from aiperf.report.facts import Proposals, Report, Utilisation
 from aiperf.report.gather import gather, thinned
 from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.worker_timeline import busy_grid
-from tests.journals import begun, ended, finished, interval, joined, proposed, requested, started
-from tests.report.journals import MACHINE, Shape, invented, many_workers
+from tests.builders.journal import begun, ended, finished, interval, joined, proposed, requested, started
+from tests.builders.report_journal import MACHINE, Shape, invented, many_workers
 
 SMALL = invented(Shape())
 LOSSY = invented(Shape(workers=4, lose_worker_at=70.0, end=120.0, ends="interrupted"))

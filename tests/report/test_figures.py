@@ -12,7 +12,7 @@ from aiperf.report.plots.parameters import MOST_TRIALS, trials_as_lines
 from aiperf.report.plots.progress import score_over_time
 from aiperf.report.sections import sections
 from aiperf.system.summary import DeviceCourse, Telemetry
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 REPORT = gather(invented(Shape(duration=40.0, warmup=10.0)))
 

@@ -17,7 +17,7 @@ from aiperf.journal.journal import NAME
 from aiperf.report import facts
 from aiperf.report.gather import gather
 from aiperf.report.write import report_of
-from tests.report.journals import Shape, invented, many_workers
+from tests.builders.report_journal import Shape, invented, many_workers
 from tools import report_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -13,7 +13,7 @@ from aiperf.report.gather import Spans, gather
 from aiperf.system.log import Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device
 from aiperf.system.summary import Telemetry, summarise
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 WATTS = 300.0
 LOSSY = invented(Shape(workers=4, lose_worker_at=70.0, end=120.0, ends="interrupted"))

@@ -15,7 +15,7 @@ from aiperf.system import log as telemetry_log
 from aiperf.system.log import Log, Session
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.summary import summarise
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 SMALL = invented(Shape(workers=2))
 

@@ -12,7 +12,7 @@ from aiperf.journal.events import AnyEvent, WorkerJoined
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.report.gather import gather
 from aiperf.report.sections.score import result
-from tests.journals import ended, evaluated, finished, interval, one_trial
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial
 
 
 def run(first: float, again: dict[str, float]) -> list[AnyEvent]:

@@ -11,7 +11,7 @@ from aiperf.report.sections.time_spent import roofline
 from aiperf.report.tables import Table
 from aiperf.report.training_floor import step
 from morphism import start
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 from tests.report.test_nodes import checked
 
 GPU = Shape(device="NVIDIA A100-SXM4-80GB", precision="bf16")

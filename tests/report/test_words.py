@@ -18,7 +18,7 @@ from aiperf.report.html import page
 from aiperf.report.plots.search import accuracy_against_operations
 from aiperf.report.text import closing_lines
 from aiperf.run_warning import RunWarning
-from tests.journals import (
+from tests.builders.journal import (
     begun,
     ended,
     evaluated,
@@ -31,7 +31,7 @@ from tests.journals import (
     requested,
     started,
 )
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 from tests.report.test_written import Parsed
 
 GPU = "NVIDIA A100-SXM4-80GB"

@@ -32,7 +32,7 @@ from aiperf.report.write import Paths, report_of, write
 from aiperf.system.log import Log, Session
 from aiperf.system.log import path as telemetry_of
 from aiperf.system.sampler import Device, DeviceSample
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
 

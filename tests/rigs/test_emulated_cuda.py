@@ -30,7 +30,7 @@ from aiperf.train.inprocess import train_here
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import prepare
-from tests.train.orders import CONF, IMAGES, graph, order
+from tests.builders.order import CONF, IMAGES, graph, order
 
 device = torch.device("cuda", 0)
 

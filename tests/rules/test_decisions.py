@@ -28,7 +28,7 @@ from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from tests.journals import (
+from tests.builders.journal import (
     LIMITS,
     SCHEDULE,
     begun,

@@ -32,7 +32,7 @@ from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from searchers.history import SpareBegan, WithdrawnTrial
 from tests.audit.random_runs import Case, play
-from tests.journals import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
+from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
 
 FIRST: list[AnyEvent] = [started(), joined(0), requested(0), proposed(0), begun(0, 1.0)]
 """Worker that trains the starting network, for at most 2 epochs."""

@@ -13,7 +13,7 @@ from aiperf.journal.legality import IllegalLine
 from aiperf.rules.evolve import evolve
 from aiperf.rules.replay import replay, state_after
 from aiperf.rules.state import begin
-from tests.journals import begun, joined, one_trial, proposed, requested, started
+from tests.builders.journal import begun, joined, one_trial, proposed, requested, started
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

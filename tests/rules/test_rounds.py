@@ -12,7 +12,7 @@ from aiperf.rules.decide import StartTrial, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from tests.journals import begun, finished, joined, one_trial, proposed, requested, resumed, started
+from tests.builders.journal import begun, finished, joined, one_trial, proposed, requested, resumed, started
 
 
 def rounds_of(run: Run) -> list[int]:

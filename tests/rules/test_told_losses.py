@@ -15,7 +15,7 @@ from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from tests.journals import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
+from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
 
 
 def files(*numbers: int) -> tuple[tuple[str, str], ...]:

@@ -37,8 +37,8 @@ from aiperf.rules.observations import observations
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run, begin
 from tests.audit.random_runs import play, random_case
-from tests.journal.forged import body, hash_chained, lines_of
-from tests.journals import (
+from tests.builders.forged_journal import body, hash_chained, lines_of
+from tests.builders.journal import (
     begun,
     evaluated,
     finished,

@@ -23,17 +23,8 @@ from aiperf.rules.proposals import Proposer, make
 from aiperf.rules.verify_proposals import verify_proposals
 from morphism import decode
 from searchers import RandomConf
-from tests.drive.scripted import SPACE, drivable, driver_after, written
-from tests.journals import (
-    begun,
-    evaluated,
-    finished,
-    joined,
-    positioned,
-    proposed,
-    requested,
-    started,
-)
+from tests.builders.journal import begun, evaluated, finished, joined, positioned, proposed, requested, started
+from tests.rigs.scripted_driver import SPACE, drivable, driver_after, written
 
 PROPOSER = Proposer(RandomConf().build(), None)
 START = decode(msgspec.json.encode(started().start_graph).decode())

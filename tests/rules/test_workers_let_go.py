@@ -11,7 +11,7 @@ from aiperf.journal.messages import NotStarted, WorkerDown
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
-from tests.journals import begun, joined, proposed, requested, started
+from tests.builders.journal import begun, joined, proposed, requested, started
 
 
 @pytest.mark.parametrize(("released", "becomes"), [(True, "lost"), (False, "ending")])

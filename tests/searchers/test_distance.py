@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from morphism import Budget, Convolution, Deepen, Graph, Kernel, Map, Morph, Skip, Widen, apply, legal, start
 from searchers.distance import KINDS_OF_GROWTH, NodeFeatures, Outline, similarity, squared_distances
-from tests.searchers.histories import SMALL
+from tests.builders.history import SMALL
 
 PLACES = NodeFeatures.of(SMALL)
 

@@ -34,7 +34,7 @@ from searchers import (
     WithdrawnTrial,
     propose,
 )
-from tests.searchers.histories import Run, proposed, space
+from tests.builders.history import Run, proposed, space
 
 HASHES = Path(__file__).parents[1] / "golden" / "proposals.json"
 SEARCHERS: dict[str, Searcher] = {

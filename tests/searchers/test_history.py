@@ -22,7 +22,7 @@ from searchers import (
     WeightsDropped,
 )
 from searchers.history import BEST_SEEN, FAILED_SEEN, IN_FLIGHT_SEEN, NEWEST_SEEN
-from tests.searchers.histories import SMALL, Run, runs, space
+from tests.builders.history import SMALL, Run, runs, space
 
 RANDOM = RandomConf().build()
 

@@ -18,7 +18,7 @@ from morphism import Budget, decode, decode_morph
 from morphism.apply import apply
 from searchers import MorphismConf, Space, TpeConf
 from searchers.ray_tune import DamagedSearch, MorphismSearch
-from tests.searchers.histories import SMALL, space
+from tests.builders.history import SMALL, space
 
 
 def search(at: Space | None = None, mode: str = "max") -> MorphismSearch:

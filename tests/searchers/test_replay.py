@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searchers import EvolutionConf, Finished, MorphismConf, RandomConf, Request, Searcher, TpeConf, Tuner, propose
-from tests.searchers.histories import Run, runs, space
+from tests.builders.history import Run, runs, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
 TPE: Tuner = TpeConf().build()

@@ -28,8 +28,8 @@ from searchers import (
 )
 from searchers.growth import grown_from_any
 from searchers.searcher_config import HpoConf, SearcherConf
-from tests.searchers.at_once import accuracy, search
-from tests.searchers.histories import SMALL, Run, runs, space
+from tests.builders.history import SMALL, Run, runs, space
+from tests.builders.landscape_search import accuracy, search
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
 GUIDED = MorphismConf().build()

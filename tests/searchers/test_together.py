@@ -25,7 +25,7 @@ from searchers import (
     propose,
 )
 from searchers.growth import grown_at_random
-from tests.searchers.histories import SMALL, space
+from tests.builders.history import SMALL, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
 every_searcher = pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda searcher: searcher.name)

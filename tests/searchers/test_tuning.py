@@ -50,8 +50,8 @@ from searchers import (
 from searchers.kernel_size import enlarging, own_size, tunable
 from searchers.residual import residuals
 from searchers.tpe import _Joint, _trials, batch_range
-from tests.searchers.histories import SMALL, Run, space
-from tests.searchers.tuning_landscape import row, search
+from tests.builders.history import SMALL, Run, space
+from tests.builders.tuning_landscape import row, search
 
 TPE = TpeConf().build()
 RANDOM = RandomConf().build()

@@ -10,7 +10,7 @@ import pytest
 from aiperf.comparison.work import work_of
 from aiperf.statistics.pairs import pairs
 from aiperf.statistics.work_mix import RunWork
-from tests.statistics.planted import folder_of, run_of
+from tests.builders.run import folder_of, run_of
 
 
 def test_a_slower_following_run_shows_its_slowness_in_pairs(tmp_path: Path) -> None:

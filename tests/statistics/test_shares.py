@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiperf.comparison.work import work_of
 from aiperf.statistics.shares import difference, shares_of_spread
 from aiperf.statistics.work_mix import RunWork, TrialWork
-from tests.statistics.planted import run_of
+from tests.builders.run import run_of
 
 positive = st.floats(1e-3, 1e6)
 SHORT: dict[str, object] = {"schedule.duration_seconds": 400, "schedule.warmup_seconds": 50}

@@ -14,8 +14,8 @@ from aiperf.ranking.announced_seed import announced_seed
 from aiperf.report.candidate import candidate_of
 from aiperf.submission.announcement_file import read_log
 from aiperf.submission.announcements import RunBegun
-from tests.cli.user import Answer, User
-from tests.submission.keys import allowed_file, key_file
+from tests.builders.submission import allowed_file, key_file
+from tests.rigs.user import Answer, User
 
 WORDS = (
     "+cluster=simulated",

@@ -18,7 +18,7 @@ from aiperf.errors import AnnouncementsDamaged, AnnouncementsNotWritten
 from aiperf.journal.sealed_log import ORIGIN, sealed
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import Announcements, HeadWitnessed, RunWithdrawn, continues, parse
-from tests.submission.keys import key_file
+from tests.builders.submission import key_file
 
 
 def witness(log: Announcements) -> HeadWitnessed:

@@ -25,8 +25,8 @@ from aiperf.submission.announcements import (
     signers_of,
 )
 from aiperf.submission.published import announced, witnessed_unix
-from tests.journals import started
-from tests.submission.keys import key_file
+from tests.builders.journal import started
+from tests.builders.submission import key_file
 
 ANNOUNCED_UNIX = 1_790_000_000.0
 

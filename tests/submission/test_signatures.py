@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import KeyUnusable
 from aiperf.submission.signatures import NAMESPACE, principals, read_allowed, sign, signing_key
-from tests.submission.keys import key_file
+from tests.builders.submission import key_file
 
 AGENT = "SSH_AUTH_SOCK"
 

@@ -30,9 +30,8 @@ from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
 from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints
-from tests.cli.user import User
-from tests.submission.bundles import Members, edited, members_of, repacked, rewritten
-from tests.submission.keys import allowed_file, key_file
+from tests.builders.submission import Members, allowed_file, edited, key_file, members_of, repacked, rewritten
+from tests.rigs.user import User
 from tests.system.test_energy import metered
 
 SIMULATED = (

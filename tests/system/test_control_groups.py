@@ -14,8 +14,8 @@ from aiperf.system.describe import describe
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode, start
-from tests.data.folders import make
-from tests.system.control_groups import group_with, inside
+from tests.builders.data_set import make
+from tests.rigs.limits import group_with, inside
 
 
 def write(folder: Path, **files: str) -> None:

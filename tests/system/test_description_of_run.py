@@ -23,7 +23,7 @@ from aiperf.report.text import closing_lines
 from aiperf.system.describe import hash_of
 from aiperf.system.description.form import FIELDS
 from aiperf.system.description.of_run import SystemDescription, system_description
-from tests.report.journals import Shape, invented
+from tests.builders.report_journal import Shape, invented
 
 SMALL = invented(Shape(duration=60.0, warmup=10.0))
 

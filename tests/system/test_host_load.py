@@ -19,9 +19,9 @@ from aiperf.system.processes import everybody
 from aiperf.system.sampler import Device, ProcessorTime
 from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.warnings import WarningThresholds, telemetry_warnings
+from tests.rigs.processes import comes_true
 from tests.system.test_nvml import invented_driver
 from tests.system.test_own_processes import a_process
-from tests.waiting import comes_true
 
 __all__ = ["invented_driver"]
 PROCESSORS = 4

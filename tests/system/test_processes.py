@@ -15,7 +15,7 @@ import pytest
 
 from aiperf.system.processes import family, is_stopped, state, storage_reads, thread_states
 from aiperf.system.processor import cpu_features
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
 
 TOP = Path(__file__).parents[2]
 NOBODY = 1 << 22

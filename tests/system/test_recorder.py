@@ -16,7 +16,7 @@ from aiperf.system.log import Sample, Session, path, read
 from aiperf.system.processes import state
 from aiperf.system.recorder import Recorder
 from aiperf.system.summary import summarise
-from tests.waiting import comes_true
+from tests.rigs.processes import comes_true
 
 
 def has_lines(file: Path, lines: int) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.run_warning import RunWarning
-from tests.system.planted_telemetry import PLANTED, unanswered, warnings_of_a_run
+from tests.builders.telemetry import PLANTED, unanswered, warnings_of_a_run
 
 HOT = "1 of 39 accelerators reached 85 °C; hottest NVIDIA A100 #{index} of worker 1 on 'node01', 91 °C"
 

@@ -22,7 +22,7 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import SCHEMA
 from aiperf.journal.journal import NAME, read
-from tests.journal.forged import Line, body, hash_chained, lines_of, write
+from tests.builders.forged_journal import Line, body, hash_chained, lines_of, write
 from tools.verify_standalone import SCHEMA as KNOWN
 from tools.verify_standalone import Untrue, canonical, verified
 

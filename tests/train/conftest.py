@@ -1,5 +1,5 @@
 """One torch thread in all tests of this folder."""
 
-from tests.torch_threads import one_torch_thread
+from tests.builders.network import one_torch_thread
 
 __all__ = ["one_torch_thread"]

@@ -25,7 +25,7 @@ from aiperf.train.optimiser import set_learning_rate, sgd
 from aiperf.train.precision import choose
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, ranks_of_worker
 from morphism import start
-from tests.drawn_options import drawn
+from tests.builders.options import drawn
 
 USUAL = configure([])
 START = start("digits_small", image=8, channels=1, classes=10)

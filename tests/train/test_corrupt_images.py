@@ -15,8 +15,8 @@ from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode, start
-from tests.data.folders import make
-from tests.train.orders import advances, epochs, follow, order
+from tests.builders.data_set import make
+from tests.builders.order import advances, epochs, follow, order
 
 CONF = TrainerConf(threads=1, precision="fp32", collective="torch", start_seconds=90.0)
 CORRUPT = ("train/class0/3.jpg", "train/class1/0.jpg", "train/class1/17.jpg", "val/class0/2.jpg")

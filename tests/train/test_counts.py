@@ -23,7 +23,7 @@ from morphism import (
     cost,
     start,
 )
-from tests.train.networks import images_for, random_graph, random_morphs, small_start
+from tests.builders.network import images_for, random_graph, random_morphs, small_start
 
 
 def torchs_count(graph: Graph, batch: int, device: str = "meta") -> tuple[int, int]:

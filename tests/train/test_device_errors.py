@@ -23,7 +23,7 @@ from aiperf.train.optimiser import sgd
 from aiperf.train.rank_context import RankContext
 from aiperf.train.ranks import rank
 from aiperf.train.setup import prepare
-from tests.train.orders import CONF, IMAGES, graph, order
+from tests.builders.order import CONF, IMAGES, graph, order
 
 CPU = torch.device("cpu")
 MEMORY = [

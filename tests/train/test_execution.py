@@ -40,8 +40,8 @@ from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode_morph
-from tests.train.networks import random_morphs
-from tests.train.orders import CONF, IMAGES, graph, order
+from tests.builders.network import random_morphs
+from tests.builders.order import CONF, IMAGES, graph, order
 
 ALL = [ExecutionMode(compiled, graphed) for compiled, graphed in product((False, True), repeat=2)]
 COMPILED = ExecutionMode(compiled=True)

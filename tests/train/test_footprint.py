@@ -20,7 +20,7 @@ from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.memory.footprint import SNAPSHOTS, bytes_outside_a_step, fits, peak_of
 from morphism import cost, start
-from tests.train.orders import order, train
+from tests.builders.order import order, train
 
 WEIGHTS, WORKSPACE = 100, 400
 

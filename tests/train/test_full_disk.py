@@ -19,7 +19,7 @@ from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from morphism import encode
-from tests.train.orders import CONF, IMAGES, epochs, follow, graph, order
+from tests.builders.order import CONF, IMAGES, epochs, follow, graph, order
 
 DISK_BYTES = 16 * 2**20
 

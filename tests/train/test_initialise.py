@@ -9,7 +9,7 @@ from torch import nn
 from aiperf.train.network.initialise import initialise, normal, stream
 from aiperf.train.network.module import build
 from morphism import start
-from tests.train.networks import small_start
+from tests.builders.network import small_start
 
 
 def test_initial_values_depend_on_the_type_of_layer() -> None:

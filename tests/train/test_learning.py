@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import build
 from morphism import STARTS, Budget, Deepen, Graph, Skip, apply, legal
-from tests.train.networks import Step, grown_state, images_for, random_morphs, small_start
+from tests.builders.network import Step, grown_state, images_for, random_morphs, small_start
 
 BATCH = 8
 OPTIMISER_STEPS = 3

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.trainer_config import TrainerConf
-from tests.train.orders import epochs, order, train
+from tests.builders.order import epochs, order, train
 
 SCALED = TrainerConf(scale_learning_rate=True, reference_batch=256)
 BATCHES = st.integers(257, 65536)

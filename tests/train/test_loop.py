@@ -28,7 +28,7 @@ from aiperf.train.inprocess import train_here
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode_morph, legal
 from morphism.legal import Budget
-from tests.train.orders import CONF, IMAGES, advances, epochs, graph, order, train, visited
+from tests.builders.order import CONF, IMAGES, advances, epochs, graph, order, train, visited
 
 
 def weights(folder: Path, trial: int = 1) -> dict[str, torch.Tensor]:

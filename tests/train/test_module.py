@@ -32,7 +32,7 @@ from morphism import (
     cost,
     start,
 )
-from tests.train.networks import (
+from tests.builders.network import (
     described,
     images_for,
     interpret,

@@ -17,7 +17,7 @@ from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.precision import choose
 from aiperf.train.precision_choice import FASTER_BY, fastest, measured, settled, shared
 from aiperf.train.trainer_config import TrainerConf
-from tests.train.orders import graph
+from tests.builders.order import graph
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
 

@@ -13,7 +13,7 @@ from aiperf.train.memory.ceiling import CeilingKey, shared_ceiling
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import cost, encode
-from tests.train.orders import IMAGES, plain_graph
+from tests.builders.order import IMAGES, plain_graph
 
 KIND = CeilingKey("host-a", "NVIDIA H200", "150 GB", "f00d", "bf16")
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from aiperf.train.network.module import build
 from aiperf.train.network.weights import break_symmetry, carry_out
 from morphism import Budget, Deepen, Gather, Graph, WeightPlan, Widen, apply, legal
-from tests.train.networks import images_for, outputs, random_state, small_start
+from tests.builders.network import images_for, outputs, random_state, small_start
 
 
 def widened(seed: int, dtype: torch.dtype = torch.float64) -> tuple[Graph, WeightPlan, dict[str, Tensor]]:

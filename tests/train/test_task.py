@@ -10,7 +10,7 @@ from aiperf.data.batches import Batch
 from aiperf.journal.events import RunStarted
 from aiperf.train.task import Classification
 from morphism import start
-from tests.journals import started
+from tests.builders.journal import started
 
 TASK, GRAPH = Classification(label_smoothing=0.1), start("digits_small", classes=3)
 

@@ -18,9 +18,9 @@ from aiperf.train.learning_rate import learning_rate
 from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import sgd
 from morphism import Gather, Widen, apply
-from tests.data.walks import joined, training, validation
-from tests.train.networks import random_state, small_start
-from tests.train.orders import CONF, epochs, order, train
+from tests.builders.data_set import joined, training, validation
+from tests.builders.network import random_state, small_start
+from tests.builders.order import CONF, epochs, order, train
 
 RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"]).trainer
 """As a ranking run is configured."""

@@ -6,18 +6,8 @@ import copy
 from pathlib import Path
 from random import Random
 
-from tests.journal.forged import Line, lines_of
-from tests.verify.forging import (
-    Kinds,
-    configure,
-    drawn,
-    naming,
-    of_trial,
-    places,
-    reposition,
-    shift,
-    work_of,
-)
+from tests.builders.forged_journal import Line, lines_of
+from tests.verify.forging import Kinds, configure, drawn, naming, of_trial, places, reposition, shift, work_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS: Kinds = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from random import Random
 
-from tests.journal.forged import Line
+from tests.builders.forged_journal import Line
 from tests.verify.forging import PROPOSING, Kinds, drawn, naming, of_trial, reposition
 
 KINDS: Kinds = {}

@@ -7,17 +7,8 @@ from random import Random
 
 from morphism import Budget, Deepen, cost, decode, decode_morph, encode_morph, grow, legal
 from searchers.kernel_size import own_size
-from tests.journal.forged import Line
-from tests.verify.forging import (
-    PROPOSING,
-    Kinds,
-    configure,
-    drawn,
-    naming,
-    of_trial,
-    places,
-    work_of,
-)
+from tests.builders.forged_journal import Line
+from tests.verify.forging import PROPOSING, Kinds, configure, drawn, naming, of_trial, places, work_of
 
 KINDS: Kinds = {}
 kind = naming(KINDS)

@@ -6,18 +6,8 @@ import copy
 import math
 from random import Random
 
-from tests.journal.forged import Line
-from tests.verify.forging import (
-    Kinds,
-    drawn,
-    naming,
-    of_trial,
-    places,
-    reposition,
-    update_result,
-    work_of,
-    works,
-)
+from tests.builders.forged_journal import Line
+from tests.verify.forging import Kinds, drawn, naming, of_trial, places, reposition, update_result, work_of, works
 
 KINDS: Kinds = {}
 kind = naming(KINDS)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any
 
 from aiperf.journal.first_line import config_hash
-from tests.journal.forged import Line
+from tests.builders.forged_journal import Line
 
 Edit = Callable[[list[Line], Random], None]
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from aiperf.journal.events import AnyEvent, TrialFinished, TrialLost
-from tests.drive.runs import RealRun, rank_of
+from tests.rigs.real_run import RealRun, rank_of
 
 OPTIONS = (
     "dataset=digits",

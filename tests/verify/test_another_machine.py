@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.verify import Verification, verify
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 
 REPOSITORY = Path(__file__).parents[2]
 JOURNAL = REPOSITORY / "tests" / "golden" / "resumed-v5.jsonl"

@@ -20,7 +20,7 @@ from aiperf.journal.journal import NAME, read
 from aiperf.report.gather import gather
 from aiperf.system.describe import versions
 from aiperf.verify import CheckResult, Verification, verify
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v4.jsonl")
 A100 = "NVIDIA A100-SXM4-80GB"

@@ -12,7 +12,7 @@ import pytest
 from aiperf.journal.journal import NAME
 from aiperf.verify import Finding
 from aiperf.verify.lines import read_lines
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 from tests.simulate.test_converged import RULE, conf, simulated
 from tests.verify.forging import configure
 

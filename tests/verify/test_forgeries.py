@@ -14,7 +14,7 @@ from aiperf.system.processor import cpu_model
 from aiperf.verify import Verification, verify
 from searchers.propose import RULES
 from tests.audit.random_runs import play, random_case
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 from tests.verify import forgeries_of_events, forgeries_of_faults, forgeries_of_plans, forgeries_of_work
 from tests.verify.forging import Forgery
 

@@ -15,7 +15,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.leaderboard.reading import read_entry
 from aiperf.report.write import report_of
 from aiperf.verify import verify
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 
 REAL = lines_of(Path(__file__).parents[1] / "golden" / "resumed-v5.jsonl")
 FIRST = {event: next(place for place, line in enumerate(REAL) if line["event"] == event) for event in (

@@ -17,7 +17,7 @@ from aiperf.verify.attempts import whole_epoch
 from aiperf.verify.check import Notes
 from aiperf.verify.lines import read_lines
 from aiperf.verify.sample import drawn, expected
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 REAL = GOLDEN / "resumed-v4.jsonl"

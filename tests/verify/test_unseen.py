@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from aiperf.verify import verify
-from tests.journal.forged import Line, lines_of, write
+from tests.builders.forged_journal import Line, lines_of, write
 from tests.verify.unseen import KINDS
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -10,17 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.journal.forged import Line
-from tests.verify.forging import (
-    Edit,
-    configure,
-    of_trial,
-    places,
-    reposition,
-    shift,
-    update_result,
-    work_of,
-)
+from tests.builders.forged_journal import Line
+from tests.verify.forging import Edit, configure, of_trial, places, reposition, shift, update_result, work_of
 
 
 @dataclass(frozen=True, slots=True)

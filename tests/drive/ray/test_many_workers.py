@@ -1,6 +1,6 @@
 """Workers as actors on several real Ray nodes: losses, late starts, failed starts, and their effect on the others.
 
-Ranks are stand-ins (tests/drive/stand_in.py), except in the last test, since no test depends on real training.
+Ranks are stand-ins (tests/rigs/stand_in_ranks.py), except in the last test, since no test depends on real training.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
-from tests.drive.clusters import SmallCluster, small_cluster
-from tests.drive.orders import order
-from tests.drive.processes import command_line, descendants
-from tests.drive.runs import SMALL
-from tests.drive.stand_in import (
+from tests.builders.history import space
+from tests.rigs.processes import command_line, descendants
+from tests.rigs.ray_cluster import SmallCluster, small_cluster
+from tests.rigs.real_run import SMALL
+from tests.rigs.stand_in_ranks import (
     BREAKS,
     LACKS_DATA,
     LOSES_DEVICES,
@@ -62,8 +62,8 @@ from tests.drive.stand_in import (
     DyingSearcher,
     mind,
     open_stand_in,
+    order,
 )
-from tests.searchers.histories import space
 
 
 @pytest.fixture(scope="module")

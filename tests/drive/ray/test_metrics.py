@@ -30,7 +30,7 @@ from aiperf.journal.events import EpochFinished, WorkerJoined
 from aiperf.journal.journal import read
 from aiperf.report.gather import gather
 from aiperf.simulate.session import open_run, simulate
-from tests.drive.elsewhere import REPOSITORY
+from tests.rigs.foreign_processes import REPOSITORY
 
 DASHBOARD = REPOSITORY / "grafana" / "aiperf.json"
 

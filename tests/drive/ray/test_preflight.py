@@ -24,8 +24,8 @@ from aiperf.measure.probe import ProbeReading
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.train.trainer_config import TrainerConf
-from tests.drive.clusters import SmallCluster, small_cluster
-from tests.preflight import planted
+from tests.rigs import faulty_probes as planted
+from tests.rigs.ray_cluster import SmallCluster, small_cluster
 
 PATIENCE = 300.0
 

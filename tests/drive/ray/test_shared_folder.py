@@ -27,9 +27,9 @@ from aiperf.journal.messages import NotStarted, WorkerUp
 from aiperf.rules.proposals import Proposer
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
-from tests.drive.clusters import SmallCluster, small_cluster
-from tests.drive.stand_in import open_stand_in
-from tests.searchers.histories import space
+from tests.builders.history import space
+from tests.rigs.ray_cluster import SmallCluster, small_cluster
+from tests.rigs.stand_in_ranks import open_stand_in
 
 
 def test_a_folder_with_the_drivers_word_is_shared(tmp_path: Path) -> None:

@@ -19,9 +19,8 @@ import pytest
 
 from aiperf.journal.events import EpochFinished, RunEnded, TrialPrepared, WorkerJoined
 from aiperf.journal.journal import read
-from tests.drive.elsewhere import REPOSITORY
-from tests.drive.processes import command_line, descendants
-from tests.drive.socket_table import Listening, listening_sockets
+from tests.rigs.foreign_processes import REPOSITORY
+from tests.rigs.processes import Listening, command_line, descendants, listening_sockets
 
 
 @dataclass

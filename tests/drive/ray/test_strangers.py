@@ -15,9 +15,9 @@ import pytest
 
 from aiperf.drive.ray.cluster.ray_environment import compiler_caches, guarded_environment, ray_parent, ray_scratch
 from aiperf.errors import BadConfiguration
-from tests.drive.elsewhere import REPOSITORY, another_machine, come, knock, listening, no_namespaces
-from tests.drive.patience import TRIES
-from tests.drive.processes import command_line, descendants
+from tests.rigs.foreign_processes import REPOSITORY, another_machine, come, knock, listening, no_namespaces
+from tests.rigs.processes import command_line, descendants
+from tests.rigs.ray_cluster import TRIES
 
 OURS = """
 import os, sys, ray

@@ -24,7 +24,7 @@ from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.collectives.torch_collective import unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES
-from tests.train.collectives.duties import LATE_SECONDS, Training
+from tests.rigs.collective_duties import LATE_SECONDS, Training
 
 PROJECT = Path(__file__).parent.parent.parent.parent
 RANKS = {"none": 1, **dict.fromkeys(COLLECTIVES, 2)}
@@ -43,7 +43,7 @@ def carried_out(name: str, folder: Path, *more: str) -> Answers:
         begun = []
         for rank in range(ranks):
             log = stack.enter_context((folder / f"log-{rank}").open("wb"))
-            words = [sys.executable, "-m", "tests.train.collectives.duties", name, str(rank), str(ranks), str(folder)]
+            words = [sys.executable, "-m", "tests.rigs.collective_duties", name, str(rank), str(ranks), str(folder)]
             environment = {**os.environ, **rendezvous.environment(rank, ranks)}
             process = subprocess.Popen([*words, *more], cwd=PROJECT, env=environment, stdout=log, stderr=log)
             stack.callback(process.wait)

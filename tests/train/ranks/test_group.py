@@ -46,7 +46,7 @@ from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, cost, encode
-from tests.train.orders import (
+from tests.builders.order import (
     CONF,
     IMAGES,
     epochs,

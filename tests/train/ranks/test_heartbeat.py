@@ -8,7 +8,7 @@ from aiperf.rules.decide import DeclareLost, decide
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.replay import state_after
-from tests.journals import begun, joined, proposed, requested, started
+from tests.builders.journal import begun, joined, proposed, requested, started
 
 DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
 

@@ -16,8 +16,8 @@ from aiperf.train.ranks.rank_numbers import seats
 from aiperf.train.ranks.started_group import Ranks
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode
-from tests.train.orders import IMAGES, plain_graph
-from tests.waiting import comes_true
+from tests.builders.order import IMAGES, plain_graph
+from tests.rigs.processes import comes_true
 
 
 @pytest.mark.parametrize(

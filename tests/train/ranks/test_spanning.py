@@ -25,10 +25,10 @@ from aiperf.train.ranks.rank_numbers import seats
 from aiperf.train.ranks.remote_ranks import HostRankServer
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
-from tests.drive.elsewhere import another_machine, no_namespaces
-from tests.train.orders import IMAGES, epochs, follow, hear, order, plain_graph, visited
+from tests.builders.order import IMAGES, epochs, follow, hear, order, plain_graph, visited
+from tests.rigs.foreign_processes import another_machine, no_namespaces
+from tests.rigs.two_hosts import spanning_group
 from tests.train.ranks.test_group import difference, final_weights, go_on, new_group
-from tests.train.ranks.two_hosts import spanning_group
 
 COLLECTIVES = [
     pytest.param("horovod", marks=pytest.mark.skipif(horovod_missing(on_cuda=False) is not None, reason="no horovod")),

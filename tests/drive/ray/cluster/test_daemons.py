@@ -21,9 +21,8 @@ from aiperf.drive.ray.cluster.local_cluster import local_ray
 from aiperf.errors import RuntimeLost
 from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, RunResumed, WorkerJoined, WorkerLost
 from aiperf.system.processes import family, state
-from tests.drive.census import Census
-from tests.drive.processes import command_line, descendants
-from tests.drive.runs import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of
+from tests.rigs.processes import Census, command_line, descendants
+from tests.rigs.real_run import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of
 
 
 @pytest.fixture

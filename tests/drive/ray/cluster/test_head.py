@@ -24,7 +24,7 @@ from aiperf.drive.ray.cluster.join_node import join
 from aiperf.errors import NoSuchRun, NoWorkers, RuntimeNotStarted
 from aiperf.system.processes import family, name, state
 from cluster.place import HEAD_FILE, HEAD_LOST, HeadPlace
-from tests.drive.elsewhere import come
+from tests.rigs.foreign_processes import come
 
 
 def joining(folder: Path) -> subprocess.Popen[bytes]:

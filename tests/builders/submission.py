@@ -1,16 +1,37 @@
-"""Forged submissions: unpacked, changed and packed again."""
+"""Signing keys of sites, and changed submissions."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from aiperf.journal.journal import Journal, read
 from aiperf.submission.archive import Content, manifest_of, pack, unpack
 from aiperf.submission.signatures import sign
+
+
+def key_file(folder: Path, name: str = "key") -> Path:
+    """Create a private key without a passphrase, and its public key next to it."""
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen (openssh-client) is not installed")
+    path = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", path], check=True)
+    return path
+
+
+def allowed_file(folder: Path, **keys: Path) -> Path:
+    """Write a file of allowed signers: `site=key_file(…)`."""
+    path = folder / "allowed_signers"
+    path.write_text("".join(f"{name} {key.with_suffix('.pub').read_text()}" for name, key in keys.items()))
+    return path
+
 
 Members = dict[str, bytes]
 

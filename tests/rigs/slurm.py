@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.cluster import hosts_rig
-from tests.cluster.hosts_rig import HostsRig
+from tests.rigs import namespaces as hosts_rig
+from tests.rigs.namespaces import HostsRig
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "munged")
 

@@ -1,14 +1,4 @@
-"""Hosts on this machine, each with its own network, host name, processes and temporary folders, in namespaces(7).
-
-A host can be switched off. It is connected by a bridge only, so it can also be cut off. All hosts share one folder (instead of
-a parallel file system) and the repository. Each has its own /tmp and /dev/shm. Needs root and iproute2.
-
-    with hosts(folder, 3) as rig:
-        head = rig.start(rig.names[0], "python", "-m", "aiperf", …)   # a process on that host
-        rig.cut(rig.names[1])                                         # its link is down
-        rig.join(rig.names[1])                                        # and up again
-        rig.off(rig.names[2])                                         # its power fails: all of its processes end at once
-"""
+"""Hosts on this machine, each with its own network, host name, processes and temporary folder, and runs on them."""
 
 from __future__ import annotations
 
@@ -17,9 +7,13 @@ import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import NAME, read
 
 PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -188,3 +182,56 @@ def hosts(folder: Path, count: int, *, init: str = "sleep infinity") -> Iterator
         yield rig
     finally:
         rig.down()
+
+
+def begin(rig: HostsRig, folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
+    """Start `python -m aiperf WORDS` on a host in the run's folder, with output in NAME.log there."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "AIPERF_"))},
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    return rig.start(
+        name,
+        sys.executable,
+        "-m",
+        "aiperf",
+        *words,
+        output=folder / f"{name}.log",
+        directory=folder,
+        environment=environment,
+    )
+
+
+def until(
+    folder: Path,
+    happened: Callable[[list[AnyEvent]], bool],
+    what: str,
+    seconds: float,
+    meanwhile: Callable[[], None],
+    logs: Callable[[], str],
+) -> list[AnyEvent]:
+    """Wait until the journal's events fulfil the condition, and return them.
+
+    `meanwhile` is called before each poll. Fails after `seconds`, with `logs`.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        meanwhile()
+        if (folder / NAME).exists() and happened(events := list(read(folder))):
+            return events
+        time.sleep(0.5)
+    raise AssertionError(f"{what}: not within {seconds:.0f} s\n{logs()}")
+
+
+def processes_on(rig: HostsRig, name: str) -> list[int]:
+    """Return the processes of a host, without its first one and ended ones."""
+    init = rig.init_of(name)
+    space = Path(f"/proc/{init}/ns/pid").readlink()
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "ns/pid").readlink() == space and (process / "stat").read_text().split(") ")[1][0] != "Z":
+                found.append(int(process.name))
+        except OSError:
+            continue  # it has ended
+    return [pid for pid in found if pid != init]

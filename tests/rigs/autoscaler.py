@@ -1,6 +1,6 @@
 """Ray with an autoscaler that starts and ends nodes on this machine, for runs whose workers join and leave.
 
-`python -m tests.cluster.elastic_rig FOLDER WORD…` runs a complete story. Start it in its own process namespace (`told` does),
+`python -m tests.rigs.autoscaler FOLDER WORD…` runs a complete story. Start it in its own process namespace (`told` does),
 since the nodes are processes of the autoscaler and must end with it. Ray's head has no processor, and is the only node. A
 run requests two nodes. Once both train, one of them is drained and dies, and the autoscaler starts another. Ray's provider
 gives
@@ -23,7 +23,7 @@ from aiperf.drive.ray.cluster.head import own_address
 from aiperf.drive.session import END_REQUEST
 from aiperf.journal.events import AnyEvent, EpochFinished, TrialStarted, WorkerJoined
 from aiperf.journal.journal import NAME, read
-from tests.cluster.hosts_rig import REPOSITORY
+from tests.rigs.namespaces import REPOSITORY
 
 NODES = 2
 HEAD_ID = "f" * 51 + "0" * 5
@@ -37,7 +37,7 @@ def told(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the story to its end. Needs root, for its own process namespace."""
     apart = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     return subprocess.run(
-        [*apart, sys.executable, "-m", "tests.cluster.elastic_rig", str(folder), *words],
+        [*apart, sys.executable, "-m", "tests.rigs.autoscaler", str(folder), *words],
         cwd=REPOSITORY,
         env={name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         | {"PYTHONPATH": str(REPOSITORY)},

@@ -34,9 +34,9 @@ from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 from aiperf.simulate.session import open_run, world_of
 from morphism import decode_morph, encode
 from searchers import history
-from tests.drive.patience import patiently
-from tests.drive.processes import command_line, descendants
-from tests.train.orders import plain_graph
+from tests.builders.order import plain_graph
+from tests.rigs.processes import command_line, descendants
+from tests.rigs.ray_cluster import patiently
 
 EXECUTORS = {
     "inline": ("executor=inline",),

@@ -1,7 +1,4 @@
-"""Ranks that do not train and follow a file, for tests of real actors on real nodes without the start of torch.
-
-`mind(folder, node, "lacks its data")` controls the ranks on a node. Each start and each poll for messages reads it.
-"""
+"""Ranks that follow a file instead of training, for tests of real actors and nodes, and orders for them."""
 
 from __future__ import annotations
 
@@ -138,3 +135,24 @@ class DyingSearcher:
         if request.number == self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
         return RandomConf().build().propose(history, request)
+
+
+def order(worker: int, trial: int) -> Train:
+    """Two epochs of the starting network."""
+    return Train(
+        trial=trial,
+        attempt=1,
+        worker=worker,
+        lineage=(),
+        morphs=(),
+        parent=None,
+        first_epoch=1,
+        last_epoch=2,
+        patience=6,
+        improvement=0.001,
+        losses=(),
+        batch_size=32,
+        seed=0,
+        progress_seconds=5.0,
+        edges=(),
+    )

@@ -1,6 +1,6 @@
 """Duties of one rank of a collective. Each rank is a process and writes its answers to a file.
 
-    python -m tests.train.collectives.duties NAME RANK RANKS FOLDER [fp16]
+    python -m tests.rigs.collective_duties NAME RANK RANKS FOLDER [fp16]
 
 With fp16 gradients are sent in 16 bits, and the last rank is killed at the end, while the others wait for it in a
 backward pass. `test_collectives.py` checks the answers.
@@ -27,7 +27,7 @@ from aiperf.train.device_timer import HostTimeline
 from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import build
 from aiperf.train.optimiser import EagerSgd
-from tests.train.orders import plain_graph
+from tests.builders.order import plain_graph
 
 IMAGES = 8
 PATIENCE_SECONDS = 120.0

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.cluster import hosts_rig
-from tests.cluster.hosts_rig import HostsRig
+from tests.rigs import namespaces as hosts_rig
+from tests.rigs.namespaces import HostsRig
 
 PROGRAMS = ("ssh", "ssh-keygen")
 PORT = 2222

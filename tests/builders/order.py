@@ -12,7 +12,7 @@ from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax, start
-from tests.drive.orders import order as small_order
+from tests.rigs.stand_in_ranks import order as small_order
 
 IMAGES = SyntheticConf(training_images=150, validation_images=50, classes=3, image=8, channels=1, noise=0.1)
 """At batch 64 an epoch has two steps and omits 22 images. Its validation has one smaller step."""

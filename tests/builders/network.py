@@ -1,14 +1,14 @@
-"""Builders for tests with torch.
+"""Networks, weights and threads for tests with torch."""
 
-Small graphs, weights that make comparisons meaningful, and an interpreter that computes a graph node by node.
-"""
+from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import count
 from random import Random
 from typing import assert_never
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -207,3 +207,12 @@ _KINDS: dict[type, tuple[str, ...]] = {
     BatchNormalisation: ("weight", "bias", "running_mean", "running_var"),
     Dense: ("weight", "bias"),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """Use one thread in each module that imports this fixture, itself or in its conftest."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -14,8 +14,8 @@ from pathlib import Path
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, read
 from aiperf.scratch import MARK
-from tests.drive.patience import GAVE_UP, TRIES
-from tests.drive.processes import command_line, descendants
+from tests.rigs.processes import command_line, descendants
+from tests.rigs.ray_cluster import GAVE_UP, TRIES
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SMALL = (

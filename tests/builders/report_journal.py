@@ -47,7 +47,7 @@ from morphism.codec import encode
 from searchers.history import Space
 from searchers.propose import RULES
 from searchers.searcher_config import MorphismConf, TpeConf
-from tests.journals import positioned
+from tests.builders.journal import positioned
 
 VERSIONS = {"aiperf-cluster": "0.1.0", "torch": "2.13.0", "horovod": "0.28.1", "ray": "2.60.0", "optuna": "5.0.0"}
 MACHINE: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""A real terminal with the command in its foreground, as a user has it: typed into, looked at, closed."""
+"""The command line of a user: in a folder of its own, and at a real terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,34 @@ import sys
 import termios
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from aiperf.journal.events import AnyEvent
+from aiperf.journal.journal import NAME, Journal
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Result of a command."""
+
+    status: int
+    out: str
+    err: str
+
+
+User = Callable[..., Answer]
+"""Types the words after `python -m aiperf`."""
+
+
+def write_run(folder: Path, events: Sequence[AnyEvent]) -> Path:
+    """Write a run's folder with these events."""
+    folder.mkdir(parents=True)
+    with Journal(folder / NAME) as journal:
+        journal.append(events)
+    return folder
+
 
 MARK = "AIPERF_TEST_TERMINAL"
 CTRL_C = b"\x03"

@@ -14,7 +14,7 @@ from aiperf.journal.messages import Order, Train, Word, WorkerUp
 from aiperf.simulate.model.machine_state import VirtualClock
 from searchers.history import Observation
 from searchers.propose import RULES
-from tests.journals import LIMITS, SCHEDULE, started
+from tests.builders.journal import LIMITS, SCHEDULE, started
 
 SPACE = {
     "budget": {"forward_flops": None, "parameters": None, "memory_bytes": None},

@@ -14,7 +14,7 @@ from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.remote_ranks import HostRankServer
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph, encode
-from tests.train.orders import IMAGES
+from tests.builders.order import IMAGES
 
 LEADER, OTHER = "127.0.0.11", "127.0.0.1"
 """Connections from this machine to any address of its loopback come from 127.0.0.1."""

@@ -1,4 +1,4 @@
-"""A real control group of a test's own, under the root's, where the machine lets one be made."""
+"""Limits of this machine for a test: a small real file system, a real control group."""
 
 from __future__ import annotations
 
@@ -10,6 +10,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+
+@contextmanager
+def small_file_system(folder: Path, options: str) -> Iterator[Path]:
+    """A tmpfs with these options of mount(8), mounted at a new folder. Skips the test where this user may not mount."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not mount")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
 
 GROUPS = Path("/sys/fs/cgroup")
 

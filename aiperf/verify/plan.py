@@ -23,6 +23,8 @@ NUMBERS = ("training_images", "validation_images", "classes", "image", "channels
 PLAN = "the plan in the first line follows from its configuration, its data set and its workers"
 BUILT = "the driver can build its searcher and its tuning from the configuration in the first line"
 OURS = "aiperf-cluster"
+GROUPS = ("searcher", "hpo", "trainer", "dataset", "schedule", "budget")
+"""Groups of options that a run of any release records."""
 
 
 class PredictedScore(Check):
@@ -127,6 +129,9 @@ class Plan(Check):
     def _check_build(self, line: int, event: RunStarted) -> None:
         """Build searcher and tuning again: the driver built both before it wrote the first line."""
         self._notes.examined += 1
+        if missing := [name for name in GROUPS if not isinstance(event.config.get(name), dict)]:
+            self._notes.add(line, BUILT, f"the configuration has no {', '.join(missing)}, which each release records")
+            return
         try:
             conf = from_plain(event.config)
             proposer_of(conf.searcher, conf.hpo)

@@ -37,6 +37,12 @@ def tuning_changed(lines: list[Line], rng: Random) -> None:
     configure(lines, lambda config: config["hpo"].update(startup_trials=rng.choice([0, 1, 8])))
 
 
+@kind("a group of options removed, by another release", "plan")
+def options_removed(lines: list[Line], rng: Random) -> None:
+    lines[0]["versions"]["aiperf-cluster"] = "0.0.9"
+    configure(lines, lambda config: config.pop(rng.choice(["searcher", "hpo", "trainer", "dataset"])))
+
+
 @kind("the rounds' epochs changed", "results", "decisions")
 def rounds_changed(lines: list[Line], rng: Random) -> None:
     configure(lines, lambda config: config["schedule"].update(epochs=rng.choice([[2, 3, 5], [1, 3, 4], [2, 2, 4]])))

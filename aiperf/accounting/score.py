@@ -320,8 +320,8 @@ def _of_helpers(work_log: WorkLog) -> Iterator[tuple[str, str]]:
 def _of_interruptions(work_log: WorkLog) -> Iterator[tuple[str, str]]:
     if work_log.down_seconds:
         yield (
-            f"the driver was down for {work_log.down_seconds:.0f} s, which the score's time holds",
-            "compare it with no run that went through, or run it again",
+            f"the driver was down for {work_log.down_seconds:.0f} s, and this time counts in the score",
+            "run it again, or compare it only with runs that were interrupted too",
         )
     for step in work_log.clock_steps:
         yield (

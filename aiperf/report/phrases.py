@@ -342,7 +342,7 @@ def _not_met(breaches: Sequence[RuleViolation]) -> str:
         parts.append(f"{broken} rule{' of a ranked run is' if broken == 1 else 's of a ranked run are'} not met")
     if unknown:
         of_what = "" if broken else " of a ranked run"
-        parts.append(f"of {unknown} rule{'' if unknown == 1 else 's'}{of_what} it cannot be determined")
+        parts.append(f"{unknown} rule{'' if unknown == 1 else 's'}{of_what} could not be checked")
     return ", ".join(parts)
 
 

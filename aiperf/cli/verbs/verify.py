@@ -93,4 +93,4 @@ def _counted(check: CheckResult) -> str:
     counts = f"{check.examined}{of} {check.unit}"
     if check.contradictions:
         counts += f", {check.contradictions} contradict"
-    return counts + (f", of {check.untold} it cannot be determined" if check.untold else "")
+    return counts + (f", {check.untold} could not be checked" if check.untold else "")

@@ -86,6 +86,7 @@ MOMENTS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.96]
 """Shares of the time of a complete execution."""
 ELSEWHERE = {
     "predict": "a run, which is interrupted as every run, then simulations as in rehearse",
+    "sweep": "runs: tests/cli/test_sweep.py",
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }

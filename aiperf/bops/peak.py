@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aiperf.bops import roofline
+from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.units import share
@@ -157,8 +158,7 @@ def measure_peak(*, with_memory: bool = True) -> Peak:
 
 
 def _bandwidth() -> tuple[float, int]:
-    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
-    largest = int(int(available[1]) * 1024 * LARGEST_ARRAY_SHARE) if available else 1 << 27
+    largest = int(available_bytes() * LARGEST_ARRAY_SHARE) or 1 << 27
     array = min(CACHES_PER_ARRAY * last_cache_bytes(), largest)
     stream = program(NATIVE / "stream.c", compiler="cc", flags=("-O3", "-march=native", "-fopenmp"))
     (line,) = _lines(stream, str(array // 8))

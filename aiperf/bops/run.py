@@ -20,6 +20,7 @@ from aiperf.bops.count import SourceCount, count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import NATIVE, Peak, own_cores
+from aiperf.data.available_memory import available_bytes
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.statistics.estimate import of_repeats
@@ -191,9 +192,8 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
         raise BadConfiguration(
             f"the data fit on the disk. They take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
         )
-    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
-    memory = int(available[1]) * 1024 if available else None
-    if name == "sort" and memory is not None and size * _SORT_BYTES > memory:
+    memory = available_bytes()
+    if name == "sort" and 0 < memory < size * _SORT_BYTES:
         raise BadConfiguration(
             f"Sort keeps its records in memory. {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
             "--size, or use more machines"

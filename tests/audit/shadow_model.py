@@ -115,6 +115,8 @@ class ShadowModel:
     """Limit of attempts that may end with their worker."""
     spares: int = 0
     """Spare proposals of each worker once a trial has finished."""
+    trials_to_finish: int | None = None
+    """`limits.trials`. None: no limit."""
     silence: float = 0.0
     rejections: int = 0
     """Consecutive rejected requests of a worker after which it is skipped."""
@@ -220,6 +222,7 @@ class ShadowModel:
         limits, self._schedule = event.config["limits"], event.config["schedule"]
         self.attempts, self.spares = limits["attempts"], limits["spares"]
         self.silence, self.rejections = limits["silence_seconds"], limits["rejections"]
+        self.trials_to_finish = limits["trials"]
 
     def _resumed(self, event: RunResumed) -> None:
         if event.down_seconds != event.at - self.at:
@@ -359,7 +362,14 @@ class ShadowModel:
     def missing(self, worker: Worker) -> int:
         """Return the number of missing proposals of a worker. Negative if it has more than it needs."""
         spares = self.spares if self._has_finished and not self.follows else 0
-        return self.needs_next(worker) + spares - len(worker.waiting) - len(worker.requested)
+        missing = self.needs_next(worker) + spares - len(worker.waiting) - len(worker.requested)
+        return missing if self.trials_to_finish is None else min(missing, self._room_for_trials(self.trials_to_finish))
+
+    def _room_for_trials(self, limit: int) -> int:
+        """Return how many more trials can finish. Neither failed nor withdrawn trials count, open requests do."""
+        states = [trial.state for trial in self.trials.values()]
+        counted = len(states) - states.count("failed") - states.count("withdrawn") + len(self.requests)
+        return limit - counted
 
     def _start_is_due(self) -> bool:
         """Return True if no worker has the starting network and it has not failed too often."""

@@ -730,5 +730,5 @@ def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None
 
 
 def test_more_ranks_than_accelerators_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for 2"):
+    with pytest.raises(BadConfiguration, match=r"trainer\.ranks=3 for a worker with 2"):
         RankGroup(TrainerConf(ranks=3), SyntheticConf(), encode(graph()), tmp_path, accelerators=2, cores=8)

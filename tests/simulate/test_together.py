@@ -55,7 +55,7 @@ def test_run_with_few_possible_networks_trains_them_and_ends(tmp_path: Path) -> 
     last = events[-1]
     assert isinstance(last, RunEnded) and last.reason.startswith("no proposals")
     assert counts.repeats == 0 and counts.trials > 1
-    assert any(isinstance(event, TrialRejected) and "raise the budget" in event.reason for event in events)
+    assert any(isinstance(event, TrialRejected) and "Raise the budget" in event.reason for event in events)
     assert last.at < 5400  # before its time
     begun = {event.trial for event in events if isinstance(event, TrialStarted)}
     finished = {event.trial for event in events if isinstance(event, TrialFinished)}

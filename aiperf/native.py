@@ -32,7 +32,7 @@ def program(source: Path, *, compiler: str, flags: tuple[str, ...]) -> Path:
     if shutil.which(compiler) is None:
         package = PACKAGES.get(Path(compiler).name)
         fix = f"install it (Debian: apt-get install {package})" if package else "install it, or name another compiler"
-        raise BadConfiguration(f"{source.name} needs a compiler; {compiler!r} is not installed: {fix}")
+        raise BadConfiguration(f"{source.name} needs a compiler, but {compiler!r} is not installed: {fix}")
     version = _output([compiler, "--version"])
     key = hashlib.sha256(source.read_bytes())
     for part in (compiler, version, *flags):
@@ -59,7 +59,9 @@ def _output(command: list[str]) -> str:
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=BUILD_SECONDS
         )
     except subprocess.TimeoutExpired:
-        raise BadConfiguration(f"{command[0]!r} ends within {BUILD_SECONDS} s; it did not: try it by hand") from None
+        raise BadConfiguration(
+            f"{command[0]!r} must end within {BUILD_SECONDS} s, but it did not: try it by hand"
+        ) from None
     if ended.returncode:
         messages = ended.stderr.strip()[:_LONGEST_SHOWN]
         raise BadConfiguration(

@@ -45,8 +45,11 @@ def execute(
         start = time.perf_counter()
         try:
             process = subprocess.Popen(command, stdin=read, stdout=written, stderr=messages, env=variables, cwd=folder)
-        except (FileNotFoundError, PermissionError, OSError) as error:
-            raise BadConfiguration(f"a program can be started. {command[0]!r} cannot: {error.strerror}") from error
+        except OSError as error:
+            raise BadConfiguration(
+                f"a counted or measured program must be executable, but {command[0]!r} cannot be started "
+                f"({error.strerror}): name an executable file"
+            ) from error
         try:
             status = process.wait()
         except BaseException:

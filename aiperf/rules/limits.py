@@ -108,8 +108,8 @@ class ScheduleConf:
             )
         if not self.warmup_seconds < self.duration_seconds:
             raise BadConfiguration(
-                "a valid window lies between warm-up and end: schedule.warmup_seconds < schedule.duration_seconds; "
-                f"found {self.warmup_seconds:g} and {self.duration_seconds:g}: lengthen the run, or shorten its warm-up"
+                "a valid window lies between warm-up and end: schedule.warmup_seconds < schedule.duration_seconds, "
+                f"but found {self.warmup_seconds:g} and {self.duration_seconds:g}: lengthen the run, or shorten its warm-up"
             )
         if self.stop == "converged" and self.warmup_seconds + self.stop_after_seconds >= self.duration_seconds:
             raise BadConfiguration(

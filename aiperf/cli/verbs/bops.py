@@ -178,7 +178,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
-        raise BadConfiguration("bops run takes a program after --; found none: bops run -- ./my_program args")
+        raise BadConfiguration("bops run takes a program after --, but found none: bops run -- ./my_program args")
     launch, source = shlex.split(arguments.launch), arguments.input
     timed = times(lambda: execute([*launch, *command], source=source), arguments.repeat)
     counted, reason = instruction_count(command, launch, simulate=arguments.simulate, source=source)

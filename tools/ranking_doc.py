@@ -1,4 +1,4 @@
-"""Generator of the rules of each division in docs/benchmark.md: `python -m tools.ranking_doc`."""
+"""Generator of docs/divisions.md, the rules of each division: `python -m tools.ranking_doc`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ from pathlib import Path
 
 from aiperf.ranking.division import BUILT_IN, Division, Rule, division
 
-PAGE = Path(__file__).parent.parent / "docs/benchmark.md"
-BEGIN, END = "<!-- ranked options: begin -->", "<!-- ranked options: end -->"
+PAGE = Path(__file__).parent.parent / "docs/divisions.md"
+HEAD = """# Rules of the divisions
 
+    python -m aiperf check RUN [--division quick]      # the rules that a run breaks, with the fix for each
+
+This page is written by `python -m tools.ranking_doc` from `aiperf/ranking/divisions/*.yaml`. The rules are explained in
+[benchmark.md](benchmark.md), "A run that may be ranked". Sources: [P] the paper, [C] the predecessor's code, [D] decided here.
+`null` means not declared.
+"""
 
 LETTERS = {"paper": "P", "predecessor": "C", "decided": "D"}
 """Source marks of docs/benchmark.md."""
@@ -76,12 +82,10 @@ def _source(rule: Rule) -> str:
     return f"[{', '.join(LETTERS[source] for source in rule.source)}]"
 
 
-def inserted(page: str) -> str:
-    """Return the page with the tables between its two marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return "\n".join([before + BEGIN, "", *lines(), END + after])
+def page() -> str:
+    """Return the text of docs/divisions.md."""
+    return "\n".join([HEAD, *lines()])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(inserted(PAGE.read_text()))
+    PAGE.write_text(page())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
 from aiperf.ranking.law import AtMost, Equals
 from searchers.propose import RULES
-from tools.ranking_doc import inserted
+from tools import ranking_doc
 
 SHAPE = WorkerShape(
     source="a test", device="NVIDIA A100-SXM4-80GB", accelerators=8, ranks=8, cores=64, memory_bytes=80 << 30
@@ -411,6 +410,4 @@ def test_a_simulated_run_is_also_judged_as_a_real_run() -> None:
 
 
 def test_the_page_prints_the_rules_as_they_are() -> None:
-    page = (Path(__file__).parents[2] / "docs/benchmark.md").read_text()
-
-    assert inserted(page) == page, "run: python -m tools.ranking_doc"
+    assert ranking_doc.PAGE.read_text() == ranking_doc.page(), "run: python -m tools.ranking_doc"

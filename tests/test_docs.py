@@ -66,7 +66,11 @@ def test_every_page_and_section_that_the_code_names_exists() -> None:
 def test_readme_and_pages_stay_short() -> None:
     """Words of README, and of the pages that are written by hand without their generated tables."""
     readme = (PROJECT / "README.md").read_text()
-    pages = [page for page in PAGES if page.parent.name == "docs" and page.stem not in {"events", "graph-format", "divisions"}]
+    pages = [
+        page
+        for page in PAGES
+        if page.parent.name == "docs" and page.stem not in {"events", "graph-format", "divisions"}
+    ]
     text = re.sub(
         r"<!-- .*?: begin -->.*?<!-- .*?: end -->", "", "\n".join(page.read_text() for page in pages), flags=re.S
     )

@@ -9,7 +9,7 @@ from statistics import fmean
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
-from aiperf.comparison.figures import FIGURES, Compared, SideFigure, compared, of_side
+from aiperf.comparison.figures import OF_SCORE, Compared, SideFigure, compared, figures_of, of_side
 from aiperf.comparison.work import work_of
 from aiperf.journal.journal import torn_warning
 from aiperf.report.facts import Report
@@ -93,7 +93,7 @@ class Repeats:
 
 
 def compare(
-    first: Side, second: Side, largest_regression: float | None = None, figure: str = FIGURES[0].name
+    first: Side, second: Side, largest_regression: float | None = None, figure: str = OF_SCORE.name
 ) -> Comparison:
     """Compare two sides.
 
@@ -108,7 +108,7 @@ def compare(
     """
     require_one_benchmark(first, second)
     require_each_once((*first.journals, *second.journals))
-    figures = tuple(compared(each, first.runs, second.runs) for each in FIGURES)
+    figures = tuple(compared(each, first.runs, second.runs) for each in figures_of((*first.runs, *second.runs)))
     gate = None
     if largest_regression is not None:
         gate = _gate(next(each for each in figures if each.name == figure), largest_regression, first, second)
@@ -135,7 +135,7 @@ def compare(
 
 def repeats(side: Side) -> Repeats:
     """Compare two or more equal runs with each other."""
-    figures = tuple((each.name, of_side(each, side.runs)) for each in FIGURES)
+    figures = tuple((each.name, of_side(each, side.runs)) for each in figures_of(side.runs))
     of_score = figures[0][1].spread
     return Repeats(
         runs=tuple(run.run.name for run in side.runs),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from aiperf import units
+from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.report.facts import Report
 from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.difference import RelativeChange, change
@@ -73,6 +74,42 @@ FIGURES = (
     ),
 )
 OF_SCORE = FIGURES[0]
+
+
+def _fixed(value: Callable[[FixedNetworkResult], float | None]) -> Callable[[Report], float | None]:
+    return lambda report: None if report.fixed_network is None else value(report.fixed_network)
+
+
+FIXED_NETWORK = (
+    Figure("quality", _fixed(lambda found: found.quality), units.share, _shares, True),
+    Figure("valid FLOPS", _fixed(lambda found: found.valid_flops_per_second), units.flops_per_second, _flops, True),
+    Figure(
+        "epochs to target",
+        _fixed(lambda found: found.epochs_to_quality),
+        lambda value: f"{value:.4g}",
+        lambda low, high: f"{low:.1f} to {high:.1f}",
+        False,
+    ),
+    Figure(
+        "time to target",
+        _fixed(lambda found: found.seconds_to_quality),
+        units.duration,
+        lambda low, high: f"{units.duration(low)} to {units.duration(high)}",
+        False,
+    ),
+)
+"""Figures of runs that train one fixed network to a target quality."""
+
+
+def figures_of(runs: Sequence[Report]) -> tuple[Figure, ...]:
+    """Return the figures to compare. Those of a fixed network are included if every run has a target quality."""
+    has_target = all(run.fixed_network is not None for run in runs)
+    return (*FIGURES, *FIXED_NETWORK) if has_target else FIGURES
+
+
+def by_name(name: str) -> Figure:
+    """Return the figure of this name."""
+    return next(figure for figure in (*FIGURES, *FIXED_NETWORK) if figure.name == name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from aiperf.atomic_files import replace_file
 from aiperf.comparison.compared_runs import Side
-from aiperf.comparison.figures import FIGURES
+from aiperf.comparison.figures import figures_of
 from aiperf.report.phrases import source
 from aiperf.statistics.estimate import of_repeats
 
@@ -22,7 +22,7 @@ def draw(side: Side, folder: Path) -> list[Path]:
     from aiperf.report.plots.figure import drawn
     from aiperf.report.plots.palette import BLUE, VERMILION
 
-    known = [(each, [each.value(run) for run in side.runs]) for each in FIGURES]
+    known = [(each, [each.value(run) for run in side.runs]) for each in figures_of(side.runs)]
     shown = [(each, [value for value in values if value is not None]) for each, values in known if None not in values]
 
     def on(figure: Figure) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from aiperf import units
 from aiperf.comparison.compare import Comparison, compare
 from aiperf.comparison.compared_runs import in_words, side, side_of
-from aiperf.comparison.figures import FIGURES, Compared
+from aiperf.comparison.figures import Compared, by_name
 from aiperf.comparison.followed import FollowedComparison, TrialPair, followed
 from aiperf.report import phrases
 from aiperf.report.facts import Report
@@ -18,7 +18,6 @@ from aiperf.statistics.shares import MEANINGS, ScoreDifference
 
 MOST_PAIRS = 200
 """Largest number of pairs in the page's table. report.json has all pairs."""
-SHOWN = {figure.name: figure.shown for figure in FIGURES}
 
 
 def against(report: Report, other: str) -> Section:
@@ -67,7 +66,7 @@ def _figures(found: Comparison) -> Table:
 
 
 def _figure(each: Compared) -> tuple[Cell, ...]:
-    values = ["none" if of.value is None else SHOWN[each.name](of.value) for of in (each.first, each.second)]
+    values = ["none" if of.value is None else by_name(each.name).shown(of.value) for of in (each.first, each.second)]
     if each.change is None:
         return (Cell(each.name), *map(Cell, values), Cell("—"), Cell("—"), Cell("—"))
     between = "not tested" if each.change.interval is None else units.change_interval(*each.change.interval)

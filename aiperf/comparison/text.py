@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from aiperf import units
 from aiperf.comparison.comparability import RunDifference
 from aiperf.comparison.compare import Comparison, RegressionGate, Repeats
-from aiperf.comparison.figures import FIGURES, Compared, Figure, SideFigure
+from aiperf.comparison.figures import Compared, Figure, SideFigure, by_name
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
@@ -22,7 +22,6 @@ MOST_RUNS = 1000
 """Largest suggested number of runs."""
 SMALLEST_LOSS = 0.0005
 """Smallest printed change as a share of the top. --json has all changes."""
-SHOWN = {figure.name: figure.shown for figure in FIGURES}
 
 
 def comparison_lines(found: Comparison) -> tuple[str, ...]:
@@ -67,8 +66,8 @@ def _repeats(found: Repeats) -> Iterator[str]:
     yield from _names(f"{len(found.runs)} runs", found.runs)
     yield ""
     yield _columns(("", 16), ("mean", -14), ("95 % of the mean", -23), ("CV", -9), ("95 % of the CV", -18))
-    for figure, (_, of_runs) in zip(FIGURES, found.figures, strict=True):
-        yield _of_repeats(figure, of_runs, len(found.runs))
+    for name, of_runs in found.figures:
+        yield _of_repeats(by_name(name), of_runs, len(found.runs))
     if found.precisions:
         yield ""
         needed = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
@@ -107,7 +106,7 @@ def _differing(differing: Sequence[RunDifference]) -> Iterator[str]:
 
 
 def _figure(each: Compared) -> Iterator[str]:
-    shown = SHOWN[each.name]
+    shown = by_name(each.name).shown
     values = ["none" if of.value is None else shown(of.value) for of in (each.first, each.second)]
     yield _columns((each.name, 16), (values[0], -13), (values[1], -13), (_change(each), -38))
 

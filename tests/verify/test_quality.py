@@ -69,7 +69,7 @@ def test_checkpoint_has_the_quality_in_the_journal(digits: Path, capsys: pytest.
     assert (found["trial"], found["epoch"], found["images"], found["metric"]) == (0, 2, 360, "top1")
     assert found["quality_again"] == pytest.approx(found["quality_in_journal"], abs=1 / 360 + 1e-12)
     assert found["loss_again"] == pytest.approx(found["loss_in_journal"], rel=1e-3)
-    assert "checkpoint of trial 0 after epoch 2" in shown and "the quality is confirmed" in shown
+    assert "checkpoint of trial 0 after epoch 2" in shown and "\nconfirmed: the numbers" in shown
 
 
 @pytest.mark.parametrize("images", [-2, 2, 30])
@@ -80,7 +80,7 @@ def test_changed_quality_is_found(
     run = forged(digits, tmp_path / "run", audit(digits).quality_again + images / 360)
 
     assert main(["quality", str(run)]) == 1
-    assert f"not confirmed: {abs(images)} images differ" in capsys.readouterr().out
+    assert f"not confirmed: the numbers of correct images differ by {abs(images)} (" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("images", "is_confirmed"), [(0, True), (1, True), (-1, True), (2, False), (-2, False)])

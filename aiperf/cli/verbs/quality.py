@@ -49,10 +49,8 @@ def lines(found: QualityAudit) -> Iterator[str]:
     yield f"  evaluated  {found.images} validation images, {found.precision} on {found.device}"
     for place, value in (("journal", found.quality_in_journal), ("again", found.quality_again)):
         yield f"  {place:<9}  {found.metric} {value:.6f}, {value * found.images:.0f} images correct"
-    if found.is_confirmed:
-        yield f"the quality is confirmed: {found.differing_images} images differ, and 1 may"
-    else:
-        yield f"the quality is not confirmed: {found.differing_images} images differ, but only 1 may"
+    confirmed = "confirmed" if found.is_confirmed else "not confirmed"
+    yield f"{confirmed}: the numbers of correct images differ by {found.differing_images} (at most 1 is allowed)"
 
 
 def _root(options: list[str]) -> str | None:

@@ -38,6 +38,7 @@ VERB_GROUPS = {
     "rules and proofs": {
         "check": "check a run against the rules of a division",
         "verify": "recompute a run from its journal and report contradictions",
+        "quality": "evaluate a kept checkpoint again and compare the quality with the journal",
         "announce": "sign the announcement of a run before it starts",
         "submit": "bundle runs with checksums and a signature",
         "inspect": "judge a bundle as its receiver",

@@ -116,6 +116,45 @@ def test_a_file_that_is_no_graph_is_refused_without_a_traceback(aiperf: User, tm
     assert "99" in answer.err
 
 
+def test_detector_is_counted_per_image_and_per_region(aiperf: User) -> None:
+    usual = json.loads(aiperf("flops", "faster_rcnn_r50", "--json").out)
+    same = json.loads(aiperf("flops", "faster_rcnn_r50", "--height", "768", "--width", "1152", "--json").out)
+    tall = json.loads(aiperf("flops", "faster_rcnn_r50", "--height", "1536", "--json").out)
+
+    assert usual == same and usual["per_region"] == tall["per_region"]
+    assert (usual["tensor"]["forward_flops"], usual["per_region"]["forward_flops"]) == (349_845_295_104, 27_838_464)
+    for direction in ("forward_flops", "backward_flops"):
+        whole = usual["tensor"][direction] + usual["regions"] * usual["per_region"][direction]
+        assert usual["with_regions"][direction] == whole
+        assert tall["tensor"][direction] == 2 * usual["tensor"][direction]
+
+
+def test_detector_table_separates_the_papers_figure(aiperf: User) -> None:
+    shown = aiperf("flops", "faster_rcnn_r50").out
+
+    assert re.search(r"image with 512 regions +3\.6410e\+11 +7\.0600e\+11 +1\.9390 +1\.0701e\+12", shown)
+    assert "41,408,424 in 189 tensors" in shown
+    assert "691 GFLOP per image for training. They belong to another network" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ("faster_rcnn_r50", "--width", "100"),
+            "width of a detector's image is a multiple of 32, but found 100: use 96",
+        ),
+        (("faster_rcnn_r50", "--image", "64"), "found --image with faster_rcnn_r50: leave it out"),
+        (("resnet20", "--height", "64"), "found --height with resnet20: leave it out"),
+    ],
+)
+def test_sizes_of_the_other_kind_are_refused(aiperf: User, words: tuple[str, ...], message: str) -> None:
+    answer = aiperf("flops", *words)
+
+    assert answer.status == 2
+    assert message in " ".join(answer.err.split())
+
+
 def _with_concat_and_dropout() -> Graph:
     return Graph(
         (

@@ -87,6 +87,7 @@ MOMENTS = [0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9, 0.96]
 ELSEWHERE = {
     "predict": "a run, which is interrupted as every run, then simulations as in rehearse",
     "sweep": "runs: tests/cli/test_sweep.py",
+    "quality": "writes no file, and needs a checkpoint: tests/verify/test_quality.py",
     "drive": "a run: tests/drive/test_interrupted.py",
     "join": "a node of a run: tests/cluster",
 }

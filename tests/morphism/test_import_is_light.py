@@ -6,7 +6,7 @@ import sys
 PRINTS_WHAT_IT_LOADED = """
 import sys
 before = set(sys.modules)
-import morphism, morphism.codec, morphism.draw
+import morphism, morphism.codec, morphism.detector, morphism.draw
 print(*sorted({name.partition('.')[0] for name in set(sys.modules) - before}))
 """
 

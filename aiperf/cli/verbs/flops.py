@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
@@ -17,27 +18,51 @@ from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
 from aiperf.units import operations, size
 from morphism import KINDS, STARTS, Cost, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, cost, load, start
+from morphism.detector import FASTER_RCNN_R50, REGIONS, DetectorCost, TensorOperations, faster_rcnn_r50
 
-DESCRIPTION = "Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper."
-EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64")
+DESCRIPTION = f"""Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper.
+Of {FASTER_RCNN_R50}, the detector of HPC AI500, it counts the tensor operations per image and per region."""
+EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64", f"{FASTER_RCNN_R50} --height 768 --width 1152")
 OPTIONS = ""
+DEFAULT_BATCH = 32
+PAPERS_GFLOP = 691
+"""Training operations of an image in Table 5 of HPC AI500. Its network is not published."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_graph_arguments(parser)
     add_number(
-        parser, "--batch", "images per accelerator, for the training memory", default=32, least=1, most=1_000_000_000
+        parser,
+        "--batch",
+        "images per accelerator, for the training memory",
+        default_in_words=str(DEFAULT_BATCH),
+        least=1,
+        most=1_000_000_000,
     )
+    for option, usual in (("--height", 768), ("--width", 1152)):
+        meaning = f"{option[2:]} of the images of {FASTER_RCNN_R50} in pixels"
+        add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table or JSON and return the exit status."""
+    is_detector = arguments.graph == FASTER_RCNN_R50
+    foreign = ("image", "batch") if is_detector else ("height", "width")
+    if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
+        raise BadConfiguration(
+            f"--height and --width go with {FASTER_RCNN_R50}, --image and --batch with other networks, "
+            f"but found {wrong[0]} with {arguments.graph}: leave it out"
+        )
+    if is_detector:
+        _count_detector(arguments)
+        return 0
     counted = cost(graph_of(arguments))
+    batch = arguments.batch or DEFAULT_BATCH
     if arguments.json:
-        print(json.dumps(as_json(counted, arguments.batch), indent=2))
+        print(json.dumps(as_json(counted, batch), indent=2))
     else:
-        _print(arguments.graph, counted, arguments.batch)
+        _print(arguments.graph, counted, batch)
     return 0
 
 
@@ -64,10 +89,7 @@ def as_json(counted: Cost, batch: int) -> dict[str, Any]:
 
 
 def _print(name: str, counted: Cost, batch: int) -> None:
-    table = Table(title=f"{name}: operations per image", title_style="bold", title_justify="left", box=box.SIMPLE)
-    table.add_column("layer", no_wrap=True)
-    for heading in ("forward", "backward", "ratio", "total"):
-        table.add_column(heading, justify="right")
+    table = _table(f"{name}: operations per image", "layer")
     for kind in KINDS:
         layer = counted.by_kind[kind]
         if layer.forward_flops or layer.backward_flops:
@@ -97,6 +119,14 @@ def _print(name: str, counted: Cost, batch: int) -> None:
     )
 
 
+def _table(title: str, rows: str) -> Table:
+    table = Table(title=title, title_style="bold", title_justify="left", box=box.SIMPLE)
+    table.add_column(rows, no_wrap=True)
+    for heading in ("forward", "backward", "ratio", "total"):
+        table.add_column(heading, justify="right")
+    return table
+
+
 def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
     ratio = f"{backward / forward:.4f}" if backward / forward >= 0.0005 else f"{backward / forward:.5f}"
     return (
@@ -105,6 +135,54 @@ def _figures(forward: int, backward: int) -> tuple[str, str, str, str]:
         ratio if backward else "0",
         f"{forward + backward:.4e}",
     )
+
+
+def _count_detector(arguments: argparse.Namespace) -> None:
+    classes = arguments.classes
+    given = {
+        "height": arguments.height,
+        "width": arguments.width,
+        "channels": arguments.channels,
+        "outputs": None if classes is None else classes + 1,
+    }
+    try:
+        counted = faster_rcnn_r50(**{name: value for name, value in given.items() if value is not None})
+    except IllegalGraph as error:
+        raise AiperfError(str(error)) from error
+    if arguments.json:
+        print(json.dumps(detector_as_json(counted), indent=2))
+    else:
+        _print_detector(counted)
+
+
+def detector_as_json(counted: DetectorCost) -> dict[str, Any]:
+    """Return the content of --json for a detector: exact tensor operations. `tensor` is an image without regions."""
+    return {
+        "tensor": asdict(counted.per_image),
+        "per_region": asdict(counted.per_region),
+        "regions": REGIONS,
+        "with_regions": asdict(counted.with_regions(REGIONS)),
+        "parameters": counted.parameters,
+        "parameter_tensors": counted.tensors,
+    }
+
+
+def _print_detector(counted: DetectorCost) -> None:
+    table = _table(f"{FASTER_RCNN_R50}: tensor operations", "part")
+    rows: tuple[tuple[str, TensorOperations], ...] = (
+        ("image: backbone, FPN, RPN", counted.per_image),
+        ("region: head", counted.per_region),
+        (f"image with {REGIONS} regions", counted.with_regions(REGIONS)),
+    )
+    for name, part in rows:
+        table.add_row(name, *_figures(part.forward_flops, part.backward_flops))
+    console = Console()
+    console.print(table)
+    for line in (
+        f"parameters: {counted.parameters:,} in {counted.tensors} tensors",
+        f"The paper prints {PAPERS_GFLOP} GFLOP per image for training. They belong to another network: do not compare them.",
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def add_graph_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,70 @@
+"""Evaluation of a saved checkpoint on the validation images, outside a run, on one device of this machine."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import torch
+
+from aiperf.data.dataset_config import DataSetConf
+from aiperf.data.opening import open_data
+from aiperf.train.checkpoints.checkpoint import load
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
+from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.network.module import build
+from aiperf.train.rank_context import RankContext
+from aiperf.train.setup import walk
+from aiperf.train.task import Quality
+from aiperf.train.trainer_config import TrainerConf
+from morphism import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Quality of a checkpoint, and the conditions of its evaluation."""
+
+    quality: Quality
+    images: int
+    precision: str
+    """fp32, tf32, bf16 or fp16."""
+    device: str
+    """Type of the device: cpu or cuda."""
+
+
+def evaluate(
+    folder: CheckpointFolder,
+    trial: int,
+    epoch: int,
+    graph: Graph,
+    dataset: DataSetConf,
+    trainer: TrainerConf,
+    precision: str,
+    batch: int,
+) -> Evaluation:
+    """Evaluate a checkpoint with the trainer's task on all validation images.
+
+    Args:
+        precision: precision of the training. TF32 becomes FP32 on a processor.
+        batch: images per step.
+
+    Raises NoCheckpoint, DamagedCheckpoint and all errors of `open_data`.
+    """
+    weights = load(folder, trial, graph.fingerprint, epoch, with_momentum=False).weights
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if precision == "tf32" and device.type == "cpu":
+        precision = "fp32"
+    conf = replace(trainer, precision=precision, compile="off", cuda_graphs="off")
+    with open_data(dataset) as data, torch.inference_mode():
+        context = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
+        network = build(graph)
+        network.load_state_dict(dict(weights))
+        network.to(device).eval()
+        if conf.channels_last:
+            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        sums, images = context.task.validation_sums(device), 0
+        with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():
+            for each in batches:
+                sums.add(network, each)
+                images += each.count
+        return Evaluation(context.task.quality(sums.read(), images), images, context.precision.name, device.type)

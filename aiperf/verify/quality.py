@@ -1,0 +1,120 @@
+"""Audit of a run's quality: its kept checkpoint is evaluated again and compared with the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from aiperf.config import from_plain
+from aiperf.data.dataset_config import DataSetConf, FilesConf
+from aiperf.data.survey import held_to
+from aiperf.errors import BadConfiguration
+from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
+from aiperf.journal.journal import read
+from aiperf.rules.replay import replay
+from aiperf.rules.search_space import space_of
+from aiperf.train.checkpoints.checkpoint import NoCheckpoint
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
+from aiperf.train.evaluation import evaluate
+from morphism import Lineage, decode_morph, rebuild
+
+TOLERATED_IMAGES = 1
+"""Images whose class may change with the device, the batch or the order of sums."""
+
+
+@dataclass(frozen=True, slots=True)
+class QualityAudit:
+    """Quality of a checkpoint in the journal and in a second evaluation."""
+
+    run: str
+    trial: int
+    epoch: int
+    metric: str
+    images: int
+    """Validation images of the second evaluation."""
+    precision: str
+    device: str
+    quality_in_journal: float
+    quality_again: float
+    loss_in_journal: float
+    loss_again: float
+
+    @property
+    def differing_images(self) -> int:
+        """Return the difference of the numbers of correct images, rounded."""
+        return round(abs(self.quality_again - self.quality_in_journal) * self.images)
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Return whether the qualities differ by at most `TOLERATED_IMAGES`."""
+        return self.differing_images <= TOLERATED_IMAGES
+
+
+def audit(folder: Path, root: str | None = None) -> QualityAudit:
+    """Evaluate the last epoch of the journal whose checkpoint exists, with the run's configuration.
+
+    After the end of a run with storage.checkpoints=best this is the best epoch.
+
+    Args:
+        folder: folder of the run.
+        root: folder of the data set. Default: the run's `dataset.root`.
+
+    Raises:
+        NoCheckpoint: no epoch of the journal has a checkpoint.
+        BadConfiguration: the data set has no folder.
+        OtherData: the data set differs from the run's.
+    """
+    epochs: dict[tuple[int, int], EpochFinished] = {}
+    saved: list[EpochFinished] = []
+    precisions: dict[int, str] = {}
+    for run, event in replay(read(folder)):  # noqa: B007 - the last run is used
+        if isinstance(event, TrialPrepared):
+            precisions[event.trial] = event.precision
+        elif isinstance(event, EpochFinished):
+            epochs[event.trial, event.epoch] = event
+            if event.checkpoint:
+                saved.append(event)
+        elif isinstance(event, CheckpointWritten):
+            saved.append(epochs[event.trial, event.epoch])
+    checkpoints = CheckpointFolder(folder / CHECKPOINTS)
+    found = next((each for each in reversed(saved) if checkpoints.written(each.trial, each.epoch) is not None), None)
+    if found is None:
+        raise NoCheckpoint(
+            f"an audit of the quality needs the checkpoint of an epoch in the journal, but found none in "
+            f"{str(checkpoints.path)!r}: copy the run with its checkpoints, and run with storage.checkpoints=best or all"
+        )
+    conf = from_plain(run.started.config)
+    start = space_of(run.started).start
+    again = evaluate(
+        checkpoints,
+        found.trial,
+        found.epoch,
+        rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(found.trial)))),
+        held_to(_with_root(conf.dataset, root), run.started.dataset.get("fingerprint")),
+        conf.trainer,
+        precisions[found.trial],
+        run.trials[found.trial].batch_size,
+    )
+    return QualityAudit(
+        run=run.started.run,
+        trial=found.trial,
+        epoch=found.epoch,
+        metric=run.started.metric,
+        images=again.images,
+        precision=again.precision,
+        device=again.device,
+        quality_in_journal=found.accuracy,
+        quality_again=again.quality.value,
+        loss_in_journal=found.validation_loss,
+        loss_again=again.quality.loss,
+    )
+
+
+def _with_root(dataset: DataSetConf, root: str | None) -> DataSetConf:
+    if root is None:
+        return dataset
+    if not isinstance(dataset, FilesConf):
+        raise BadConfiguration(
+            f"dataset.root is the folder of image files, but found it with dataset={dataset.name}: leave it out"
+        )
+    return replace(dataset, root=root)

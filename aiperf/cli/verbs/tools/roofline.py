@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.verbs.flops import add_graph_arguments, graph_of
+from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.system.peaks import DataType

@@ -245,8 +245,8 @@ def _everything(arguments: argparse.Namespace) -> None:
     """Calibrate unless `measure --system` names a calibration, predict, run HPL, and write the page."""
     from aiperf.hpl import page, system_file
     from aiperf.hpl.calibrate import remarks, require_this_node
+    from aiperf.hpl.cases import find_binary, measure
     from aiperf.hpl.listing import predictions
-    from aiperf.hpl.measure import find_binary, measure
     from aiperf.units import share
 
     orders = _orders(arguments.n)

@@ -7,9 +7,8 @@ from morphism.apply import apply
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.graph import Graph, Node
-from morphism.grow import IllegalMorph, grow
+from morphism.grow import GRAPHS_REMEMBERED, IllegalMorph, Lineage, grow, rebuild
 from morphism.legal import Budget, LegalMorphs, choices, legal
-from morphism.lineage import GRAPHS_REMEMBERED, Lineage, rebuild
 from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
 from morphism.ops import (
     BATCH_NORMALISATION_EPSILON,

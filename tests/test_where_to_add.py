@@ -62,7 +62,7 @@ SEARCHER = {
     "searchers/first_legal.py": """
 from dataclasses import dataclass
 
-from searchers.random_search import RandomSearch
+from searchers.evolution import RandomSearch
 
 
 @dataclass(frozen=True)

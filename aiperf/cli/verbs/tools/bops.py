@@ -203,7 +203,7 @@ def _tool(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace, name: str, measured: dict[str, Any]) -> None:
-    from aiperf.bops.picture import program_lines, program_page
+    from aiperf.bops.page import program_lines, program_page
 
     folder = arguments.out if arguments.out is not None else Path(f"bops-{name}")
     folder.mkdir(parents=True, exist_ok=True)

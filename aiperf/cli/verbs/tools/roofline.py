@@ -86,7 +86,7 @@ def _result(name: str) -> dict[str, Any] | None:
 
 
 def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:
-    from aiperf.bops.picture import added_ceiling, added_roof, program_lines, program_page, published
+    from aiperf.bops.page import added_ceiling, added_roof, program_lines, program_page, published
 
     roofs = [added_roof(each) for each in arguments.roof]
     if arguments.ceiling and results[0]["peak"] is None:
@@ -135,7 +135,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _network(arguments: argparse.Namespace) -> None:
     from aiperf.bops.networks import Device, as_json, device
-    from aiperf.bops.picture import network_page
+    from aiperf.bops.page import network_page
 
     graph = graph_of(arguments)
     if arguments.peak is not None:

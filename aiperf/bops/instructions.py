@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.bops import roofline
 from aiperf.bops.execute import Failed, execute
 from aiperf.bops.peak import NATIVE
+from aiperf.bops.roofline import LINE_BYTES
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.units import change
@@ -60,7 +60,7 @@ class InstructionCount:
     @property
     def traffic_bytes(self) -> int | None:
         """Bytes between the last cache and the memory."""
-        return None if self.misses is None else roofline.traffic_bytes(self.misses)
+        return None if self.misses is None else self.misses * LINE_BYTES
 
 
 def events() -> dict[str, str]:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aiperf.bops import roofline
 from aiperf.bops.count import SourceCount, count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
@@ -92,7 +91,7 @@ def result(
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
     traffic = None if counted is None else counted.traffic_bytes
-    per_second = None if operations is None else roofline.rate(operations, timed.median)
+    per_second = None if operations is None else operations / timed.median
     slowest, fastest = timed.interval[1], max(timed.interval[0], min(timed.seconds) / 2)
     deviation = None
     if source is not None and counted is not None and source.bops:
@@ -101,12 +100,10 @@ def result(
         "kind": "program",
         "name": name,
         "command": list(command),
-        "instructions": None if counted is None else counted.instructions,
-        "branches": None if counted is None else counted.branches,
-        "loads": None if counted is None else counted.loads,
-        "stores": None if counted is None else counted.stores,
-        "difference": None if counted is None else counted.difference,
-        "own_difference": None if counted is None else counted.own,
+        **{
+            each: getattr(counted, each, None) for each in ("instructions", "branches", "loads", "stores", "difference")
+        },
+        "own_difference": getattr(counted, "own", None),
         "bops": by_instructions,
         "origin": reason if counted is None else counted.origin,
         "not_measured": reason,
@@ -121,9 +118,9 @@ def result(
         "load": timed.load,
         "bops_per_second": per_second,
         "bops_per_second_interval": None if operations is None else [operations / slowest, operations / fastest],
-        "efficiency": None if per_second is None or peak is None else roofline.efficiency(per_second, peak.measured),
+        "efficiency": None if per_second is None or peak is None else per_second / peak.measured,
         "traffic_bytes": traffic,
-        "intensity": roofline.intensity(operations, traffic) if operations is not None and traffic else None,
+        "intensity": operations / traffic if operations is not None and traffic else None,
         "peak": None if peak is None else asdict(peak),
     }
 

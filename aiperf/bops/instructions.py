@@ -172,7 +172,7 @@ def counted_by_callgrind(
     """Simulate a command from its main on. Raises BadConfiguration without valgrind, or if the program fails in it."""
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
-            "a simulated count needs valgrind, which is not on the PATH: install it (Debian: apt-get install valgrind)"
+            "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"
         )
     options, notes = cache_options()
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
@@ -185,7 +185,7 @@ def counted_by_callgrind(
         except Failed as error:
             if error.status in _SIGILL or "unrecognised instruction" in str(error):
                 raise BadConfiguration(
-                    f"valgrind simulates no AVX-512. {command[0]!r} was ended by SIGILL: build it without -march=native"
+                    f"valgrind simulates no AVX-512, but {command[0]!r} was ended by SIGILL: build it without -march=native"
                 ) from error
             raise
         objects: dict[str, Counter[str]] = {}
@@ -196,7 +196,7 @@ def counted_by_callgrind(
     own = objects.get(Path(command[0]).name, Counter[str]())
     if not totals["Ir"]:
         raise BadConfiguration(
-            f"callgrind counts from the function main on. {command[0]!r} has no such symbol: do not strip it"
+            f"callgrind counts from the function main on, but found no such symbol in {command[0]!r}: do not strip it"
         )
     return InstructionCount(
         instructions=totals["Ir"],

@@ -258,7 +258,8 @@ def added_roof(text: str) -> Roof:
         value = 0.0
     if not name or value <= 0:
         raise BadConfiguration(
-            f"--roof is NAME=FIGURE, a positive number, with B/s for a bandwidth. Found {text!r}: 'dram=13.8e9B/s'"
+            f"--roof is NAME=FIGURE, a positive number, with B/s for a bandwidth, but found {text!r}: write "
+            "for example dram=13.8e9B/s"
         )
     return Roof(name, value, "given", figure.endswith("B/s"))
 
@@ -270,10 +271,12 @@ def added_ceiling(text: str, peak: Result) -> Roof:
         ports, ipc, simd = map(float, figures.split(","))
     except ValueError:
         raise BadConfiguration(
-            f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE. Found {text!r}: 'ILP=0.5,2,1'"
+            f"--ceiling is NAME=PORT EFFICIENCY,IPC,SIMD SCALE, but found {text!r}: write for example ILP=0.5,2,1"
         ) from None
     if peak["peak_ipc"] is None:
-        raise BadConfiguration(f"a ceiling needs the peak IPC. {peak['model']!r} is not in processors.json: use --roof")
+        raise BadConfiguration(
+            f"a ceiling needs the peak IPC, but found no {peak['model']!r} in processors.json: use --roof"
+        )
     figure = roofline.ceiling(peak["measured"], ports, ipc, peak["peak_ipc"], simd)
     origin = f"peak measured × ports {ports:g} × IPC {ipc:g} ÷ {peak['peak_ipc']:g} × SIMD {simd:g}, given"
     return Roof(name, figure, origin)

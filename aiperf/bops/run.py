@@ -47,7 +47,9 @@ class Times:
 def times(measure: Callable[[], float], repeats: int) -> Times:
     """Time some runs. Raises BadConfiguration for fewer than 10 runs."""
     if repeats < LEAST_REPEATS:
-        raise BadConfiguration(f"a rate is measured in at least {LEAST_REPEATS} runs; --repeat is {repeats}: raise it")
+        raise BadConfiguration(
+            f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
+        )
     load = os.getloadavg()[0]
     seconds = tuple(measure() for _ in range(repeats))
     estimate = of_repeats(seconds)
@@ -180,20 +182,21 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     has_mpi = shutil.which("mpicxx") is not None
     if ranks is not None and ranks > 1 and not has_mpi:
         raise BadConfiguration(
-            f"several ranks need MPI; --ranks is {ranks}, and mpicxx is not installed (Debian: apt-get install libopenmpi-dev)"
+            f"several ranks need MPI, but found no mpicxx for --ranks {ranks}: install it (Debian: "
+            "apt-get install libopenmpi-dev)"
         )
     chosen = ranks if ranks is not None else own_cores() if has_mpi else 1
     needed = size * _BYTES_PER_RECORD if name == "sort" else size
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BadConfiguration(
-            f"the data fit on the disk. They take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
+            f"the data fit on the disk, but found {free:,} bytes free at {folder} for {needed:,}: lower --size"
         )
     memory = available_bytes()
     if name == "sort" and 0 < memory < size * _SORT_BYTES:
         raise BadConfiguration(
-            f"Sort keeps its records in memory. {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
-            "--size, or use more machines"
+            f"Sort keeps its records in memory, but found {memory:,} bytes free for {size * _SORT_BYTES:,}: lower --size, "
+            "or use more machines"
         )
     path = folder / f"{name}.txt"
     generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))

@@ -138,7 +138,7 @@ def test_operations_of_the_layers_add_up_to_flops(name: str) -> None:
 
 
 def test_unknown_device_names_the_known_ones() -> None:
-    with pytest.raises(BadConfiguration, match=r"Found 'A1000'.*NVIDIA A100"):
+    with pytest.raises(BadConfiguration, match=r"found 'A1000'.*NVIDIA A100"):
         networks.device("A1000", "bf16")
 
 

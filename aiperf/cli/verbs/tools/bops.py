@@ -119,7 +119,7 @@ def _count(arguments: argparse.Namespace) -> None:
     }
     if (arguments.binary is None) != (arguments.commands is None) or bool(arguments.files) == bool(arguments.binary):
         raise BadConfiguration(
-            "bops count takes the sources of a program, or --binary together with --commands. Found "
+            "bops count takes the sources of a program, or --binary together with --commands, but found "
             f"{len(arguments.files)} sources, --binary {arguments.binary}, --commands {arguments.commands}: give one of both"
         )
     if arguments.binary is not None:

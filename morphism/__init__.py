@@ -3,7 +3,19 @@
 It needs only the standard library and imports in milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """
 
-from morphism.apply import apply
+from morphism.apply import (
+    Divide,
+    Enlarge,
+    Fill,
+    Gather,
+    Identity,
+    Instruction,
+    RandomTensor,
+    WeightPlan,
+    ZeroTensor,
+    apply,
+    shapes_after,
+)
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.graph import Graph, Node
@@ -31,15 +43,3 @@ from morphism.ops import (
 from morphism.shapes import Map, Shape, Vector
 from morphism.sites import unreached, useful_kernels
 from morphism.starts import STARTS, UnknownStart, start
-from morphism.weight_plan import (
-    Divide,
-    Enlarge,
-    Fill,
-    Gather,
-    Identity,
-    Instruction,
-    RandomTensor,
-    WeightPlan,
-    ZeroTensor,
-    shapes_after,
-)

@@ -72,9 +72,8 @@ def events() -> dict[str, str]:
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
     """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
-    kinds = ("instructions", "branches", "loads", "stores", "misses")
     row = events()
-    names = {kind: row[kind] for kind in kinds}
+    names = {kind: row[kind] for kind in ("instructions", "branches", "loads", "stores", "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
     loop = program(NATIVE / "loop.c", compiler="cc", flags=("-O1",))
     empty = _perf([str(loop), "0"], names, None)[0]
@@ -87,17 +86,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
                 f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
             )
     counts, notes = _perf(command, names, source)
-    return InstructionCount(
-        counts["instructions"],
-        counts["branches"],
-        counts["loads"],
-        counts["stores"],
-        "measured",
-        counts["misses"],
-        {},
-        None,
-        notes,
-    )
+    return InstructionCount(**counts, origin="measured", by_object={}, own=None, notes=notes)
 
 
 def _perf(
@@ -122,13 +111,9 @@ def _perf(
         shares.append(float(line[4] or 100))
     if len(counts) < len(names):
         raise NotMeasured(f"perf printed {len(counts)} of {len(names)} counters")
-    multiplexed = min(shares) < 99.5
-    notes = (
-        (f"counters were multiplexed: counted in {min(shares):.0f} % of the time and extrapolated",)
-        if multiplexed
-        else ()
-    )
-    return counts, notes
+    if min(shares) >= 99.5:
+        return counts, ()
+    return counts, (f"counters were multiplexed: counted in {min(shares):.0f} % of the time and extrapolated",)
 
 
 def _reason(words: str) -> str:

@@ -26,10 +26,9 @@ OURS = ("aiperf", "cluster", "morphism", "searchers")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status. Errors that a user can fix are printed without a traceback."""
-    from aiperf.cli.output import in_users_form
+    from aiperf.cli.output import in_users_form, set_up
     from aiperf.errors import AiperfError
     from aiperf.sanitize import sanitize_lines
-    from aiperf.terminal import set_up
 
     set_up(sys.stdout, sys.stderr)
     try:

@@ -5,7 +5,7 @@
 The network is prepared as by a rank (`aiperf/train/execution.py`) for each precision and way (eager, CUDA graphs,
 torch.compile, both). Its forward and backward passes alternate with eager ones, so that a drift of the machine affects both.
 Printed are images per second, the ratio to eager with its 95 % interval, the preparation time, MFU, and the share of the
-ceiling set by memory bandwidth (`memory_traffic.py`). A failed way is printed with its reason, and the others continue.
+ceiling set by memory bandwidth. A failed way is printed with its reason, and the others continue.
 `--ways` selects some of them for calls with a time limit. Optimizer and input are not measured. `trainer_speed.py` measures the
 whole loop.
 
@@ -31,9 +31,9 @@ from aiperf.train.memory.ceiling import blank
 from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
 from aiperf.train.precision import Precision, choose
-from benchmarks.memory_traffic import bytes_per_image
 from benchmarks.pairs import describe_machine
 from morphism import Graph, cost, start
+from morphism.traffic import gradient_sums, layer_traffic
 
 
 class Step:
@@ -122,6 +122,11 @@ def row(
     )
     share = "" if bandwidth is None or mode.compiled else f"{speed * moved / bandwidth:.0%} of {bandwidth / moved:,.0f}"
     return f"| {precision.name} | {name_of(mode)} | {speed:,.1f} | {ratio} | {taken:.1f} | {mfu} | {share} |"
+
+
+def bytes_per_image(graph: Graph, element_bytes: int) -> int:
+    """Return the bytes that an eager step moves for each image. Weights are left out, since a batch shares them."""
+    return element_bytes * sum(each.forward + each.backward for each in (*layer_traffic(graph), *gradient_sums(graph)))
 
 
 def name_of(mode: ExecutionMode) -> str:

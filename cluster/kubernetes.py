@@ -12,7 +12,7 @@ from typing import Any
 
 from cluster.kubernetes_job import KubernetesJob, as_yaml
 from cluster.manifests import kuberay, plain_jobs
-from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun
+from cluster.manifests.parts import ROLE_LABEL, RUN_LABEL, KubernetesRun
 from cluster.place import (
     LONGEST_SECONDS,
     MOST_NODES,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cluster.manifests.manifest_input import RUN_LABEL, Manifest
+from cluster.manifests.parts import RUN_LABEL, Manifest
 from cluster.place import ClusterError
 
 RAY = ("ray.io", "v1")
@@ -67,57 +67,20 @@ class Api:
 
     def create(self, manifest: Manifest) -> Manifest:
         """Create an object. The server rejects unknown fields. Raises ClusterError with the server's message."""
-        if manifest["kind"] == "RayJob":
-            return self._request(
-                f"making RayJob {manifest['metadata']['name']}",
-                self._client.CustomObjectsApi().create_namespaced_custom_object,
-                *RAY,
-                self._namespace,
-                PLURAL,
-                manifest,
-                field_validation="Strict",
-            )
-        api, name = self._of(manifest["kind"])
-        return self._request(
-            f"making {manifest['kind']} {manifest['metadata']['name']}",
-            getattr(api, f"create_namespaced_{name}"),
-            self._namespace,
-            manifest,
-            field_validation="Strict",
-        )
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        return self._act("making", "create", kind, name, manifest, field_validation="Strict")
 
     def read(self, kind: str, name: str) -> Manifest | None:
         """Return an object, or None if it does not exist."""
         try:
-            if kind == "RayJob":
-                read = self._client.CustomObjectsApi().get_namespaced_custom_object
-                return self._request(f"reading RayJob {name}", read, *RAY, self._namespace, PLURAL, name)
-            api, words = self._of(kind)
-            answer = self._request(
-                f"reading {kind} {name}", getattr(api, f"read_namespaced_{words}"), name, self._namespace
-            )
+            return {"kind": kind, **self._act("reading", "read", kind, name)}
         except _NotFound:
             return None
-        return {"kind": kind, **answer}
 
     def delete(self, kind: str, name: str) -> None:
         """Delete an object with all objects that it owns. A missing object is no error."""
         with suppress(_NotFound):
-            if kind == "RayJob":
-                delete = self._client.CustomObjectsApi().delete_namespaced_custom_object
-                self._request(
-                    f"deleting RayJob {name}",
-                    delete,
-                    *RAY,
-                    self._namespace,
-                    PLURAL,
-                    name,
-                    propagation_policy="Foreground",
-                )
-                return
-            api, words = self._of(kind)
-            delete = getattr(api, f"delete_namespaced_{words}")
-            self._request(f"deleting {kind} {name}", delete, name, self._namespace, propagation_policy="Foreground")
+            self._act("deleting", "delete", kind, name, propagation_policy="Foreground")
 
     def await_deletion(self, kind: str, name: str) -> None:
         """Wait until the object does not exist. Raises ClusterError after two minutes."""
@@ -135,15 +98,9 @@ class Api:
             "name": owner["metadata"]["name"],
             "uid": owner["metadata"]["uid"],
         }
+        change = {"metadata": {"ownerReferences": [reference]}}
         for manifest in manifests:
-            api, name = self._of(manifest["kind"])
-            self._request(
-                f"giving {manifest['kind']} {manifest['metadata']['name']} its owner",
-                getattr(api, f"patch_namespaced_{name}"),
-                manifest["metadata"]["name"],
-                self._namespace,
-                {"metadata": {"ownerReferences": [reference]}},
-            )
+            self._act("giving an owner to", "patch", manifest["kind"], manifest["metadata"]["name"], change)
 
     def pods(self, run: str) -> list[Manifest]:
         """Return the pods of a run, selected by its label."""
@@ -224,9 +181,18 @@ class Api:
                 raise ClusterError(f"pod {pod} must run within {READER_SECONDS:.0f} s, but it is {phase or 'deleted'}")
             time.sleep(LOOK_SECONDS)
 
-    def _of(self, kind: str) -> tuple[Any, str]:
-        api, name = _KINDS[kind]
-        return getattr(self._client, api)(), name
+    def _act(self, doing: str, verb: str, kind: str, name: str, *body: Manifest, **options: Any) -> Manifest:
+        """Call the method `verb` of the client for an object. `doing`: first word of an error message."""
+        names = () if verb == "create" else (name,)
+        if kind == "RayJob":
+            method = f"{'get' if verb == 'read' else verb}_namespaced_custom_object"
+            call = getattr(self._client.CustomObjectsApi(), method)
+            arguments = (*RAY, self._namespace, PLURAL, *names, *body)
+        else:
+            api, words = _KINDS[kind]
+            call = getattr(getattr(self._client, api)(), f"{verb}_namespaced_{words}")
+            arguments = (*names, self._namespace, *body)
+        return self._request(f"{doing} {kind} {name}", call, *arguments, **options)
 
     def _request(self, what: str, call: Any, *arguments: Any, **options: Any) -> Manifest:
         answer: Manifest = json.loads(self._answer(what, call, *arguments, **options))

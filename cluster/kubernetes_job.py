@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from cluster.kubernetes_api import AlreadyThere, Api
-from cluster.manifests.manifest_input import ROLE_LABEL, KubernetesRun, Manifest
-from cluster.manifests.pods import container, environment, mounts, small_resources, template
+from cluster.manifests.parts import (
+    ROLE_LABEL,
+    KubernetesRun,
+    Manifest,
+    container,
+    environment,
+    mounts,
+    small_resources,
+    template,
+)
 from cluster.place import HEAD_FILE, ClusterError, JobState, NoReport
 
 SCRIPT = "kubernetes.yaml"

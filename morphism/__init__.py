@@ -3,13 +3,24 @@
 It needs only the standard library and imports in milliseconds. Drawings are in `morphism.draw`, which is not imported here.
 """
 
-from morphism.apply import apply
+from morphism.apply import (
+    Divide,
+    Enlarge,
+    Fill,
+    Gather,
+    Identity,
+    Instruction,
+    RandomTensor,
+    WeightPlan,
+    ZeroTensor,
+    apply,
+    shapes_after,
+)
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
 from morphism.graph import Graph, Node
-from morphism.grow import IllegalMorph, grow
+from morphism.grow import GRAPHS_REMEMBERED, IllegalMorph, Lineage, grow, rebuild
 from morphism.legal import Budget, LegalMorphs, choices, legal
-from morphism.lineage import GRAPHS_REMEMBERED, Lineage, rebuild
 from morphism.morphs import JSON, DamagedMorph, Deepen, Kernel, Morph, Skip, Widen, decode_morph, encode_morph
 from morphism.ops import (
     BATCH_NORMALISATION_EPSILON,
@@ -32,82 +43,3 @@ from morphism.ops import (
 from morphism.shapes import Map, Shape, Vector
 from morphism.sites import unreached, useful_kernels
 from morphism.starts import STARTS, UnknownStart, start
-from morphism.weight_plan import (
-    Divide,
-    Enlarge,
-    Fill,
-    Gather,
-    Identity,
-    Instruction,
-    RandomTensor,
-    WeightPlan,
-    ZeroTensor,
-    shapes_after,
-)
-
-__all__ = [
-    "BATCH_NORMALISATION_EPSILON",
-    "BATCH_NORMALISATION_MOMENTUM",
-    "GRAPHS_REMEMBERED",
-    "JSON",
-    "KINDS",
-    "STARTS",
-    "Add",
-    "AveragePooling",
-    "BatchNormalisation",
-    "Budget",
-    "Concat",
-    "Convolution",
-    "Cost",
-    "DamagedGraphFile",
-    "DamagedMorph",
-    "Deepen",
-    "Dense",
-    "Divide",
-    "Dropout",
-    "Enlarge",
-    "Fill",
-    "Gather",
-    "GlobalAveragePooling",
-    "Graph",
-    "Identity",
-    "IllegalGraph",
-    "IllegalMorph",
-    "Input",
-    "Instruction",
-    "Kernel",
-    "LayerCost",
-    "LegalMorphs",
-    "Lineage",
-    "Map",
-    "MaxPooling",
-    "Morph",
-    "Node",
-    "Op",
-    "RandomTensor",
-    "Relu",
-    "Shape",
-    "Skip",
-    "Softmax",
-    "UnknownStart",
-    "Vector",
-    "WeightPlan",
-    "Widen",
-    "ZeroTensor",
-    "apply",
-    "choices",
-    "cost",
-    "decode",
-    "decode_morph",
-    "encode",
-    "encode_morph",
-    "grow",
-    "layer_cost",
-    "legal",
-    "load",
-    "rebuild",
-    "shapes_after",
-    "start",
-    "unreached",
-    "useful_kernels",
-]

@@ -46,47 +46,12 @@ if TYPE_CHECKING:
         UnusableConf,
     )
 
-__all__ = [
-    "PARENTS",
-    "RULES",
-    "Cause",
-    "CeilingKnown",
-    "EvolutionConf",
-    "FailedTrial",
-    "Finished",
-    "History",
-    "HpoConf",
-    "MorphismConf",
-    "NothingToPropose",
-    "Observation",
-    "OffConf",
-    "OutOfMemoryPoint",
-    "Proposal",
-    "RandomConf",
-    "ReducedBatch",
-    "Request",
-    "RequestWithoutTrial",
-    "Requested",
-    "Searcher",
-    "SearcherConf",
-    "Space",
-    "SpareBegan",
-    "TpeConf",
-    "TrialInFlight",
-    "Tuner",
-    "UnknownTrial",
-    "UnusableConf",
-    "WeightsDropped",
-    "WithdrawnTrial",
-    "propose",
-]
-
 _MODULES = ("searchers.searcher_config", "searchers.history", "searchers.growth")
 """Modules of the names above. They are imported at the first use of a name, the fastest import first."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if not name.startswith("_"):
         for module in map(importlib.import_module, _MODULES):
             if hasattr(module, name):
                 return getattr(module, name)

@@ -1,8 +1,9 @@
-"""(μ + λ) evolution. The best trials are the parents, a tournament selects one of them, and morphs are the mutation.
+"""(μ + λ) evolution, and random search as the baseline of all searchers.
 
-μ is the PARENTS best trials with stored weights, λ the trials that the workers finish. There are no generations, since workers
-never wait for each other: a steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be
-available. Ties have a fixed order. Failed trials never become parents.
+The best trials are the parents, a tournament selects one of them, and morphs are the mutation. μ is the PARENTS best trials
+with stored weights, λ the trials that the workers finish. There are no generations, since workers never wait for each other: a
+steady state as in Real et al. 2019, with selection by rank instead of age, because weights must be available. Ties have a fixed
+order. Failed trials never become parents.
 """
 
 from __future__ import annotations
@@ -37,5 +38,28 @@ class Evolution:
                 morphs = grown_at_random(history, parent, count, random)
                 if morphs is not None:
                     return parent, copies_drawn(morphs, request)
+        morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
+        return None, copies_drawn(morphs, request)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomSearch:
+    """Random growth of a random trial or of the starting graph. Results are ignored."""
+
+    morphs: int
+    """Largest number of morphs of a child. The number is drawn from 1 to this value."""
+    name: str = "random"
+
+    def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
+        """See `Searcher.propose`."""
+        random = chance(self.name, request.seed, request.number)
+        count = 1 + int(random.random() * self.morphs)
+        index = int(random.random() * (history.inheritable() + 1))
+        if index < history.inheritable():
+            parent = history.inheritable_at(index)
+            morphs = grown_at_random(history, parent, count, random)
+            if morphs is not None:
+                return parent, copies_drawn(morphs, request)
+        # from the starting graph, with more morphs only if the drawn number gives a known architecture
         morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
         return None, copies_drawn(morphs, request)

@@ -16,8 +16,7 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
-from searchers.distance import Array, NodeFeatures, Outline
-from searchers.rows import TrialRows
+from searchers.distance import Array, NodeFeatures, Outline, TrialRows
 
 BEST_SEEN: Final = 150
 """Number of best finished trials in guided search."""

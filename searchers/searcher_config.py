@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from searchers.evolution import Evolution
+    from searchers.evolution import Evolution, RandomSearch
     from searchers.history import Searcher
     from searchers.morphing import Morphing
     from searchers.propose import Tuner
-    from searchers.random_search import RandomSearch
 
 
 class UnusableConf(ValueError):
@@ -96,7 +95,7 @@ class RandomConf(SearcherConf):
 
     def build(self) -> RandomSearch:
         """Return the searcher."""
-        from searchers.random_search import RandomSearch
+        from searchers.evolution import RandomSearch
 
         return RandomSearch(self.morphs)
 

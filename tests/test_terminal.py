@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.terminal import PLAIN, set_up
+from aiperf.cli.output import PLAIN, set_up
 
 PROJECT = Path(__file__).parents[1]
 PLACES = {

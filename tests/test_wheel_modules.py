@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from aiperf.cli.arguments import VERBS
+from aiperf.cli.arguments import VERB_MODULES
 from tools.size import PRODUCT
 
 ROOT = Path(__file__).parent.parent
@@ -23,7 +23,7 @@ _NAME = re.compile(r"(?:aiperf|morphism|searchers|cluster)(?:\.\w+)+")
 def test_each_module_of_the_wheel_is_used_by_the_program() -> None:
     files = {_name(file): file for package in PRODUCT for file in (ROOT / package).rglob("*.py")}
     reached: set[str] = set()
-    waiting = ["aiperf.__main__", *(f"aiperf.cli.verbs.{verb}" for verb in VERBS), *PUBLIC]
+    waiting = ["aiperf.__main__", *VERB_MODULES.values(), *PUBLIC]
     while waiting:
         module = waiting.pop()
         if module in files and module not in reached:

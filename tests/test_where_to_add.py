@@ -62,7 +62,7 @@ SEARCHER = {
     "searchers/first_legal.py": """
 from dataclasses import dataclass
 
-from searchers.random_search import RandomSearch
+from searchers.evolution import RandomSearch
 
 
 @dataclass(frozen=True)
@@ -254,9 +254,9 @@ CHANGES = {
         ("    configuration.configuration,\n", "    configuration.configuration,\n    toy,\n"),
     ],
     "aiperf/cli/arguments.py": [('    "tools": {\n', '    "tools": {\n        "toy": "print toy measurements",\n')],
-    "aiperf/cli/verbs/toy.py": [("", "from aiperf.toy.verb import *\n")],
+    "aiperf/cli/verbs/tools/toy.py": [("", "from aiperf.toy.verb import *\n")],
 }
-"""Replacements by file. A verb has a module of its name in aiperf/cli/verbs."""
+"""Replacements by file. A verb has a module of its name in aiperf/cli/verbs/GROUP."""
 USE_OF_SYSTEM = f"""
 import json
 from pathlib import Path

@@ -88,7 +88,7 @@ def toolchain() -> Toolchain:
         if number >= LEAST_CLANG and None not in paths:
             return Toolchain(clang, str(paths[0]), str(paths[1]), str(paths[2]), str(paths[3]), version)
     raise CannotCount(
-        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later. None is on the PATH. "
+        f"a source count needs clang, llvm-profdata and llvm-cov of version {LEAST_CLANG} or later, but found none. "
         f"Install them (Debian: apt-get install {PACKAGES})"
     )
 
@@ -99,7 +99,7 @@ def build(tools: Toolchain, files: Sequence[Path], flags: Sequence[str], folder:
     for number, file in enumerate(files):
         if not file.is_file():
             raise CannotCount(
-                f"a counted source is a file of C or C++. Found {str(file)!r}, which is no file: correct the name"
+                f"a counted source is a file of C or C++, but found no file {str(file)!r}: correct the name"
             )
         is_c = file.suffix == ".c"
         preprocessed = folder / f"{number}-{file.stem}{'.i' if is_c else '.ii'}"
@@ -131,8 +131,8 @@ def coverage_of(tools: Toolchain, program: Path, command: Sequence[str], folder:
     raw = sorted(map(str, profiles.iterdir()))
     if not raw:
         raise CannotCount(
-            f"a counted program is built with {' '.join(COVERAGE_FLAGS)} and ends through exit; {str(program)!r} wrote no "
-            "profile: build it so, or pass its sources to `bops count`"
+            f"a counted program is built with {' '.join(COVERAGE_FLAGS)} and ends through exit, but {str(program)!r} wrote "
+            "no profile: build it so, or pass its sources to `bops count`"
         )
     merged = folder / "program.profdata"
     _output([tools.profdata, "merge", "-o", str(merged), *raw])
@@ -188,7 +188,9 @@ def count_binary(
         entries = json.loads(commands.read_text())
         units = [(Path(each["directory"]), Path(each["file"]), _words(each)) for each in entries]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CannotCount(f"--commands names a compile_commands.json. {str(commands)!r} is none: {error}") from error
+        raise CannotCount(
+            f"--commands names a compile_commands.json, but found {str(commands)!r} ({error}): let the build tool write it"
+        ) from error
     texts, arguments_by_file = [], []
     resources = _output([tools.clang, "-print-resource-dir"]).strip()
     for folder, file, words in units:
@@ -199,15 +201,14 @@ def count_binary(
     calls = {call.name for call in tree.calls} & {"pthread_create", "thrd_create", "thread", "std::thread"}
     if calls and not all("-fprofile-update=atomic" in words for _, _, words in units):
         raise CannotCount(
-            f"threads are counted with -fprofile-update=atomic. The program calls {calls.pop()!r} and was built without it: "
-            "add the flag"
+            f"threads are counted with -fprofile-update=atomic, but found {calls.pop()!r} in a program without it: add the flag"
         )
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as name:
         coverage = coverage_of(tools, program, [*launch, str(program), *arguments], Path(name), source)
     unread = coverage.executed_files() - {text.path for text in texts}
     if unread:
         raise CannotCount(
-            f"a program that is counted with --commands has its functions in the listed files. {unread.pop()!r} has some too: "
+            f"a program counted with --commands has its functions in the listed files, but found some in {unread.pop()!r}: "
             "let `bops count FILE…` build the program"
         )
     return combine(tools, texts, tree, coverage, function)
@@ -224,7 +225,7 @@ def combine(
     """Multiply the operators of a tree with their executions."""
     if function is not None and not any(_is_named(each, function) for each in tree.functions):
         raise CannotCount(
-            f"--function names a function of the counted sources. Found {function!r}{nearest(function, tree.functions)}"
+            f"--function names a function of the counted sources, but found {function!r}{nearest(function, tree.functions)}"
         )
     by_path = {text.path: text for text in texts}
     counted = _Sums(by_path, coverage)
@@ -284,13 +285,13 @@ class _Sums:
             counted = self._coverage.executions(spot.file, spot.place, spot.guard)
         except BranchesInMacro:
             raise CannotCount(
-                f"a macro of a program that was built elsewhere has no branches of its own. That at {self._shown(spot)} has: "
+                f"a macro of a program that was built elsewhere has no branches, but found some at {self._shown(spot)}: "
                 "let `bops count FILE…` build the program"
             ) from None
         if counted is None and (not spot.function or self._coverage.records(spot.file, spot.place)):
             raise CannotCount(
-                f"an operator is inside a function that clang counts. That at {self._shown(spot)} is not: assign the value in "
-                "a function"
+                f"an operator is inside a function that clang counts, but found one outside at {self._shown(spot)}: assign the "
+                "value in a function"
             )
         return counted or 0
 
@@ -350,7 +351,7 @@ def _refuse_classes(
                 continue
             file, line, _ = texts[operator.spot.file].origin(operator.spot.place[0])
             raise CannotCount(
-                f"the tree leaves open which operators a template uses on the class type {argument!r} ({name}, {file}:{line}): "
+                f"a counted template uses arithmetic types, but found the class type {argument!r} ({name}, {file}:{line}): "
                 "count a function without a template, or use an arithmetic type"
             )
 
@@ -361,8 +362,8 @@ def _output(command: Sequence[str]) -> str:
     if ended.returncode:
         messages = ended.stderr.strip()[:600]
         raise CannotCount(
-            f"{Path(command[0]).name} accepts the sources. It ended with status {ended.returncode}: {messages}. "
-            "Correct the source or --flags"
+            f"{Path(command[0]).name} accepts the sources, but found status {ended.returncode} ({messages}): "
+            "correct the source or --flags"
         )
     return ended.stdout
 

@@ -66,8 +66,8 @@ def execute(
             words = messages.read().decode(errors="replace").strip()
             ended = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             raise Failed(
-                f"a counted or measured program ends with status 0; {' '.join(command)!r} {ended}: {words or 'no message'}. "
-                "Run it by hand first",
+                f"a counted or measured program ends with status 0, but {' '.join(command)!r} {ended}: "
+                f"{words or 'no message'}. Run it by hand first",
                 status,
             )
     return seconds

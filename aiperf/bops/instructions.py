@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiperf.bops import roofline
 from aiperf.bops.execute import Failed, execute
 from aiperf.bops.peak import NATIVE
+from aiperf.bops.roofline import LINE_BYTES
 from aiperf.errors import BadConfiguration
 from aiperf.native import program
 from aiperf.units import change
@@ -60,7 +60,7 @@ class InstructionCount:
     @property
     def traffic_bytes(self) -> int | None:
         """Bytes between the last cache and the memory."""
-        return None if self.misses is None else roofline.traffic_bytes(self.misses)
+        return None if self.misses is None else self.misses * LINE_BYTES
 
 
 def events() -> dict[str, str]:
@@ -72,9 +72,8 @@ def events() -> dict[str, str]:
 
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
     """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
-    kinds = ("instructions", "branches", "loads", "stores", "misses")
     row = events()
-    names = {kind: row[kind] for kind in kinds}
+    names = {kind: row[kind] for kind in ("instructions", "branches", "loads", "stores", "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
     loop = program(NATIVE / "loop.c", compiler="cc", flags=("-O1",))
     empty = _perf([str(loop), "0"], names, None)[0]
@@ -87,17 +86,7 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
                 f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
             )
     counts, notes = _perf(command, names, source)
-    return InstructionCount(
-        counts["instructions"],
-        counts["branches"],
-        counts["loads"],
-        counts["stores"],
-        "measured",
-        counts["misses"],
-        {},
-        None,
-        notes,
-    )
+    return InstructionCount(**counts, origin="measured", by_object={}, own=None, notes=notes)
 
 
 def _perf(
@@ -122,13 +111,9 @@ def _perf(
         shares.append(float(line[4] or 100))
     if len(counts) < len(names):
         raise NotMeasured(f"perf printed {len(counts)} of {len(names)} counters")
-    multiplexed = min(shares) < 99.5
-    notes = (
-        (f"counters were multiplexed: counted in {min(shares):.0f} % of the time and extrapolated",)
-        if multiplexed
-        else ()
-    )
-    return counts, notes
+    if min(shares) >= 99.5:
+        return counts, ()
+    return counts, (f"counters were multiplexed: counted in {min(shares):.0f} % of the time and extrapolated",)
 
 
 def _reason(words: str) -> str:
@@ -172,7 +157,7 @@ def counted_by_callgrind(
     """Simulate a command from its main on. Raises BadConfiguration without valgrind, or if the program fails in it."""
     if shutil.which("valgrind") is None:
         raise BadConfiguration(
-            "a simulated count needs valgrind, which is not on the PATH: install it (Debian: apt-get install valgrind)"
+            "a simulated count needs valgrind, but found none on the PATH: install it (Debian: apt-get install valgrind)"
         )
     options, notes = cache_options()
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
@@ -185,7 +170,7 @@ def counted_by_callgrind(
         except Failed as error:
             if error.status in _SIGILL or "unrecognised instruction" in str(error):
                 raise BadConfiguration(
-                    f"valgrind simulates no AVX-512. {command[0]!r} was ended by SIGILL: build it without -march=native"
+                    f"valgrind simulates no AVX-512, but {command[0]!r} was ended by SIGILL: build it without -march=native"
                 ) from error
             raise
         objects: dict[str, Counter[str]] = {}
@@ -196,7 +181,7 @@ def counted_by_callgrind(
     own = objects.get(Path(command[0]).name, Counter[str]())
     if not totals["Ir"]:
         raise BadConfiguration(
-            f"callgrind counts from the function main on. {command[0]!r} has no such symbol: do not strip it"
+            f"callgrind counts from the function main on, but found no such symbol in {command[0]!r}: do not strip it"
         )
     return InstructionCount(
         instructions=totals["Ir"],

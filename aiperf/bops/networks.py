@@ -35,8 +35,8 @@ def device(model: str, precision: DataType) -> Device:
     if flops is None or bandwidth is None:
         known = [row.example for row in table()]
         raise BadConfiguration(
-            f"--device is an accelerator of system/peaks.json with a peak in {precision}. Found {model!r}"
-            f"{nearest(model, known)}. Known are {', '.join(known)}"
+            f"--device is an accelerator of system/peaks.json with a peak in {precision}, but found {model!r}"
+            f"{nearest(model, known)}: choose one of {', '.join(known)}"
         )
     return Device(model, flops, bandwidth, "data sheet")
 

@@ -170,7 +170,7 @@ def _lines(path: Path, *words: str) -> list[str]:
     ended = subprocess.run([path, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if ended.returncode:
         raise BadConfiguration(
-            f"{path.name} measures a peak. It ended with status {ended.returncode}: {ended.stderr.strip()}. Free memory, or "
+            f"{path.name} measures a peak, but found status {ended.returncode} ({ended.stderr.strip()}): free memory, or "
             "leave the bandwidth out with --no-memory"
         )
     return ended.stdout.splitlines()

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 LINE_BYTES = 64
-"""Bytes of one memory access, a cache line (equation 6)."""
+"""Bytes of one memory access, a cache line. Equation (6) divides a rate by the total of these bytes, which is an error of the
+paper: intensity is operations ÷ bytes."""
 Bottleneck = Literal["memory", "calculation"]
 
 
@@ -70,20 +71,6 @@ def adds_per_cycle(vector_ports: int, bits: int) -> float:
     return vector_ports * bits / 64
 
 
-def rate(operations: float, seconds: float) -> float:
-    """Return operations per second.
-
-    >>> round(rate(529e9, 40) / 1e9, 1)
-    13.2
-    """
-    return operations / seconds
-
-
-def efficiency(real: float, peak: float) -> float:
-    """Return the share of the peak, equation (5)."""
-    return real / peak
-
-
 def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, simd: float = 1.0) -> float:
     """Return a ceiling by equation (8): peak × port efficiency × IPC ÷ peak IPC × SIMD.
 
@@ -91,16 +78,6 @@ def ceiling(peak: float, port_efficiency: float, ipc: float, peak_ipc: float, si
     (21.6, 43.2)
     """
     return peak * port_efficiency * ipc / peak_ipc * simd
-
-
-def traffic_bytes(accesses: int) -> int:
-    """Return the bytes of memory accesses: one cache line each."""
-    return accesses * LINE_BYTES
-
-
-def intensity(operations: float, bytes_moved: float) -> float:
-    """Return the operation intensity. Equation (6) divides a rate by a total, which is an error of the paper."""
-    return operations / bytes_moved
 
 
 def attainable(operation_intensity: float, peak: float, bandwidth: float) -> float:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from aiperf.bops import roofline
 from aiperf.bops.count import SourceCount, count_sources
 from aiperf.bops.execute import execute
 from aiperf.bops.instructions import InstructionCount, NotMeasured, counted_by_callgrind, counted_by_perf
@@ -48,7 +47,9 @@ class Times:
 def times(measure: Callable[[], float], repeats: int) -> Times:
     """Time some runs. Raises BadConfiguration for fewer than 10 runs."""
     if repeats < LEAST_REPEATS:
-        raise BadConfiguration(f"a rate is measured in at least {LEAST_REPEATS} runs; --repeat is {repeats}: raise it")
+        raise BadConfiguration(
+            f"a rate is measured in at least {LEAST_REPEATS} runs, but found --repeat {repeats}: raise it"
+        )
     load = os.getloadavg()[0]
     seconds = tuple(measure() for _ in range(repeats))
     estimate = of_repeats(seconds)
@@ -92,7 +93,7 @@ def result(
     by_instructions = None if counted is None else counted.bops
     operations = source.bops if source is not None else by_instructions
     traffic = None if counted is None else counted.traffic_bytes
-    per_second = None if operations is None else roofline.rate(operations, timed.median)
+    per_second = None if operations is None else operations / timed.median
     slowest, fastest = timed.interval[1], max(timed.interval[0], min(timed.seconds) / 2)
     deviation = None
     if source is not None and counted is not None and source.bops:
@@ -101,12 +102,10 @@ def result(
         "kind": "program",
         "name": name,
         "command": list(command),
-        "instructions": None if counted is None else counted.instructions,
-        "branches": None if counted is None else counted.branches,
-        "loads": None if counted is None else counted.loads,
-        "stores": None if counted is None else counted.stores,
-        "difference": None if counted is None else counted.difference,
-        "own_difference": None if counted is None else counted.own,
+        **{
+            each: getattr(counted, each, None) for each in ("instructions", "branches", "loads", "stores", "difference")
+        },
+        "own_difference": getattr(counted, "own", None),
         "bops": by_instructions,
         "origin": reason if counted is None else counted.origin,
         "not_measured": reason,
@@ -121,9 +120,9 @@ def result(
         "load": timed.load,
         "bops_per_second": per_second,
         "bops_per_second_interval": None if operations is None else [operations / slowest, operations / fastest],
-        "efficiency": None if per_second is None or peak is None else roofline.efficiency(per_second, peak.measured),
+        "efficiency": None if per_second is None or peak is None else per_second / peak.measured,
         "traffic_bytes": traffic,
-        "intensity": roofline.intensity(operations, traffic) if operations is not None and traffic else None,
+        "intensity": operations / traffic if operations is not None and traffic else None,
         "peak": None if peak is None else asdict(peak),
     }
 
@@ -183,20 +182,21 @@ def tool(name: str, folder: Path, size: int | None, ranks: int | None, expressio
     has_mpi = shutil.which("mpicxx") is not None
     if ranks is not None and ranks > 1 and not has_mpi:
         raise BadConfiguration(
-            f"several ranks need MPI; --ranks is {ranks}, and mpicxx is not installed (Debian: apt-get install libopenmpi-dev)"
+            f"several ranks need MPI, but found no mpicxx for --ranks {ranks}: install it (Debian: "
+            "apt-get install libopenmpi-dev)"
         )
     chosen = ranks if ranks is not None else own_cores() if has_mpi else 1
     needed = size * _BYTES_PER_RECORD if name == "sort" else size
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BadConfiguration(
-            f"the data fit on the disk. They take {needed:,} bytes, and {folder} has {free:,} free: lower --size"
+            f"the data fit on the disk, but found {free:,} bytes free at {folder} for {needed:,}: lower --size"
         )
     memory = available_bytes()
     if name == "sort" and 0 < memory < size * _SORT_BYTES:
         raise BadConfiguration(
-            f"Sort keeps its records in memory. {size:,} take {size * _SORT_BYTES:,} bytes, and {memory:,} are free: lower "
-            "--size, or use more machines"
+            f"Sort keeps its records in memory, but found {memory:,} bytes free for {size * _SORT_BYTES:,}: lower --size, "
+            "or use more machines"
         )
     path = folder / f"{name}.txt"
     generator = program(NATIVE / "generate.c", compiler="cc", flags=("-O2", "-lm"))

@@ -126,7 +126,7 @@ class SourceText:
                 semicolons.append(token.start())
             if sign == b")" and depth == 0:
                 return semicolons
-        raise CannotCount(f"the head of a loop ends with ')'. {self.shown(offset)} has none: correct it")
+        raise CannotCount(f"the head of a loop ends with ')', but found none at {self.shown(offset)}: correct it")
 
     def shown(self, offset: int) -> str:
         """Return file:line of an offset, for messages."""
@@ -204,7 +204,7 @@ def read_tree(texts: Sequence[SourceText], arguments: Sequence[Sequence[str]]) -
             at = diagnostic.location
             if diagnostic.severity >= 3 and not text.origin(at.line)[2]:
                 raise CannotCount(
-                    f"a counted source compiles. {text.shown(at.offset)} does not: {diagnostic.spelling}. Correct it"
+                    f"a counted source compiles, but found {diagnostic.spelling!r} at {text.shown(at.offset)}: correct it"
                 )
         _Reader(text, tree).read(parsed.cursor)
     return tree
@@ -238,9 +238,8 @@ class _Reader:
         return file is None or file.name != self._text.path or self._text.origin(cursor.location.line)[2]
 
     def _refused(self, cursor: Cursor, reason: str) -> CannotCount:
-        return CannotCount(
-            f"every construct has a counting rule. {self._text.shown(cursor.extent.start.offset)} has none for {reason}"
-        )
+        place = self._text.shown(cursor.extent.start.offset)
+        return CannotCount(f"every construct has a counting rule, but {place} has none for {reason}")
 
     def _visit(self, cursor: Cursor) -> None:
         kind = cursor.kind

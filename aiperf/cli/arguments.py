@@ -1,7 +1,7 @@
 """Verbs of the command line, their arguments, their --help and the errors in their arguments.
 
-A verb is a module of aiperf/cli/verbs with the names of `VerbModule`. Only the chosen verb is imported. Words that are not
-arguments of the verb are options of a run, key=value. They are passed to a verb that accepts them.
+A verb is a module of its name in aiperf/cli/verbs/GROUP with the names of `VerbModule`. Only the chosen verb is imported.
+Words that are not arguments of the verb are options of a run, key=value. They are passed to a verb that accepts them.
 """
 
 from __future__ import annotations
@@ -52,8 +52,12 @@ VERB_GROUPS = {
         "completion": "print the completion script of a shell",
     },
 }
-"""Verbs by group, with the meaning that `--help` shows. Each is in the module of its name."""
+"""Verbs by group, with the meaning that `--help` shows."""
 VERBS = {verb: meaning for verbs in VERB_GROUPS.values() for verb, meaning in verbs.items()}
+VERB_MODULES = {
+    verb: f"aiperf.cli.verbs.{group.partition(' ')[0]}.{verb}" for group, verbs in VERB_GROUPS.items() for verb in verbs
+}
+"""Module of each verb. Its folder is the first word of the group."""
 
 
 class VerbModule(Protocol):
@@ -82,8 +86,8 @@ def execute(words: Sequence[str]) -> int:
         BadConfiguration: an unknown argument. The message names the nearest known one.
     """
     verb, *given = words
-    module = cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}"))
-    parser = parser_of(verb, module)
+    module = verb_module(verb)
+    parser = parser_of(verb)
     try:
         arguments, others = parser.parse_known_args(given)
     except SystemExit:  # argparse exits only after --help: see `_Parser.error`
@@ -114,8 +118,14 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
             )
 
 
-def parser_of(verb: str, module: VerbModule) -> argparse.ArgumentParser:
+def verb_module(verb: str) -> VerbModule:
+    """Import the module of a verb."""
+    return cast(VerbModule, importlib.import_module(VERB_MODULES[verb]))
+
+
+def parser_of(verb: str) -> argparse.ArgumentParser:
     """Return the parser of a verb. The options of a run are not part of it."""
+    module = verb_module(verb)
     parser = _Parser(
         prog=f"{program()} {verb}",
         description=in_users_form(module.DESCRIPTION),

@@ -113,12 +113,13 @@ def fitted(
     """Return the figures of a machine from its readings.
 
     Args:
-        name: name of the machine.
         nb: block size of the readings.
         memory_bytes: memory of one host.
         facts: facts that the probe printed.
-        readings: all series.
-        others_share: share of the processor time that other programs used.
+        others_share: share of the processor time that other programs used, 0..1.
+
+    Raises:
+        BadConfiguration: hosts with different numbers of ranks, or readings that permit no fit.
     """
     ranks, per_host = int(facts["ranks"]), int(facts["ranks_per_host"])
     if facts["hosts_are_equal"] != "1":

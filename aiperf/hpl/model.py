@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import fsum, log2
 from typing import Literal
 
@@ -17,6 +17,8 @@ Reading = Literal["placed", "panels", "printed"]
 READINGS: tuple[Reading, ...] = ("placed", "panels", "printed")
 Pmap = Literal["row", "column"]
 PMAPS: tuple[Pmap, ...] = ("row", "column")
+_POSITIVE = {"above": 0}
+_RANKS = {"least": 1, "most": 100_000_000}
 PARTS = ("panel", "update", "pivot", "broadcast", "swap")
 
 
@@ -33,10 +35,10 @@ class Layer:
     """Layer of communication: memory, links within a node, network."""
 
     name: str
-    ranks: int
+    ranks: int = field(metadata=_RANKS)
     """Ranks that one group of this layer joins. 1 for memory."""
-    latency_seconds: float
-    bytes_per_second: float
+    latency_seconds: float = field(metadata={"least": 0})
+    bytes_per_second: float = field(metadata=_POSITIVE)
     grid: tuple[int, int] | None = None
     """Groups along P and along Q (default: from the placement of the ranks)."""
     source: str = ""
@@ -52,15 +54,15 @@ class System:
     """Figures of a machine that HPL runs on. Rates are those of one rank."""
 
     name: str
-    ranks: int
-    gemm_flops: float
+    ranks: int = field(metadata=_RANKS)
+    gemm_flops: float = field(metadata=_POSITIVE)
     layers: tuple[Layer, ...]
     """Nearest first. The last layer joins all ranks."""
-    panel_flops: float | None = None
+    panel_flops: float | None = field(default=None, metadata=_POSITIVE)
     """Rate of panel factorisation (default: `gemm_flops`)."""
-    peak_flops: float | None = None
-    memory_bytes: float | None = None
-    swap_bytes_per_second: float | None = None
+    peak_flops: float | None = field(default=None, metadata=_POSITIVE)
+    memory_bytes: float | None = field(default=None, metadata=_POSITIVE)
+    swap_bytes_per_second: float | None = field(default=None, metadata=_POSITIVE)
     """Rate of row swaps within a rank, which stride through memory (default: swaps cost what their links cost)."""
 
 
@@ -68,14 +70,14 @@ class System:
 class Accelerator:
     """Figures of an accelerator, from which its layer follows by (6) to (10)."""
 
-    controllers: int
-    quadwords: int
+    controllers: int = field(metadata=_RANKS)
+    quadwords: int = field(metadata=_RANKS)
     """Words of 8 bytes that one memory controller reads at once."""
-    memory_hertz: float
-    cores: int
-    flops_per_cycle: float
-    hertz: float
-    access_cycles: float
+    memory_hertz: float = field(metadata=_POSITIVE)
+    cores: int = field(metadata=_RANKS)
+    flops_per_cycle: float = field(metadata=_POSITIVE)
+    hertz: float = field(metadata=_POSITIVE)
+    access_cycles: float = field(metadata=_POSITIVE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,49 +152,7 @@ def operations(n: float) -> float:
     return 2 * n**3 / 3 + 3 * n**2 / 2
 
 
-# --- one panel, i from 1 ---
-
-
-def panel_compute(i: int, n: float, nb: int, p: int, gamma: float) -> float:
-    """Return (1), computation: seconds of factorising panel i."""
-    return gamma * ((n - i * nb) / p - nb / 3) * nb**2
-
-
-def panel_pivot(nb: int, p: int, link: Link) -> float:
-    """Return (1), pivot search. (1) prints 2NB words, but (12) and (27) need 2NB + 4."""
-    return nb * log2(p) * (link.alpha + link.beta * (2 * nb + 4))
-
-
-def panel_broadcast(i: int, n: float, nb: int, p: int, link: Link) -> float:
-    """Return (1), broadcast of panel i along the process row."""
-    return link.alpha + link.beta * (n - i * nb) * nb / p
-
-
-def update_compute(i: int, n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (2), computation: seconds of the update after panel i."""
-    rest = n - (i - 1) * nb
-    return gamma * (rest * nb**2 / q + 2 * rest**2 * nb / (p * q))
-
-
-def update_swap(i: int, n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (2), communication: exchange of rows along the process column."""
-    return link.alpha * (log2(p) + p - 1) + 3 * link.beta * (n - (i - 1) * nb) * nb / q
-
-
-# --- all panels in one layer ---
-
-
-def original_seconds(n: float, nb: int, p: int, q: int, gamma: float, link: Link) -> float:
-    """Return (3): leading terms of one layer, the model that HPL publishes. (4) and (5) are its two summands."""
-    compute = gamma * 2 * n**3 / (3 * p * q)
-    exchange = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (3 * p + q) / (2 * p * q)
-    return compute + exchange
-
-
-def compute_seconds(n: float, nb: int, p: int, q: int, gamma: float) -> float:
-    """Return (11) and (25), with N instead of N² in the third term."""
-    third = nb**2 * ((3 * p + 2) - (2 * p + 3) * q) * n
-    return gamma * (2 * n**3 / 3 + (nb * (3 * q + 3 * p + 6) * n**2 + third) / 6) / (p * q)
+# --- all panels ---
 
 
 def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
@@ -203,13 +163,6 @@ def panels_compute(n: float, nb: int, p: int, gamma: float) -> float:
 def updates_compute(n: float, nb: int, p: int, q: int, gamma: float) -> float:
     """Return the share of the updates in (25): (2) summed over all panels."""
     return gamma * n * (n + nb) * (nb / (2 * q) + (2 * n + nb) / (3 * p * q))
-
-
-def exchange_seconds(n: float, nb: int, p: int, q: int, link: Link) -> float:
-    """Return (12) with the factor (4·P·log P − 1)·Q."""
-    first = link.alpha * n * ((nb + 1) * log2(p) + p) / nb + link.beta * n**2 * (q + 3 * p) / (2 * p * q)
-    rest = nb * ((4 * p * log2(p) - 1) * q + 3 * p) + 8 * p * q * log2(p)
-    return first + link.beta * n * rest / (2 * p * q)
 
 
 # --- panels of one layer, from side m0 to side m ---

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,12 @@ from aiperf.atomic_files import write_named
 from aiperf.errors import BadConfiguration
 from aiperf.hpl.model import WORD_BYTES, Accelerator, Layer, System, accelerator_link, peak
 from aiperf.nearest import nearest
+from aiperf.option_limits import limits_of
 
 RATES = ("gemm_flops", "panel_flops", "swap_bytes_per_second")
 """Figures of one rank that HPL's time depends on. The others are those of the layers."""
-_FIELDS = ("name", "ranks", *RATES, "peak_flops", "memory_bytes", "layers", "accelerator", "calibration")
-_LAYER = ("name", "ranks", "latency_seconds", "bytes_per_second", "grid", "source")
-_ACCELERATOR = ("controllers", "quadwords", "memory_hertz", "cores", "flops_per_cycle", "hertz", "access_cycles")
+_TOP = (*(each.name for each in fields(System)), "accelerator", "calibration")
 _CALIBRATION = ("intervals", "node", "when", "load", "facts", "readings")
-MOST_RANKS = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +54,24 @@ def read(path: Path) -> SystemFile:
 
 def parsed(content: object) -> SystemFile:
     """Return the checked content. Raises ValueError with the name of the field."""
-    top = _mapping(content, "the file", _FIELDS)
-    ranks = _integer(top, "ranks")
-    layers = []
-    listed = top.get("layers", [])
+    top = dict(_mapping(content, "the file", _TOP))
+    calibration = _mapping(top.pop("calibration", {}), "calibration", _CALIBRATION)
+    listed = top.pop("layers", [])
     if not isinstance(listed, list):
-        raise ValueError(f"layers is a list, found {listed!r}: write one entry per layer, nearest first")
+        raise ValueError(f"layers is a list, but found {listed!r}: write one entry per layer, nearest first")
+    layers = []
     if "accelerator" in top:
         doubled = [name for name in ("gemm_flops", "peak_flops") if name in top]
         if doubled:
             raise ValueError(f"{doubled[0]} follows from accelerator by (10), but found both: remove one of them")
-        given = _mapping(top["accelerator"], "accelerator", _ACCELERATOR)
-        device = Accelerator(**{name: _number(given, name, "accelerator.") for name in _ACCELERATOR})  # type: ignore[arg-type]
+        device = Accelerator(**_record(Accelerator, top.pop("accelerator"), "accelerator"))
         link = accelerator_link(device)
         layers.append(Layer("memory", 1, link.alpha, WORD_BYTES / link.beta, source="accelerator, by (6) to (9)"))
-        gemm_flops = peak(device)
-        peak_flops: float | None = gemm_flops
-    else:
-        gemm_flops, peak_flops = _number(top, "gemm_flops"), _optional(top, "peak_flops")
-    layers += [_layer(each, f"layers[{index}]") for index, each in enumerate(listed)]
-    _check_layers(layers, ranks)
-    system = System(
-        _text(top, "name"),
-        ranks,
-        gemm_flops,
-        tuple(layers),
-        panel_flops=_optional(top, "panel_flops"),
-        peak_flops=peak_flops,
-        memory_bytes=_optional(top, "memory_bytes"),
-        swap_bytes_per_second=_optional(top, "swap_bytes_per_second"),
-    )
-    if "calibration" not in top:
-        return SystemFile(system)
-    calibration = _mapping(top["calibration"], "calibration", _CALIBRATION)
+        top["gemm_flops"] = top["peak_flops"] = peak(device)
+    layers += [Layer(**_record(Layer, each, f"layers[{index}]")) for index, each in enumerate(listed)]
+    given = _record(System, top, "")
+    _check_layers(layers, given["ranks"])
+    system = System(**given, layers=tuple(layers))
     return SystemFile(system, _intervals(calibration.get("intervals", {}), system), calibration)
 
 
@@ -111,25 +95,6 @@ def _check_layers(layers: list[Layer], ranks: int) -> None:
         )
 
 
-def _layer(content: object, where: str) -> Layer:
-    given = _mapping(content, where, _LAYER)
-    grid = given.get("grid")
-    if grid is not None and not (
-        isinstance(grid, list) and len(grid) == 2 and all(isinstance(each, int) and each > 0 for each in grid)
-    ):
-        raise ValueError(
-            f"{where}.grid is a list [p, q] of groups along P and Q, but found {grid!r}: write for example [2, 3]"
-        )
-    return Layer(
-        _text(given, "name", f"{where}."),
-        _integer(given, "ranks", f"{where}."),
-        _number(given, "latency_seconds", f"{where}.", is_zero_allowed=True),
-        _number(given, "bytes_per_second", f"{where}."),
-        None if grid is None else (grid[0], grid[1]),
-        str(given.get("source", "")),
-    )
-
-
 def _mapping(content: object, where: str, known: Collection[str]) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(
@@ -141,38 +106,26 @@ def _mapping(content: object, where: str, known: Collection[str]) -> dict[str, A
     return content
 
 
-def _number(given: Mapping[str, Any], name: str, where: str = "", *, is_zero_allowed: bool = False) -> float:
-    value = given.get(name)
-    if value is None:
-        raise ValueError(f"{where}{name} is missing: add `{name}: NUMBER`")
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)  # YAML 1.1 reads 13e9 as text
-    except (TypeError, ValueError):
-        number = math.nan
-    if not (math.isfinite(number) and (number > 0 or (is_zero_allowed and number == 0))):
-        rule = "at least 0" if is_zero_allowed else "above 0"
-        raise ValueError(f"{where}{name} is a number {rule}, but found {value!r}: correct it")
-    return number
-
-
-def _optional(given: Mapping[str, Any], name: str) -> float | None:
-    return _number(given, name) if given.get(name) is not None else None
-
-
-def _integer(given: Mapping[str, Any], name: str, where: str = "") -> int:
-    number = _number(given, name, where)
-    if number != int(number) or number > MOST_RANKS:
-        raise ValueError(
-            f"{where}{name} is a whole number from 1 to {MOST_RANKS}, but found {given[name]!r}: correct it"
-        )
-    return int(number)
-
-
-def _text(given: Mapping[str, Any], name: str, where: str = "") -> str:
-    value = given.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}{name} is a text, found {value!r}: add `{name}: TEXT`")
-    return value
+def _record(schema: type[Any], content: object, where: str) -> dict[str, Any]:
+    """Return the values of a dataclass by field, within the limits of its fields."""
+    values = dict(_mapping(content, where, [each.name for each in fields(schema)]))
+    for name, limits in limits_of(schema).items():
+        field_name, value = f"{where}.{name}".lstrip("."), values.get(name)
+        if value is None and schema.__dataclass_fields__[name].default is MISSING:
+            raise ValueError(f"{field_name} is missing: add `{name}: {limits.kind}`")
+        if isinstance(value, str) and float in limits.types:
+            with suppress(ValueError):
+                values[name] = value = float(value)  # YAML 1.1 reads 13e9 as text
+        if value is not None and not limits.accepts(value):
+            condition = f" and {limits.condition}" if limits.condition else ""
+            raise ValueError(f"{field_name} is {limits.kind}{condition}, but found {value!r}: correct it")
+    if (grid := values.get("grid")) is not None:
+        if not (isinstance(grid, list) and len(grid) == 2 and all(isinstance(each, int) and each > 0 for each in grid)):
+            raise ValueError(
+                f"{where}.grid is a list [p, q] of groups along P and Q, but found {grid!r}: write for example [2, 3]"
+            )
+        values["grid"] = tuple(grid)
+    return values
 
 
 def _intervals(content: object, system: System) -> dict[str, tuple[float, float]]:
@@ -219,16 +172,14 @@ def changed(system: System, figure: str, value: float) -> System:
 
 def write(path: Path, of: SystemFile) -> None:
     """Write SYSTEM.yaml. Raises OSError."""
-    system = of.system
-    content: dict[str, Any] = {"name": system.name, "ranks": system.ranks}
-    for name in (*RATES, "peak_flops", "memory_bytes"):
-        value = getattr(system, name)
-        if value is not None:
-            content[name] = value
-    content["layers"] = [
-        {name: value for name in _LAYER if (value := getattr(layer, name)) not in (None, "")} for layer in system.layers
-    ]
+    content = _without_defaults(of.system)
+    content["layers"] = [_without_defaults(layer) for layer in of.system.layers]
     if of.calibration:
         content["calibration"] = dict(of.calibration)
     text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
     write_named(path, text.encode())
+
+
+def _without_defaults(record: System | Layer) -> dict[str, Any]:
+    values = {each.name: getattr(record, each.name) for each in fields(record)}
+    return {name: list(value) if name == "grid" else value for name, value in values.items() if value not in (None, "")}

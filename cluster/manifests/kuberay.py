@@ -11,19 +11,22 @@ from __future__ import annotations
 
 import json
 
-from cluster.manifests.manifest_input import KubernetesRun, Manifest
-from cluster.manifests.pods import (
+from cluster.manifests.parts import (
     OPTIONS,
+    KubernetesRun,
+    Manifest,
+    account_of_head,
     container,
     environment,
     head_resources,
     locked,
     mounts,
+    network_policies,
+    runs_claim,
     small_resources,
     template,
     worker_resources,
 )
-from cluster.manifests.support_objects import account_of_head, network_policies, runs_claim
 from cluster.ports import HEAD_PORTS
 
 GROUP = "workers"

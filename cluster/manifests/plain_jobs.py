@@ -8,17 +8,20 @@ writes and removes it. There is no autoscaling: Kubernetes keeps the number of p
 
 from __future__ import annotations
 
-from cluster.manifests.manifest_input import KubernetesRun, Manifest, literal
-from cluster.manifests.pods import (
+from cluster.manifests.parts import (
+    KubernetesRun,
+    Manifest,
     container,
     environment,
     head_resources,
+    literal,
     mounts,
+    network_policies,
+    runs_claim,
     template,
     token,
     worker_resources,
 )
-from cluster.manifests.support_objects import network_policies, runs_claim
 
 PYTHON = ["python", "-m", "aiperf"]
 GRACE_SECONDS = 120

@@ -35,12 +35,12 @@ def main() -> None:
 
 
 def _import_command_line() -> None:
-    from aiperf.cli.arguments import VERBS
+    from aiperf.cli.arguments import VERB_MODULES
     from aiperf.cli.help import main as help_of_all  # noqa: F401
     from aiperf.config import configure
 
-    for verb in VERBS:
-        __import__(f"aiperf.cli.verbs.{verb}")
+    for module in VERB_MODULES.values():
+        __import__(module)
     import aiperf.cli.run
     import aiperf.report.write
     import aiperf.simulate.session  # noqa: F401

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import Curve
-from benchmarks.landscapes import LANDSCAPES, Landscape, OnLandscape
-from benchmarks.search_landscape import Setting, run
+from benchmarks.search_landscape import LANDSCAPES, Landscape, OnLandscape, Setting, run
 from morphism import Budget, Graph, Map, choices, start
 from morphism.grow import grow
 from searchers.growth import drawn

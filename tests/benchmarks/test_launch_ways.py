@@ -34,5 +34,11 @@ def test_a_way_that_fails_is_a_row_and_the_next_is_run(monkeypatch: pytest.Monke
     assert "| eager |" in eager and "95 % interval" in eager
 
 
+def test_bytes_of_an_eager_resnet50() -> None:
+    """Without weights, in 16 bits (docs/training.md)."""
+    assert launch_ways.bytes_per_image(start("resnet50_v1"), 2) / 1e6 == pytest.approx(457, abs=1)
+    assert launch_ways.bytes_per_image(start("resnet50_v1_5"), 2) / 1e6 == pytest.approx(477, abs=1)
+
+
 def test_each_way_has_a_name_of_its_own() -> None:
     assert len({launch_ways.name_of(mode) for mode in GUESSES}) == len(GUESSES)

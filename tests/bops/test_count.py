@@ -183,7 +183,7 @@ def test_construct_without_a_rule_is_refused(reason: str, tmp_path: Path) -> Non
 
 
 def test_unknown_function_names_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(CannotCount, match=r"Found 'lop'.*'loop'"):
+    with pytest.raises(CannotCount, match=r"found 'lop'.*'loop'"):
         count_sources(
             [written(tmp_path / "a.c", "static int loop(void) { return 0; } int main(void) { return loop(); }")],
             function="lop",

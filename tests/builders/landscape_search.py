@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.landscapes import Landscape
+from benchmarks.search_landscape import Landscape
 from morphism import Budget, Graph, apply, cost
 from searchers import (
     PARENTS,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.cli.arguments import VERBS
-from aiperf.cli.verbs.completion import SHELLS, candidates
+from aiperf.cli.verbs.tools.completion import SHELLS, candidates
 from aiperf.config import option_names
 from tests.rigs.user import User
 

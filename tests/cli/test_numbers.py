@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-import importlib
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from aiperf.cli.arguments import VERBS, VerbModule, parser_of
+from aiperf.cli.arguments import VERBS, parser_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.option_limits import WIDEST
@@ -19,29 +16,25 @@ WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST + 1), "-1", "1:2"
 """Numbers that no verb accepts."""
 
 
-def parser(verb: str) -> argparse.ArgumentParser:
-    return parser_of(verb, cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}")))
-
-
 NUMBERS = [
     (verb, action.option_strings[0])
     for verb in VERBS
-    for action in parser(verb)._actions
+    for action in parser_of(verb)._actions
     if action.type not in (None, Path, given_path)
 ]
 
 
 def test_every_number_has_limits() -> None:
     assert ("morph", "--factor") in NUMBERS and ("join", "--patience") in NUMBERS
-    assert [verb for verb in VERBS for action in parser(verb)._actions if action.type in (int, float)] == []
+    assert [verb for verb in VERBS for action in parser_of(verb)._actions if action.type in (int, float)] == []
 
 
 @pytest.mark.parametrize(("verb", "option"), NUMBERS)
 def test_a_number_out_of_range_is_refused_as_help_shows(verb: str, option: str) -> None:
-    (action,) = [each for each in parser(verb)._actions if option in each.option_strings]
+    (action,) = [each for each in parser_of(verb)._actions if option in each.option_strings]
     for word in WRONG:
         with pytest.raises(BadConfiguration) as refused:
-            parser(verb).parse_known_args([f"{option}={word}", "a", "b"])
+            parser_of(verb).parse_known_args([f"{option}={word}", "a", "b"])
         assert str(refused.value).startswith(f"{option} is a ")
         assert str(refused.value).endswith(f", but found {word!r}: give such a value, or leave it out")
         condition = str(refused.value).partition(" and is ")[2].partition(", but found")[0]
@@ -49,6 +42,6 @@ def test_a_number_out_of_range_is_refused_as_help_shows(verb: str, option: str) 
 
 
 def test_the_help_of_verify_names_the_sample_that_it_takes() -> None:
-    (action,) = [each for each in parser("verify")._actions if each.dest == "sample"]
+    (action,) = [each for each in parser_of("verify")._actions if each.dest == "sample"]
 
     assert action.help is not None and f"default {DEFAULT}" in action.help

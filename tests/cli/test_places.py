@@ -87,7 +87,7 @@ def test_an_unexpected_system_error_names_path_and_line(aiperf: User, monkeypatc
     answer = aiperf("score", "run")
 
     assert answer.status == 2
-    assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/verbs/score.py:" in answer.err
+    assert "'/far/run': Stale file handle" in answer.err and "[aiperf/cli/verbs/results/score.py:" in answer.err
 
 
 def test_a_programming_error_keeps_its_traceback(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from aiperf.cli.verbs.rank import METRIC_NAMES
+from aiperf.cli.verbs.results.rank import METRIC_NAMES
 from aiperf.leaderboard.metric import METRICS
 from tests.builders.listed_runs import damaged, golden
 from tests.rigs.user import User

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.cli.verbs.sweep import PlannedRun, finished_run, planned, settings_of
+from aiperf.cli.verbs.runs.sweep import PlannedRun, finished_run, planned, settings_of
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME, read

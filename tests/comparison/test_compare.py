@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.cli.verbs.compare import share
+from aiperf.cli.verbs.results.compare import share
 from aiperf.errors import CannotCompare
 from tests.rigs.user import User
 

@@ -90,7 +90,7 @@ def test_hpl_dat_holds_orders_and_grids() -> None:
 
 
 def test_all_grids_of_a_large_machine_within_seconds() -> None:
-    """Goal: 1 s (benchmarks/hpl.py). The limit here allows for a loaded machine."""
+    """Goal: 1 s. The limit here allows for a loaded machine."""
     system = System("Fugaku", 152_064, 3.4e12, (Layer("HBM2", 1, 1e-7, 1e11), Layer("TofuD", 152_064, 1e-6, 6.8e9)))
     began = time.perf_counter()
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from morphism import STARTS, Deepen, Graph, Skip, apply, start
-from morphism.draw import svg
-from morphism.layout import layout
+from morphism.draw import layout, svg
 from tests.builders.graph import graphs
 
 SVG = "{http://www.w3.org/2000/svg}"

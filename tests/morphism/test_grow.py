@@ -30,8 +30,8 @@ from morphism import (
 )
 from morphism.axes import axes
 from morphism.cost import layer_costs
+from morphism.grow import GRAPHS_REMEMBERED
 from morphism.legal import changes
-from morphism.lineage import GRAPHS_REMEMBERED
 from tests.builders.graph import NO_LIMIT, graphs, morphs
 from tests.morphism.test_graph import closed, conv
 

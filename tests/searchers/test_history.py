@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morphism import Deepen, apply, rebuild
-from morphism.lineage import Lineage
+from morphism.grow import Lineage
 from searchers import (
     PARENTS,
     Cause,

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import proposal_speed
-from searchers import History, UnknownTrial, rows
-from searchers.distance import Array
-from searchers.rows import TrialRows
+from searchers import History, UnknownTrial, distance
+from searchers.distance import Array, TrialRows
 
 OBSERVATIONS = proposal_speed.invented(40)
 
@@ -42,7 +41,7 @@ def test_forgetting_changes_no_row_and_keeps_the_bound(requested: list[list[int]
         return np.array([[number, number**2] for number in numbers], dtype=np.float64).reshape(len(numbers), 2)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "ROWS_REMEMBERED", remembered)
+        patch.setattr(distance, "ROWS_REMEMBERED", remembered)
         kept = TrialRows(2)
         for numbers in requested:
             if missing := kept.missing(numbers):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.rules.proposals import proposer_of
-from benchmarks.landscapes import Landscape
+from benchmarks.search_landscape import Landscape
 from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
 from searchers import (
     EvolutionConf,

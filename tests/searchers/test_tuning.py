@@ -48,8 +48,7 @@ from searchers import (
     propose,
 )
 from searchers.kernel_size import enlarging, own_size, tunable
-from searchers.residual import residuals
-from searchers.tpe import _Joint, _trials, batch_range
+from searchers.tpe import _Joint, _trials, batch_range, residuals
 from tests.builders.history import SMALL, Run, space
 from tests.builders.tuning_landscape import row, search
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from aiperf.__main__ import main
-from aiperf.cli.verbs.inspect import lines
+from aiperf.cli.verbs.rules.inspect import lines
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read

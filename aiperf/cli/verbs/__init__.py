@@ -1,1 +1,1 @@
-"""Verbs of the command line, one module each (`VerbModule` in aiperf/cli/arguments.py)."""
+"""Verbs of the command line by group, one module each (`VerbModule` in aiperf/cli/arguments.py)."""

@@ -3,7 +3,7 @@
 Nodes that join later get workers too. A worker that dies is replaced under a new number while its node lives. Ray holds
 no state of trials: the journal is the only record, and the actors only train and propose. The cost of a poll grows with
 the number of workers (one wait for all open calls) and of nodes (one query of ray.nodes). All other work depends on
-changes. Measured by `python -m benchmarks.executor_size`.
+changes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Weights of a child: execution of a weight plan on the parent's state dict, and noise on copied channels.
 
-Plans are data without tensors (see morphism.weight_plan). Only `RandomTensor` is random, and it is drawn from the given seed.
+Plans are data without tensors (see morphism.apply). Only `RandomTensor` is random, and it is drawn from the given seed.
 """
 
 from collections.abc import Mapping

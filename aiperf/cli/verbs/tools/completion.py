@@ -7,13 +7,11 @@ follows it, unlike `part.` and `option=`.
 from __future__ import annotations
 
 import argparse
-import importlib
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
 
-from aiperf.cli.arguments import VERBS, VerbModule, parser_of
+from aiperf.cli.arguments import VERBS, parser_of, verb_module
 from aiperf.cli.output import MODULE, SCRIPT
 from aiperf.errors import BadConfiguration
 
@@ -85,8 +83,7 @@ def _possible_words(before: Sequence[str], last: str) -> Iterator[str]:
 
 
 def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
-    module = cast(VerbModule, importlib.import_module(f"aiperf.cli.verbs.{verb}"))
-    parser = parser_of(verb, module)
+    parser = parser_of(verb)
     if last.startswith("-"):
         yield from (f"{flag} " for action in parser._actions for flag in action.option_strings if flag.startswith("--"))
         return
@@ -99,7 +96,7 @@ def _of_verb(verb: str, before: Sequence[str], last: str) -> Iterator[str]:
         yield from (f"{start} " for start in STARTS)
     if verb == "completion":
         yield from (f"{shell} " for shell in SHELLS)
-    if module.OPTIONS:
+    if verb_module(verb).OPTIONS:
         yield from _options(before, last)
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from aiperf.atomic_files import replace_file
 from aiperf.cli.arguments import add_number
-from aiperf.cli.verbs.flops import add_graph_arguments, graph_of
+from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.system.peaks import DataType
@@ -62,12 +62,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     programs = [each for each in results if each is not None]
     if programs and len(programs) < len(results):
         raise BadConfiguration(
-            "a roofline is of results of `bops`, or of one network. Found both: draw them one by one"
+            "a roofline is of results of `bops`, or of one network, but found both: draw them one by one"
         )
     if programs:
         _programs(arguments, programs)
     elif arguments.more:
-        raise BadConfiguration(f"a roofline is of one network. Found also {arguments.more[0]!r}: draw them one by one")
+        raise BadConfiguration(
+            f"a roofline is of one network, but found also {arguments.more[0]!r}: draw them one by one"
+        )
     else:
         _network(arguments)
     return 0
@@ -86,12 +88,12 @@ def _result(name: str) -> dict[str, Any] | None:
 
 
 def _programs(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> None:
-    from aiperf.bops.picture import added_ceiling, added_roof, program_lines, program_page, published
+    from aiperf.bops.page import added_ceiling, added_roof, program_lines, program_page, published
 
     roofs = [added_roof(each) for each in arguments.roof]
     if arguments.ceiling and results[0]["peak"] is None:
         raise BadConfiguration(
-            "a ceiling needs a peak. The first result has none: measure it with `bops sort` or `bops run`"
+            "a ceiling needs a peak, but found none in the first result: measure it with `bops sort` or `bops run`"
         )
     roofs += [added_ceiling(each, results[0]["peak"]) for each in arguments.ceiling]
     names = [each["name"] for each in results]
@@ -113,8 +115,8 @@ def _run(arguments: argparse.Namespace) -> None:
     floor = report_of(run_folder(arguments.graph)).training_floor
     if floor is None:
         raise BadConfiguration(
-            f"the roofline of a run needs the peak and the memory bandwidth of its machine. The journal of {arguments.graph!r} "
-            "has not both: run with preflight.probes=full, or on an accelerator of system/peaks.json"
+            f"the roofline of a run needs the peak and the memory bandwidth of its machine, but found not both in the "
+            f"journal of {arguments.graph!r}: run with preflight.probes=full, or on an accelerator of system/peaks.json"
         )
     if arguments.json:
         print(json.dumps({"kind": "run", **asdict(floor)}, indent=2))
@@ -135,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _network(arguments: argparse.Namespace) -> None:
     from aiperf.bops.networks import Device, as_json, device
-    from aiperf.bops.picture import network_page
+    from aiperf.bops.page import network_page
 
     graph = graph_of(arguments)
     if arguments.peak is not None:
@@ -143,14 +145,15 @@ def _network(arguments: argparse.Namespace) -> None:
         flops = peak["per_core"].get(f"fma_{arguments.precision}")
         if flops is None or peak["memory_bytes_per_second"] is None:
             raise BadConfiguration(
-                f"{str(arguments.peak)!r} has no peak in {arguments.precision} or no bandwidth: repeat `bops peak --json`"
+                f"--peak has a peak in {arguments.precision} and a bandwidth, but found {str(arguments.peak)!r}: "
+                "repeat `bops peak --json`"
             )
         on = Device(peak["model"], flops * peak["cores"], peak["memory_bytes_per_second"], "measured")
     elif arguments.device is not None:
         on = device(arguments.device, arguments.precision)
     else:
         raise BadConfiguration(
-            "the roofline of a network needs a machine. Found neither --device nor --peak: name one of them"
+            "the roofline of a network needs a machine, but found neither --device nor --peak: name one of them"
         )
     found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
     if arguments.measure:

@@ -119,7 +119,7 @@ def _count(arguments: argparse.Namespace) -> None:
     }
     if (arguments.binary is None) != (arguments.commands is None) or bool(arguments.files) == bool(arguments.binary):
         raise BadConfiguration(
-            "bops count takes the sources of a program, or --binary together with --commands. Found "
+            "bops count takes the sources of a program, or --binary together with --commands, but found "
             f"{len(arguments.files)} sources, --binary {arguments.binary}, --commands {arguments.commands}: give one of both"
         )
     if arguments.binary is not None:
@@ -203,7 +203,7 @@ def _tool(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace, name: str, measured: dict[str, Any]) -> None:
-    from aiperf.bops.picture import program_lines, program_page
+    from aiperf.bops.page import program_lines, program_page
 
     folder = arguments.out if arguments.out is not None else Path(f"bops-{name}")
     folder.mkdir(parents=True, exist_ok=True)

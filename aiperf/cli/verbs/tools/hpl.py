@@ -15,7 +15,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
 if TYPE_CHECKING:
-    from aiperf.hpl.model import Prediction
+    from aiperf.hpl.model import Prediction, Reading
     from aiperf.hpl.system_file import SystemFile
 
 DESCRIPTION = """Predicts HPL by layers of communication and compares the prediction with HPL as measured. Without an action it
@@ -30,7 +30,7 @@ EXAMPLES = (
 )
 OPTIONS = ""
 GRIDS_SHOWN = 12
-READINGS = ("placed", "panels", "printed")
+READINGS: tuple[Reading, ...] = ("placed", "panels", "printed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -245,8 +245,8 @@ def _everything(arguments: argparse.Namespace) -> None:
     """Calibrate unless `measure --system` names a calibration, predict, run HPL, and write the page."""
     from aiperf.hpl import page, system_file
     from aiperf.hpl.calibrate import remarks, require_this_node
+    from aiperf.hpl.cases import find_binary, measure
     from aiperf.hpl.listing import predictions
-    from aiperf.hpl.measure import find_binary, measure
     from aiperf.units import share
 
     orders = _orders(arguments.n)
@@ -327,11 +327,9 @@ def _table(arguments: argparse.Namespace) -> None:
             + "".join(f"{each:>10}" for each in READINGS),
         ]
         for row in rows:
-            made = "".join(
-                f"{tables.best_of_row(row, each).flops / 1e9:>10,.0f}" for each in ("placed", "panels", "printed")
-            )
+            made = "".join(f"{tables.best_of_row(row, each).flops / 1e9:>10,.0f}" for each in READINGS)
             lines.append(f"{tables.row_name(row):<28}{row['n']:>8}{row['measured']:>10}{row['model']:>10}{made}")
-        means = "".join(f"{100 * tables.mean_difference(each):>9.1f}%" for each in ("placed", "panels", "printed"))
+        means = "".join(f"{100 * tables.mean_difference(each):>9.1f}%" for each in READINGS)
         lines.append(f"{'mean |Diff| to measured':<28}{'':>28}{means}")
     else:
         lines.append(

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Create the file and return the exit status: 1 if the inspection failed and no file was created."""
-    from aiperf.cli.verbs.inspect import lines
+    from aiperf.cli.verbs.rules.inspect import lines
     from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder
     from aiperf.submission.build import SubmissionContents, build

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from aiperf.atomic_files import write_named
 from aiperf.cli.arguments import add_number
-from aiperf.cli.verbs.flops import add_graph_arguments, graph_of
+from aiperf.cli.verbs.tools.flops import add_graph_arguments, graph_of
 from aiperf.errors import AiperfError
 from aiperf.rng import derive
 from aiperf.units import change, operations

@@ -1,10 +1,101 @@
-"""The pods of a run: one head without accelerators, workers with them, and what both have in common."""
+"""Parts of the manifests of a run: its names and labels, the pods, and the objects around them.
+
+A run has one head without accelerators and workers with them. The values come from `cluster.kubernetes.KubernetesConf`.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from cluster.manifests.manifest_input import ROLE_LABEL, RUN_LABEL, KubernetesRun, Manifest, literal, pair
+from cluster.ports import HEAD_PORTS
+
+if TYPE_CHECKING:
+    from cluster.kubernetes import KubernetesConf
+
+Manifest = dict[str, Any]
+"""Object of the API, or a part of one, as JSON."""
+RUN_LABEL, ROLE_LABEL = "aiperf-run", "aiperf-role"
+"""Labels of a run's objects: the run's name, and the role of a pod (head, worker, submitter, reader)."""
+LONGEST_NAME = 40
+"""Maximum length of a run's name. KubeRay allows 47 characters for a RayJob, and Kubernetes 63 for derived names. This
+package appends at most seven."""
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesRun:
+    """Run to be started on Kubernetes."""
+
+    choices: KubernetesConf
+    name: str
+    """Name of the run's folder."""
+    words: Sequence[str]
+    """Options as typed."""
+    ray: str
+    """Version of Ray in the image."""
+
+    @property
+    def object_name(self) -> str:
+        """Name of the run's objects, a DNS label (RFC 1035)."""
+        return named(self.name)
+
+    @property
+    def folder(self) -> str:
+        """Path of the run's folder in the pods."""
+        return f"{self.choices.runs_path.rstrip('/')}/{self.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of all objects of the run."""
+        return {RUN_LABEL: self.object_name, "app.kubernetes.io/part-of": "aiperf"}
+
+    def metadata(self, suffix: str = "") -> Manifest:
+        """Return the metadata of one object."""
+        return {
+            "name": f"{self.object_name}{suffix}",
+            "namespace": self.choices.namespace,
+            **self.marked(self.labels),
+        }
+
+    def marked(self, own: dict[str, str]) -> Manifest:
+        """Return the labels `own` together with the labels and annotations that the user adds."""
+        annotations = dict(pair(word) for word in self.choices.annotations)
+        labels = {**dict(pair(word) for word in self.choices.labels), **own}
+        return {"labels": labels, **({"annotations": annotations} if annotations else {})}
+
+
+def named(run: str) -> str:
+    """Return a run's name as an API name: lower case letters, digits and hyphens.
+
+    A digest distinguishes names that were shortened or changed.
+
+    >>> named("20261122-140000-digits"), named("20261122-140000-My_Run")
+    ('aiperf-20261122-140000-digits', 'aiperf-20261122-140000-my-run-1793')
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if name == run and len(name) + len("aiperf-") <= LONGEST_NAME:
+        return f"aiperf-{run}"
+    digest = hashlib.sha256(run.encode()).hexdigest()[:4]
+    return f"aiperf-{name}"[: LONGEST_NAME - 5].rstrip("-") + f"-{digest}"
+
+
+def pair(word: str) -> tuple[str, str]:
+    """Return key and value of KEY=VALUE."""
+    key, _, value = word.partition("=")
+    return key, value
+
+
+def literal(text: str) -> str:
+    """Escape $(NAME), which Kubernetes would replace in a container's command, arguments or environment.
+
+    >>> literal("a=$(b)")
+    'a=$$(b)'
+    """
+    return text.replace("$(", "$$(")
+
 
 OPTIONS = "AIPERF_OPTIONS"
 """The environment variable of the head's pod that holds a run's options, as a JSON list."""
@@ -167,3 +258,88 @@ def toleration(word: str) -> Manifest:
     if equals:
         tolerated["value"] = value
     return tolerated | ({"effect": effect} if effect else {})
+
+
+OPERATOR = {"app.kubernetes.io/name": "kuberay-operator"}
+"""Labels of KubeRay's own pod, as its Helm chart sets them."""
+
+
+def runs_claim(run: KubernetesRun) -> list[Manifest]:
+    """Return the claim for runs if cluster.runs_size asks for it. The claim is never deleted with a run."""
+    choices = run.choices
+    if choices.runs_size is None:
+        return []
+    spec: Manifest = {
+        "accessModes": ["ReadWriteMany"],
+        "resources": {"requests": {"storage": choices.runs_size}},
+    }
+    if choices.storage_class is not None:
+        spec["storageClassName"] = choices.storage_class
+    metadata = {"name": choices.runs_claim, "namespace": choices.namespace}
+    return [{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}]
+
+
+def network_policies(run: KubernetesRun, *, has_operator: bool) -> list[Manifest]:
+    """Return the network policies.
+
+    Only the run's own pods may reach Ray's ports, since a token could be guessed. KubeRay's operator may reach the
+    dashboard port if KubeRay runs the job. Outgoing traffic (DNS, the API, data registries) is not limited.
+    """
+    own: Manifest = {"podSelector": {"matchLabels": {RUN_LABEL: run.object_name}}}
+    ingress: list[Manifest] = [{"from": [own]}]
+    if (metrics := run.choices.metrics_namespace) is not None:
+        ingress.append({"from": [_of_namespace(metrics)], "ports": [_tcp(HEAD_PORTS["metrics"])]})
+    policies = [_policy(run, "", {RUN_LABEL: run.object_name}, ingress)]
+    if has_operator:
+        namespace = run.choices.operator_namespace
+        peer = {
+            "namespaceSelector": {} if namespace is None else _of_namespace(namespace)["namespaceSelector"],
+            "podSelector": {"matchLabels": OPERATOR},
+        }
+        head = {RUN_LABEL: run.object_name, ROLE_LABEL: "head"}
+        policies.append(_policy(run, "-op", head, [{"from": [peer], "ports": [_tcp(HEAD_PORTS["dashboard"])]}]))
+    return policies
+
+
+def account_of_head(run: KubernetesRun) -> list[Manifest]:
+    """Return the service account of a head with an autoscaler, with KubeRay's own choice of rights.
+
+    Empty if the user names an account.
+    """
+    if run.choices.service_account is not None:
+        return []
+    rules: list[Manifest] = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+        {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
+        {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["get", "patch"]},
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    subject = {"kind": "ServiceAccount", "name": run.object_name, "namespace": run.choices.namespace}
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": run.metadata()},
+        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": run.metadata(), "rules": rules},
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": run.metadata(),
+            "subjects": [subject],
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": run.object_name},
+        },
+    ]
+
+
+def _policy(run: KubernetesRun, suffix: str, pods: dict[str, str], ingress: list[Manifest]) -> Manifest:
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": run.metadata(suffix),
+        "spec": {"podSelector": {"matchLabels": pods}, "policyTypes": ["Ingress"], "ingress": ingress},
+    }
+
+
+def _of_namespace(name: str) -> Manifest:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}
+
+
+def _tcp(port: int) -> Manifest:
+    return {"protocol": "TCP", "port": port}

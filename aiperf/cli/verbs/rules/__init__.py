@@ -1,0 +1,1 @@
+"""Verbs about rules and proofs."""

@@ -44,6 +44,7 @@ VERB_GROUPS = {
     },
     "tools": {
         "flops": "count the operations of a network",
+        "topology": "compute bisection and all-reduce times of a network of links",
         "hpl": "predict HPL by layers of communication, and compare it with real HPL",
         "roofline": "draw what bounds a program, a network or a run",
         "bops": "count and measure basic operations of programs, and peaks",

@@ -69,6 +69,7 @@ COMMANDS = {
     "announce": Command(f"announce {ANNOUNCED} --key ../key --log log.jsonl", varies=r"log\.jsonl"),
     "submit": Command("submit ../OTHER --out bundle.tar.gz"),
     "inspect": Command("inspect ../bundle.tar.gz"),
+    "topology": Command("topology torus:32x32 --link 83.7e9 --network resnet50_v1_5"),
     "hpl": Command(f"hpl predict {P100} --nb 384 --out out"),
     "bops": Command("bops peak --no-memory"),
     "roofline": Command(

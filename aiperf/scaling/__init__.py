@@ -1,0 +1,1 @@
+"""Scaling: networks of links, matrix units, and places in published lists."""

@@ -1,10 +1,12 @@
-"""Lines of the terminal for the figures of scaling."""
+"""Lines of the terminal and JSON for the figures of scaling."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from aiperf.units import count, si, size
+from aiperf.scaling.arrays import ArrayLayer, array_share, most_wasteful
+from aiperf.units import count, operations, share, si, size
 
 NO_FORM = "not in closed form"
 
@@ -31,4 +33,31 @@ def topology_lines(name: str, figures: dict[str, Any]) -> list[str]:
         seconds = times[key]
         missing = "for tori alone" if key == "torus" else NO_FORM
         lines.append(f"  {meaning:<23} {missing if seconds is None else f'{seconds * 1e3:.3f} ms'}")
+    return lines
+
+
+def array_json(layers: tuple[ArrayLayer, ...], array: int | None) -> dict[str, Any]:
+    """Return what --array adds to the JSON of a network. Without --array nothing."""
+    if array is None:
+        return {}
+    return {
+        "array": array,
+        "array_share": array_share(layers),
+        "array_waste": [asdict(each) | {"share": each.share} for each in most_wasteful(layers)],
+    }
+
+
+def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
+    """Return the lines that --array adds. Without --array none."""
+    if array is None:
+        return []
+    lines = [
+        f"array of {array} × {array}: {share(array_share(layers), 2)} of it filled in the forward pass, by shapes alone"
+    ]
+    for each in most_wasteful(layers):
+        unused = each.occupied_flops - each.flops
+        lines.append(
+            f"  {each.layer:<24} {f'{each.rows} × {each.columns}':>13} {share(each.share):>8}, "
+            f"{operations(unused)} unused per image"
+        )
     return lines

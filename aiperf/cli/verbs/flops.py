@@ -15,11 +15,13 @@ from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATIO
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
+from aiperf.scaling.arrays import array_layers
+from aiperf.scaling.text import array_json, array_lines
 from aiperf.units import operations, size
 from morphism import KINDS, STARTS, Cost, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, cost, load, start
 
 DESCRIPTION = "Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper."
-EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64")
+EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64", "resnet50_v1_5 --array 128")
 OPTIONS = ""
 
 
@@ -28,16 +30,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_number(
         parser, "--batch", "images per accelerator, for the training memory", default=32, least=1, most=1_000_000_000
     )
+    add_number(
+        parser,
+        "--array",
+        "edge of a matrix unit: print the share that the layers fill",
+        least=1,
+        most=65536,
+    )
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table or JSON and return the exit status."""
-    counted = cost(graph_of(arguments))
+    graph = graph_of(arguments)
+    counted = cost(graph)
+    layers = () if arguments.array is None else array_layers(graph, arguments.array)
     if arguments.json:
-        print(json.dumps(as_json(counted, arguments.batch), indent=2))
+        print(json.dumps(as_json(counted, arguments.batch) | array_json(layers, arguments.array), indent=2))
     else:
         _print(arguments.graph, counted, arguments.batch)
+        print("".join(f"{line}\n" for line in array_lines(layers, arguments.array)), end="")
     return 0
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiperf.scaling.arrays import ArrayLayer, array_share, most_wasteful
 from aiperf.units import count, operations, share, si, size
+
+if TYPE_CHECKING:
+    from aiperf.scaling.standing import ListedSystem, Place, Standing
 
 NO_FORM = "not in closed form"
 
@@ -61,3 +65,44 @@ def array_lines(layers: tuple[ArrayLayer, ...], array: int | None) -> list[str]:
             f"{operations(unused)} unused per image"
         )
     return lines
+
+
+def note(precision: str) -> str:
+    """Return the line that belongs to every place."""
+    return (
+        f"precision and problem differ: the list has HPL (a dense system of equations in FP64), this run trains in "
+        f"{precision}. The place is a comparison of rates, and no rank of the list"
+    )
+
+
+def standing_json(path: str, entries: Sequence[ListedSystem], runs: Sequence[Standing]) -> dict[str, Any]:
+    """Return the content of --json."""
+    return {
+        "list": path,
+        "entries": len(entries),
+        "runs": [asdict(each) | {"note": note(each.precision)} for each in runs],
+    }
+
+
+def standing_lines(found: Standing, to: str | None) -> list[str]:
+    """Return the lines of a run's place. `to`: name of the entry of the ratio."""
+    if found.lacks or found.place is None or found.flops_per_second is None:
+        return [f"{found.run}: no place, because {found.lacks}"]
+    lines = [f"{found.run}: {si(found.flops_per_second, 'FLOPS')}, {_place(found.place)}"]
+    if found.flops_per_watt is None:
+        lines.append("  FLOPS/W: not given, since power was not measured")
+    else:
+        place = "the list has no power" if found.efficiency_place is None else _place(found.efficiency_place)
+        lines.append(
+            f"  {si(found.flops_per_watt, 'FLOPS/W')}, {place}. Power of {found.power_scope}, EEHPC level {found.eehpc_level}"
+        )
+    if found.ratio is not None:
+        lines.append(f"  {found.ratio:.3g} times {to}")
+    return [*lines, f"  {note(found.precision)}"]
+
+
+def _place(place: Place) -> str:
+    if place.place is None:
+        return f"below all {place.of} entries of the list (the last: {place.above})"
+    neighbours = [f"after {place.above}"] * (place.above is not None) + [f"before {place.below}"]
+    return f"place {place.place} of {place.of} entries, {' and '.join(neighbours)}"

@@ -32,6 +32,7 @@ SIMULATED = (
     "searcher=random hpo=off schedule.warmup_seconds=100 schedule.epochs=[2]"
 )
 P100 = Path(__file__).parents[2] / "examples/hpl/p100.yaml"
+TOP500 = Path(__file__).parents[1] / "scaling/top500_2019_06.csv"
 ANNOUNCED = f"{SIMULATED} schedule.duration_seconds=600"
 
 
@@ -54,6 +55,7 @@ COMMANDS = {
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
     "rank": Command("rank ../RUN ../OTHER --out out"),
+    "standing": Command(f"standing ../OTHER --list {TOP500}"),
     "compare": Command("compare ../RUN ../OTHER"),
     "export csv": Command("export ../RUN --to csv --out out"),
     "export mlflow": Command("export ../OTHER --to mlflow --out out"),

@@ -1,1 +1,1 @@
-"""Scaling: networks of links, matrix units, and places in published lists."""
+"""Scaling: efficiency of runs with more ranks, networks of links, matrix units, and places in published lists."""

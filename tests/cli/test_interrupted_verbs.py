@@ -55,6 +55,7 @@ COMMANDS = {
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
     "rank": Command("rank ../RUN ../OTHER --out out"),
+    "scale": Command("scale ../ONE ../TWO"),
     "standing": Command(f"standing ../OTHER --list {TOP500}"),
     "compare": Command("compare ../RUN ../OTHER"),
     "export csv": Command("export ../RUN --to csv --out out"),
@@ -106,6 +107,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed, name in enumerate(("RUN", "OTHER")):
             words = shlex.split(f"{SIMULATED} schedule.duration_seconds=1800 seed={seed} runs=runs name={name}")
             assert main(words) == 0
+            next(Path("runs").glob(f"*-{name}")).rename(name)
+        for ranks, name in ((1, "ONE"), (2, "TWO")):
+            words = [*shlex.split(ANNOUNCED), f"cluster.accelerators={ranks}", "cluster.workers=1", f"name={name}"]
+            assert main([*words, "runs=runs"]) == 0
             next(Path("runs").glob(f"*-{name}")).rename(name)
         assert main(["submit", "OTHER", "--out", "bundle.tar.gz"]) == 0
     finally:

@@ -109,8 +109,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert main(words) == 0
             next(Path("runs").glob(f"*-{name}")).rename(name)
         for ranks, name in ((1, "ONE"), (2, "TWO")):
-            words = [*shlex.split(ANNOUNCED), f"cluster.accelerators={ranks}", "cluster.workers=1", f"name={name}"]
-            assert main([*words, "runs=runs"]) == 0
+            options = ANNOUNCED.replace("cluster.accelerators=1", f"cluster.accelerators={ranks}")
+            assert main(shlex.split(f"{options} runs=runs name={name}")) == 0
             next(Path("runs").glob(f"*-{name}")).rename(name)
         assert main(["submit", "OTHER", "--out", "bundle.tar.gz"]) == 0
     finally:

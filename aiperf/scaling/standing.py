@@ -61,6 +61,7 @@ class Standing:
     lacks: str
     precision: str
     flops_per_second: float | None
+    """Score. None without a place, as all further figures."""
     place: Place | None
     flops_per_watt: float | None
     power_scope: str | None
@@ -129,23 +130,22 @@ def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
 def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
     """Return the place of a run. A simulated or invalid run has none."""
     run, score, energy = report.run, report.score, report.energy
-    flops = score.flops_per_second
     lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
+    flops = None if lacks else score.flops_per_second
     watts = None if lacks or energy is None else energy.best.flops_per_watt
     rates = [(each.name, each.flops_per_second) for each in entries]
     efficiencies = [(each.name, each.flops_per_watt) for each in entries if each.flops_per_watt is not None]
-    has_place = not lacks and flops is not None
     return Standing(
         run=run.name,
         lacks=lacks,
         precision=" and ".join(report.hardware.precisions) or "an unknown precision",
         flops_per_second=flops,
-        place=place_of(flops, rates) if has_place and flops is not None else None,
+        place=None if flops is None else place_of(flops, rates),
         flops_per_watt=watts,
         power_scope=None if watts is None or energy is None else energy.best.scope,
         eehpc_level=None if watts is None or energy is None else energy.level.level,
         efficiency_place=None if watts is None or not efficiencies else place_of(watts, efficiencies),
-        ratio=flops / to.flops_per_second if has_place and flops is not None and to is not None else None,
+        ratio=None if flops is None or to is None else flops / to.flops_per_second,
     )
 
 

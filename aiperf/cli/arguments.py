@@ -33,6 +33,8 @@ VERB_GROUPS = {
         "report": "write the report of a run from its journal: HTML, JSON, plots",
         "compare": "compare runs, and test whether they differ",
         "rank": "list runs by score or another figure",
+        "scale": "print what is left with more accelerators, and what took the rest",
+        "standing": "compare runs with a published list of supercomputers",
         "export": "write results for TensorBoard, MLflow, Optuna, or as CSV",
     },
     "rules and proofs": {
@@ -45,6 +47,7 @@ VERB_GROUPS = {
     },
     "tools": {
         "flops": "count the operations of a network",
+        "topology": "compute bisection and all-reduce times of a network of links",
         "hpl": "predict HPL by layers of communication, and compare it with real HPL",
         "roofline": "draw what bounds a program, a network or a run",
         "bops": "count and measure basic operations of programs, and peaks",

@@ -11,6 +11,7 @@ import pytest
 from aiperf.__main__ import main
 from tests.cli.test_run_options import TINY
 
+TOP500 = Path(__file__).parents[1] / "scaling/top500_2019_06.csv"
 WITHOUT = """
 import sys
 class Absent:
@@ -58,6 +59,8 @@ def test_reading_verbs_need_neither_torch_nor_ray(tmp_path: Path, monkeypatch: p
         ["report", run, "--out", "again"],
         ["rank", "runs"],
         ["compare", run, run],
+        ["standing", run, "--list", str(TOP500)],
+        ["scale", run],
         ["submit", run, "--out", "bundle.tar"],
         ["inspect", "bundle.tar"],
     ]
@@ -75,5 +78,6 @@ def test_reading_verbs_need_neither_torch_nor_ray(tmp_path: Path, monkeypatch: p
     found = [line.split()[1:3] for line in answer.stdout.splitlines() if line.startswith("status ")]
     assert [verb for _, verb in found] == [words[0] for words in verbs]
     assert {verb: status for status, verb in found} | {"compare": "2"} == {
-        "score": "0", "verify": "0", "report": "0", "rank": "0", "compare": "2", "submit": "0", "inspect": "0"
+        "score": "0", "verify": "0", "report": "0", "rank": "0", "compare": "2", "standing": "1", "scale": "2",
+        "submit": "0", "inspect": "0"
     }  # fmt: skip

@@ -81,6 +81,19 @@ def test_v1_5_has_its_published_cost(aiperf: User) -> None:
     assert f"{counted['total']['forward_flops'] + counted['total']['backward_flops']:.4e}" == "2.4445e+10"
 
 
+def test_an_array_adds_its_share_and_five_layers(aiperf: User) -> None:
+    plain = json.loads(aiperf("flops", "resnet50_v1_5", "--json").out)
+    counted = json.loads(aiperf("flops", "resnet50_v1_5", "--array", "128", "--json").out)
+    shown = aiperf("flops", "resnet50_v1_5", "--array", "128").out
+
+    assert {name: value for name, value in counted.items() if not name.startswith("array")} == plain
+    assert round(100 * counted["array_share"], 2) == 79.36 and counted["array"] == 128
+    unused = [each["occupied_flops"] - each["flops"] for each in counted["array_waste"]]
+    assert len(unused) == 5 and unused == sorted(unused, reverse=True)
+    assert "array of 128 × 128: 79.36 % of it filled" in shown
+    assert counted["array_waste"][0]["layer"] in shown
+
+
 def test_the_heading_fits_into_80_columns(aiperf: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 

@@ -32,6 +32,7 @@ SIMULATED = (
     "searcher=random hpo=off schedule.warmup_seconds=100 schedule.epochs=[2]"
 )
 P100 = Path(__file__).parents[2] / "examples/hpl/p100.yaml"
+TOP500 = Path(__file__).parents[1] / "scaling/top500_2019_06.csv"
 ANNOUNCED = f"{SIMULATED} schedule.duration_seconds=600"
 
 
@@ -54,6 +55,8 @@ COMMANDS = {
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
     "rank": Command("rank ../RUN ../OTHER --out out"),
+    "scale": Command("scale ../ONE ../TWO"),
+    "standing": Command(f"standing ../OTHER --list {TOP500}"),
     "compare": Command("compare ../RUN ../OTHER"),
     "export csv": Command("export ../RUN --to csv --out out"),
     "export mlflow": Command("export ../OTHER --to mlflow --out out"),
@@ -69,6 +72,7 @@ COMMANDS = {
     "announce": Command(f"announce {ANNOUNCED} --key ../key --log log.jsonl", varies=r"log\.jsonl"),
     "submit": Command("submit ../OTHER --out bundle.tar.gz"),
     "inspect": Command("inspect ../bundle.tar.gz"),
+    "topology": Command("topology torus:32x32 --link 83.7e9 --network resnet50_v1_5"),
     "hpl": Command(f"hpl predict {P100} --nb 384 --out out"),
     "bops": Command("bops peak --no-memory"),
     "roofline": Command(
@@ -104,6 +108,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed, name in enumerate(("RUN", "OTHER")):
             words = shlex.split(f"{SIMULATED} schedule.duration_seconds=1800 seed={seed} runs=runs name={name}")
             assert main(words) == 0
+            next(Path("runs").glob(f"*-{name}")).rename(name)
+        for ranks, name in ((1, "ONE"), (2, "TWO")):
+            options = ANNOUNCED.replace("cluster.accelerators=1", f"cluster.accelerators={ranks}")
+            assert main(shlex.split(f"{options} runs=runs name={name}")) == 0
             next(Path("runs").glob(f"*-{name}")).rename(name)
         assert main(["submit", "OTHER", "--out", "bundle.tar.gz"]) == 0
     finally:

@@ -16,13 +16,21 @@ from aiperf.data.description import IMAGENET_TRAINING_IMAGES, IMAGENET_VALIDATIO
 from aiperf.errors import AiperfError, BadConfiguration
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.nearest import nearest
+from aiperf.scaling.arrays import array_layers
+from aiperf.scaling.text import array_json, array_lines
 from aiperf.units import operations, size
 from morphism import KINDS, STARTS, Cost, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, cost, load, start
 from morphism.detector import FASTER_RCNN_R50, REGIONS, DetectorCost, TensorOperations, faster_rcnn_r50
 
 DESCRIPTION = f"""Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper.
 Of {FASTER_RCNN_R50}, the detector of HPC AI500, it counts the tensor operations per image and per region."""
-EXAMPLES = ("resnet50_v1", "resnet20 --json", "grown.json --batch 64", f"{FASTER_RCNN_R50} --height 768 --width 1152")
+EXAMPLES = (
+    "resnet50_v1",
+    "resnet20 --json",
+    "grown.json --batch 64",
+    "resnet50_v1_5 --array 128",
+    f"{FASTER_RCNN_R50} --height 768 --width 1152",
+)
 OPTIONS = ""
 DEFAULT_BATCH = 32
 PAPERS_GFLOP = 691
@@ -42,27 +50,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option, usual in (("--height", 768), ("--width", 1152)):
         meaning = f"{option[2:]} of the images of {FASTER_RCNN_R50} in pixels"
         add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
+    add_number(parser, "--array", "edge of a matrix unit: print the share that the layers fill", least=1, most=65536)
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table or JSON and return the exit status."""
     is_detector = arguments.graph == FASTER_RCNN_R50
-    foreign = ("image", "batch") if is_detector else ("height", "width")
+    foreign = ("image", "batch", "array") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
         raise BadConfiguration(
-            f"--height and --width go with {FASTER_RCNN_R50}, --image and --batch with other networks, "
+            f"--height and --width go with {FASTER_RCNN_R50}, --image, --batch and --array with other networks, "
             f"but found {wrong[0]} with {arguments.graph}: leave it out"
         )
     if is_detector:
         _count_detector(arguments)
         return 0
-    counted = cost(graph_of(arguments))
+    graph = graph_of(arguments)
+    counted = cost(graph)
     batch = arguments.batch or DEFAULT_BATCH
+    layers = () if arguments.array is None else array_layers(graph, arguments.array)
     if arguments.json:
-        print(json.dumps(as_json(counted, batch), indent=2))
+        print(json.dumps(as_json(counted, batch) | array_json(layers, arguments.array), indent=2))
     else:
         _print(arguments.graph, counted, batch)
+        print("".join(f"{line}\n" for line in array_lines(layers, arguments.array)), end="")
     return 0
 
 

@@ -1,0 +1,58 @@
+"""`python -m aiperf standing`: compare runs with the entries of a published list."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
+
+DESCRIPTION = """Compares the score of runs with a list of supercomputers, such as an export of the TOP500: place by FLOPS and
+by FLOPS/W, the neighbours, and the ratio to one entry. Precision and problem of the list differ from those of a run.
+Exit status: 0 every run has a place, 1 some have none."""
+EXAMPLES = (
+    "runs/20261121-120000-digits --list TOP500_201906.csv",
+    "runs/a runs/b --list list.csv --to Tianhe-2A --column 'rmax=Rmax [TFlop/s]' --json",
+)
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run's folder, or its name under runs/")
+    parser.add_argument("--list", metavar="FILE.csv", required=True, type=given_path, help="list with a header line")
+    parser.add_argument("--to", metavar="NAME", help="print the ratio to this entry")
+    parser.add_argument(
+        "--column",
+        metavar="COLUMN=HEADER",
+        action="append",
+        default=[],
+        help="header of rank, name, rmax or power, if it is not recognised; may be repeated",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the places and return the exit status."""
+    from aiperf.cli.output import print_folded
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.report.write import report_of
+    from aiperf.scaling.standing import COLUMNS, named_entry, read_list, standing
+    from aiperf.scaling.text import standing_json, standing_lines
+
+    headers = {}
+    for word in arguments.column:
+        column, _, header = word.partition("=")
+        if column not in COLUMNS or not header:
+            raise BadConfiguration(
+                f"--column is one of {', '.join(COLUMNS)} with =HEADER, but found {word!r}: write rmax='Rmax [TFlop/s]'"
+            )
+        headers[column] = header
+    entries = read_list(arguments.list, headers)
+    to = None if arguments.to is None else named_entry(entries, arguments.to)
+    found = [standing(report_of(run_folder(run)), entries, to) for run in arguments.runs]
+    if arguments.json:
+        print(json.dumps(standing_json(str(arguments.list), entries, found), indent=2))
+    else:
+        print_folded(line for each in found for line in standing_lines(each, None if to is None else to.name))
+    return 1 if any(each.lacks for each in found) else 0

@@ -1,0 +1,64 @@
+"""Share of a square matrix unit that the layers of a network fill, by their shapes alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from morphism import Convolution, Dense, Graph, Vector
+from morphism.cost import layer_costs
+
+LISTED = 5
+"""Layers that --array lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLayer:
+    """Forward matrix product of one layer: its weights are rows × columns, for each group of a convolution."""
+
+    layer: str
+    rows: int
+    """K²·input channels of a group, or input features."""
+    columns: int
+    """Output channels of a group, or output features."""
+    flops: int
+    """Operations of the forward pass per image."""
+    occupied_flops: int
+    """Operations with rows and columns rounded up to multiples of the array."""
+
+    @property
+    def share(self) -> float:
+        return self.flops / self.occupied_flops
+
+
+def array_layers(graph: Graph, array: int) -> tuple[ArrayLayer, ...]:
+    """Return the convolutions and dense layers of a graph on an array of `array` × `array` multipliers, in order."""
+    found = []
+    for node, cost in zip(graph.nodes, layer_costs(graph), strict=True):
+        match node.op:
+            case Convolution() as op:
+                entering = graph.shapes[node.inputs[0]]
+                assert not isinstance(entering, Vector)
+                rows, columns = op.kernel**2 * entering.channels // op.groups, op.out_channels // op.groups
+            case Dense() as op:
+                rows, columns = graph.shapes[node.inputs[0]].elements, op.out_features
+            case _:
+                continue
+        occupied = _rounded_up(rows, array) * _rounded_up(columns, array)
+        flops = cost.tensor_forward_flops
+        found.append(ArrayLayer(node.name, rows, columns, flops, flops // (rows * columns) * occupied))
+    return tuple(found)
+
+
+def array_share(layers: tuple[ArrayLayer, ...]) -> float:
+    """Return the operations of the layers ÷ their occupied operations."""
+    return sum(each.flops for each in layers) / sum(each.occupied_flops for each in layers)
+
+
+def most_wasteful(layers: tuple[ArrayLayer, ...]) -> list[ArrayLayer]:
+    """Return the five layers with the most unused operations, the worst first. Layers that fill the array are left out."""
+    wasteful = [each for each in layers if each.occupied_flops > each.flops]
+    return sorted(wasteful, key=lambda each: each.flops - each.occupied_flops)[:LISTED]
+
+
+def _rounded_up(number: int, array: int) -> int:
+    return -(-number // array) * array

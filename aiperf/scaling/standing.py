@@ -1,0 +1,202 @@
+"""Place that runs would have in a published list of supercomputers, by FLOPS and by FLOPS per watt."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiperf.errors import BadConfiguration
+from aiperf.files import what_is_wrong_with
+from aiperf.nearest import nearest
+from aiperf.report.facts import Report
+
+COLUMNS = {
+    "rank": r"rank",
+    "name": r"name|system|computer",
+    "rmax": r"rmax\b.*",
+    "power": r"(total )?power(\W*[(\[].*)?",
+}
+"""Headers by column, without regard to case. A list may lack the power."""
+UNITS = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
+NUMBER = re.compile(r"\d{1,3}([, \u00a0\u202f]\d{3})+(\.\d+)?|\d+(\.\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSystem:
+    """One entry of a list."""
+
+    rank: int
+    name: str
+    flops_per_second: float
+    """Rmax."""
+    watts: float | None
+
+    @property
+    def flops_per_watt(self) -> float | None:
+        return None if self.watts is None else self.flops_per_second / self.watts
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place by one figure. Equal figures share a place."""
+
+    place: int | None
+    """1 + entries with a larger figure. None if all are larger: further entries may not be in the list."""
+    of: int
+    """Entries with the figure."""
+    above: str | None
+    """Next entry with a larger figure."""
+    below: str | None
+    """Next entry with an equal or smaller figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Place of one run. Without a place, `lacks` has the reason."""
+
+    run: str
+    lacks: str
+    precision: str
+    flops_per_second: float | None
+    """Score. None without a place, as all further figures."""
+    place: Place | None
+    flops_per_watt: float | None
+    power_scope: str | None
+    """Measured part of the machine: 'meters', 'accelerators' or 'processors'."""
+    eehpc_level: int | None
+    efficiency_place: Place | None
+    ratio: float | None
+    """FLOPS of the run ÷ Rmax of the entry that --to names."""
+
+
+def read_list(path: Path, headers: Mapping[str, str]) -> list[ListedSystem]:
+    """Return the entries of a CSV file, in its order.
+
+    Args:
+        path: file with a header line, separated by commas, semicolons or tabs.
+        headers: header by column, for columns that are not recognised. Keys are those of COLUMNS.
+
+    Raises:
+        BadConfiguration: not a readable file, a missing column or unit, a value that is no number, or no entry.
+    """
+    if (wrong := what_is_wrong_with(path)) is not None:
+        raise BadConfiguration(f"--list is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadConfiguration(f"a list is UTF-8 text, but found {str(path)!r} ({error}): save it as UTF-8") from error
+    first = text.partition("\n")[0]
+    rows = list(csv.reader(text.splitlines(), delimiter=max(",;\t", key=first.count)))
+    header = [each.strip() for each in rows[0]] if rows else []
+    at = {column: _column(column, header, headers.get(column)) for column in COLUMNS}
+    rmax, power = at["rmax"], at["power"]
+    assert rmax is not None
+    flops_unit = _unit(header[rmax], r"([kMGTPE]?)flop")
+    watt_unit = None if power is None else _unit(header[power], r"([kM]?)W")
+    entries = []
+    for line, row in enumerate(rows[1:], start=2):
+        if not any(cell.strip() for cell in row):
+            continue
+        cells = {column: row[index].strip() for column, index in at.items() if index is not None and index < len(row)}
+        watts = None if cells.get("power", "") in ("", "-") else _number(cells["power"], "power", line)
+        entries.append(
+            ListedSystem(
+                int(_number(cells.get("rank", ""), "rank", line)),
+                cells.get("name", ""),
+                flops_unit * _number(cells.get("rmax", ""), "Rmax", line),
+                None if watts is None or watt_unit is None else watts * watt_unit,
+            )
+        )
+    if not entries:
+        raise BadConfiguration(f"a list has at least one entry, but found none in {str(path)!r}: give a complete file")
+    return entries
+
+
+def named_entry(entries: Sequence[ListedSystem], name: str) -> ListedSystem:
+    """Return the entry whose name contains the text, without regard to case. Raises BadConfiguration for none or several."""
+    matching = [each for each in entries if name.lower() in each.name.lower()]
+    if len(matching) != 1:
+        names = [each.name for each in matching or entries]
+        hint = nearest(name, names) if not matching else f": {', '.join(names[:5])}"
+        raise BadConfiguration(
+            f"--to names one entry of the list, but found {name!r} in {len(matching)}{hint}. Give more of its name"
+        )
+    return matching[0]
+
+
+def standing(report: Report, entries: Sequence[ListedSystem], to: ListedSystem | None) -> Standing:
+    """Return the place of a run. A simulated or invalid run has none."""
+    run, score, energy = report.run, report.score, report.energy
+    lacks = "the run is simulated" if run.is_simulated else "" if score.valid else "the run has no valid score"
+    flops = None if lacks else score.flops_per_second
+    watts = None if lacks or energy is None else energy.best.flops_per_watt
+    rates = [(each.name, each.flops_per_second) for each in entries]
+    efficiencies = [(each.name, each.flops_per_watt) for each in entries if each.flops_per_watt is not None]
+    return Standing(
+        run=run.name,
+        lacks=lacks,
+        precision=" and ".join(report.hardware.precisions) or "an unknown precision",
+        flops_per_second=flops,
+        place=None if flops is None else place_of(flops, rates),
+        flops_per_watt=watts,
+        power_scope=None if watts is None or energy is None else energy.best.scope,
+        eehpc_level=None if watts is None or energy is None else energy.level.level,
+        efficiency_place=None if watts is None or not efficiencies else place_of(watts, efficiencies),
+        ratio=None if flops is None or to is None else flops / to.flops_per_second,
+    )
+
+
+def place_of(figure: float, listed: Sequence[tuple[str, float]]) -> Place:
+    """Return the place of a figure among the named figures of a list."""
+    larger = sorted((each for each in listed if each[1] > figure), key=lambda each: each[1])
+    others = sorted((each for each in listed if each[1] <= figure), key=lambda each: -each[1])
+    return Place(
+        place=len(larger) + 1 if others else None,
+        of=len(listed),
+        above=larger[0][0] if larger else None,
+        below=others[0][0] if others else None,
+    )
+
+
+def _column(column: str, header: Sequence[str], given: str | None) -> int | None:
+    """Return the index of a column, None for a list without power."""
+    if given is not None:
+        if given not in header:
+            raise BadConfiguration(
+                f"--column names a header of the list, but found {given!r}{nearest(given, header)}. "
+                f"The headers are {', '.join(map(repr, header))}"
+            )
+        return header.index(given)
+    for index, title in enumerate(header):
+        if re.fullmatch(COLUMNS[column], title, re.IGNORECASE):
+            return index
+    if column == "power":
+        return None
+    raise BadConfiguration(
+        f"a list has the columns rank, name and Rmax, but found no {column} in {', '.join(map(repr, header))}: "
+        f"name its header with --column {column}=HEADER"
+    )
+
+
+def _unit(title: str, pattern: str) -> float:
+    found = re.search(rf"[\s(\[]{pattern}", title, re.IGNORECASE)
+    if found is None:
+        raise BadConfiguration(
+            f"the header of Rmax and power has a unit, but found {title!r}: write it, as in 'Rmax [TFlop/s]' or 'Power (kW)'"
+        )
+    prefix = found[1]
+    return UNITS[prefix if prefix in UNITS else prefix.swapcase()]
+
+
+def _number(text: str, column: str, line: int) -> float:
+    if NUMBER.fullmatch(text) is None:
+        raise BadConfiguration(
+            f"{column} is a number such as 1234.5 or 1,234.5, but found {text!r} in line {line} of the list: correct it"
+        )
+    number = float(re.sub(r"[^\d.]", "", text))
+    if number <= 0:
+        raise BadConfiguration(f"{column} is above 0, but found {text!r} in line {line} of the list: correct it")
+    return number

@@ -70,6 +70,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
     import torch
 
+    from aiperf.data.dataset_config import FilesConf
+    from aiperf.data.images.decode_gpu import require_nvjpeg
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop
@@ -93,6 +95,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             of: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the PCI numbers
             pci = f"{of.pci_domain_id:04x}:{of.pci_bus_id:02x}:{of.pci_device_id:02x}.0"
             os.sched_setaffinity(0, near_processors(pci, os.sched_getaffinity(0), setup.cores))
+    if isinstance(setup.dataset, FilesConf) and setup.dataset.decoder == "gpu":
+        require_nvjpeg(device)
     start = decode(setup.start_graph)
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)

@@ -66,17 +66,28 @@ def test_a_refused_image_does_not_take_the_others_with_it(monkeypatch: pytest.Mo
             raise RuntimeError("Error while decoding JPEG images: Failed to get image info: 5")
         return real(files, *others)
 
-    def failed(*arguments: object) -> list[torch.Tensor]:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
     monkeypatch.setattr(torchvision_io, "decode_jpeg", refusing)
     good, bad = _with_box(_file(picture(40, 40, 0, 0)), Box(0, 0, 40, 40)), _with_box(b"bad", Box(0, 0, 1, 1))
     images = decoded([good, bad, good], 32, 3, CPU)
     assert [image is None for image in images] == [False, True, False]
 
-    monkeypatch.setattr(torchvision_io, "decode_jpeg", failed)
-    with pytest.raises(torch.OutOfMemoryError):
-        decoded([good], 32, 3, CPU)
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError),
+        (RuntimeError("decode_jpegs_cuda: torchvision not compiled with nvJPEG support"), BadConfiguration),
+    ],
+)
+def test_other_errors_are_no_refused_image(
+    error: RuntimeError, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(*arguments: object) -> list[torch.Tensor]:
+        raise error
+
+    monkeypatch.setattr("torchvision.io.decode_jpeg", failed)
+    with pytest.raises(raised):
+        decoded([_with_box(_file(picture(40, 40, 0, 0)), Box(0, 0, 40, 40))], 32, 3, CPU)
 
 
 def test_the_gpu_s_decoder_needs_a_gpu(tmp_path_factory: pytest.TempPathFactory) -> None:

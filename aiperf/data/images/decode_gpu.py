@@ -16,6 +16,7 @@ from aiperf.errors import BadConfiguration
 _COLOURS = ("YCbCr", "Gray")
 _AT_ONCE = 64
 """Images that are decoded in one call. They are in the accelerator's memory at their full size."""
+_NOT_BUILT = "not compiled with nvJPEG"
 _REFUSED = "Error while decoding JPEG images"
 """Start of torchvision's message if nvJPEG cannot decode an image. Full memory and device failures have other messages."""
 
@@ -69,6 +70,11 @@ def _whole(jpegs: Sequence[Jpeg], channels: int, device: torch.device) -> list[t
     try:
         return list(decode_jpeg([each.encoded for each in jpegs], mode, device))
     except RuntimeError as error:
+        if _NOT_BUILT in str(error):
+            raise BadConfiguration(
+                f"dataset.decoder=gpu needs a torchvision with nvJPEG, but found one without ({error}): install the build "
+                "for the same CUDA as torch, or use dataset.decoder=cpu"
+            ) from error
         if _REFUSED not in str(error):
             raise
     # one refused image fails the whole list

@@ -79,10 +79,12 @@ def aiperf(*options: str) -> str:
     return module("aiperf", *options)
 
 
-def module(name: str, *options: str) -> str:
+def module(name: str, *options: str, **environment: str) -> str:
     """Return the output of a module's command line. Raise RuntimeError with its last lines if it fails."""
     command = [sys.executable, "-m", name, *options]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    ended = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=os.environ | environment
+    )
     print(ended.stdout)
     if ended.returncode:
         lines = [line for line in ended.stdout.splitlines() if line.strip()]
@@ -198,6 +200,31 @@ def energy(folder: Path) -> tuple[str, str]:
     return f"{counted:.0f} W counted, {mean:.0f} W sampled", verdict(abs(counted / mean - 1) < 0.1)
 
 
+@check("the processors of each rank are on its accelerator's NUMA node", 120)
+def numa(folder: Path) -> tuple[str, str]:
+    import torch
+
+    from aiperf.train.ranks.rank import pci_address
+
+    count = torch.cuda.device_count()
+    return numa_of([pci_address(torch.device("cuda", index)) for index in range(count)], os.sched_getaffinity(0))
+
+
+def numa_of(addresses: list[str], allowed: set[int], sys: Path = Path("/sys")) -> tuple[str, str]:
+    """Return the NUMA node of each accelerator with the processors of its rank, and whether these are on that node."""
+    from aiperf.system.processor import near_processors
+
+    parts, outcomes = [], []
+    for number, address in enumerate(addresses):
+        file = sys / f"bus/pci/devices/{address}/numa_node"
+        node = int(file.read_text()) if file.exists() else -1
+        chosen = near_processors(address, allowed, max(1, len(allowed) // len(addresses)), sys)
+        on_node = {cpu for cpu in chosen if (sys / f"devices/system/node/node{node}/cpu{cpu}").exists()}
+        outcomes.append("look" if node < 0 else verdict(on_node == chosen))
+        parts.append(f"{number}: node {node if node >= 0 else 'unknown'}, {len(on_node)} of {len(chosen)} processors")
+    return "; ".join(parts), next((name for name in ("failed", "look") if name in outcomes), "passed")
+
+
 # --- parts of a step
 
 
@@ -263,6 +290,97 @@ def checkpoint_copy(folder: Path) -> tuple[str, str]:
     copy.join()
     delay = (during - alone) * 10e3
     return f"{delay:.1f} ms", verdict(delay < 10)
+
+
+@check("a first step in less than 60 s without MIOPEN_FIND_MODE=FAST", 540)
+def miopen_find(folder: Path) -> tuple[str, str]:
+    import torch
+
+    if torch.version.hip is None:
+        return "torch is not built for ROCm", "not run"
+    seconds = []
+    for name, mode in (("fast", {"MIOPEN_FIND_MODE": "FAST"}), ("usual", {})):
+        # an empty cache each, so that neither finds the kernels of the other
+        caches = dict.fromkeys(("MIOPEN_USER_DB_PATH", "MIOPEN_CUSTOM_CACHE_DIR"), str(folder / name))
+        output = module("tools.first_contact", "--first-step", **mode, **caches)
+        seconds.append(float(output.strip().splitlines()[-1]))
+    fast, usual = seconds
+    return f"{usual:.0f} s, with FAST {fast:.0f} s", verdict(usual < 60)
+
+
+def first_step(start_name: str = "resnet50_v1", image: int = 224, batch: int = 256, kind: str = "cuda") -> float:
+    """Return the seconds of the first step of a network in this process, with the search for algorithms."""
+    import torch
+
+    from aiperf.train.memory.ceiling import blank, rehearse
+    from aiperf.train.network.module import build
+    from aiperf.train.precision import Precision
+    from morphism import start
+
+    device, precision = torch.device(kind), Precision("bf16", kind)
+    precision.switch_on()
+    graph = start(start_name, image=image, channels=3, classes=1000)
+    network = build(graph).to(device)
+    images = blank(graph, batch, device, precision, channels_last=False)
+    began = time.monotonic()
+    rehearse(network, images, precision)
+    if kind == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic() - began
+
+
+def input_rate(decoder: str) -> Callable[[Path], tuple[str, str]]:
+    def measure(folder: Path) -> tuple[str, str]:
+        import torch
+
+        from aiperf.data.dataset_config import ImagenetConf
+        from aiperf.data.opening import open_data
+
+        write_photographs(folder / "set")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        images, began = 0, time.monotonic()
+        with open_data(ImagenetConf(root=str(folder / "set"), decoder=decoder)) as data:
+            for epoch in range(1000):
+                batches = data.training(
+                    256,
+                    rank=0,
+                    ranks=1,
+                    epoch=epoch,
+                    seed=0,
+                    device=device,
+                    channels_last=True,
+                    dtype=torch.bfloat16,
+                )
+                images += sum(each.count for each in batches)
+                if device.type == "cuda":
+                    torch.cuda.synchronize()
+                if epoch == 0:  # reads the files, and loads libraries
+                    images, began = 0, time.monotonic()
+                elif time.monotonic() > began + 20:
+                    break
+        rate, cores = images / (time.monotonic() - began), len(os.sched_getaffinity(0))
+        return f"{rate:.0f} images/s on {cores} cores, {rate / cores:.0f} a core", "look"
+
+    return measure
+
+
+def write_photographs(root: Path, images: int = 1024) -> None:
+    """Write a set of JPEG files with the size and about the bytes of ImageNet's: 500×375, 110 kB."""
+    import numpy as np
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for split, count in (("train", images), ("val", 2)):
+        for label in range(2):
+            (root / split / f"class{label}").mkdir(parents=True)
+        for number in range(count):
+            coarse = Image.fromarray(generator.integers(0, 256, (94, 125, 3), np.uint8))
+            file = root / split / f"class{number % 2}" / f"{number}.jpg"
+            coarse.resize((500, 375), Image.Resampling.BICUBIC).save(file, quality=95)
+
+
+for _decoder, _rate in (("cpu", "about 230 images/s a core"), ("gpu", "more than with decoder cpu")):
+    check(_rate, 200, name=f"input-{_decoder}", on_cpu=_decoder == "cpu")(input_rate(_decoder))
 
 
 # --- runs
@@ -436,6 +554,9 @@ def table(rows: list[Row]) -> str:
 def main() -> int:
     if sys.argv[1] == "--one":
         run_one(sys.argv[2], Path(sys.argv[3]))
+        return 0
+    if sys.argv[1] == "--first-step":
+        print(first_step())
         return 0
     out, wanted = Path(sys.argv[1]), sys.argv[2:]
     if unknown := set(wanted) - {one.name for one in CHECKS}:

@@ -25,6 +25,7 @@ from aiperf.option_limits import hold
 CacheKind = Literal["auto", "decoded", "encoded", "none"]
 Format = Literal["folder", "webdataset"]
 Crop = Literal["auto", "pad", "resized"]
+Decoder = Literal["cpu", "gpu"]
 
 
 SMALLEST, LARGEST = 4, 4096
@@ -82,6 +83,11 @@ class FilesConf(DataSetConf):
     Default: auto, which is decoded for small training images (up to 64 pixels, a quarter of the free memory), else
     encoded if the files fit in half of it, else none. With auto, centre crops for validation are also kept decoded if
     they fit in a quarter.
+    """
+    decoder: str = field(default="cpu", metadata={"among": get_args(Decoder)})
+    """Decoder of JPEG images: cpu (libjpeg-turbo in threads) or gpu (nvJPEG, on the accelerator that trains).
+
+    With gpu the CPU decodes other formats, CMYK images, images that nvJPEG refuses, and images that are kept as pixels.
     """
     workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
     """Decoding threads of one process. 0: its share of its worker's cores."""
@@ -259,6 +265,7 @@ class ImagenetConf(FilesConf):
             root=self.root,
             corrupt_limit=self.corrupt_limit,
             cache=self.cache,
+            decoder=self.decoder,
             workers=self.workers,
             prefetch_batches=self.prefetch_batches,
             index=self.index,

@@ -13,6 +13,7 @@ from aiperf.data.hostcache import HostCache, MarkedCorrupt
 from aiperf.data.images.corrupt import CorruptImages
 from aiperf.data.images.crops import Box, Crop
 from aiperf.data.images.decode import Corrupt, decode
+from aiperf.data.images.decode_gpu import Jpeg, jpeg
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Encoded:
             encoded = self.samples.read(index)
             self.encoded_cache.write(index, encoded)
         return encoded
+
+    def jpeg(self, index: int, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
+        """Return the image for nvJPEG. None if `into` must decode it, or has its pixels, or reports why it is corrupt."""
+        if crop is self.plain_crop and self.plain_cache is not None:
+            return None
+        try:
+            return jpeg(self.bytes_of(index), crop, numbers)
+        except (OSError, MarkedCorrupt):
+            return None
 
     def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
         """Decode the image into `out` (image, image, channels). Return False for a corrupt image, which is counted.

@@ -114,9 +114,10 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
         )
     training, validation, kind = _with_caches(conf, training, validation)
     pool = ThreadPoolExecutor(workers, "aiperf-decode")
+    on_gpu = conf.decoder == "gpu"
 
     def split(encoded: Encoded) -> Streamed:
-        return Streamed(encoded, normalise, pool, workers, conf.prefetch_batches, padding)
+        return Streamed(encoded, normalise, pool, workers, conf.prefetch_batches, padding, on_gpu=on_gpu)
 
     streamed, streamed_validation = split(training), split(validation)
     opened = OpenData(
@@ -124,7 +125,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
         streamed,
         streamed_validation,
         augment=conf.augment,
-        how=f"libjpeg-turbo, {workers} decoding threads, {kind}",
+        how=f"{'nvJPEG' if on_gpu else 'libjpeg-turbo'}, {workers} decoding threads, {kind}",
         corrupt=corrupt,
         close=lambda: pool.shutdown(cancel_futures=True),
     )

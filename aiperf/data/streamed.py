@@ -19,6 +19,7 @@ from aiperf.data.batches import Batch, Batches, DataPass
 from aiperf.data.encoded import Encoded
 from aiperf.data.errors import DamagedData
 from aiperf.data.images.crops import shifts
+from aiperf.data.images.decode_gpu import Jpeg, decoded, require_nvjpeg
 from aiperf.data.images.pixels import Normaliser, shifted
 from aiperf.data.visiting_order import OrderStep
 
@@ -34,6 +35,8 @@ class _Ahead:
     mine: NDArray[np.int64]
     pixels: torch.Tensor
     is_whole: NDArray[np.bool_]
+    jpegs: dict[int, Jpeg]
+    """Images that the accelerator decodes, by their place in the batch. Their pixels are not set."""
     parts: list[Future[None]]
 
     @property
@@ -62,17 +65,20 @@ class Streamed:
         workers: int,
         ahead: int,
         padding: int = 0,
+        *,
+        on_gpu: bool = False,
     ) -> None:
         """`pool`: has `workers` threads, and may be shared with another split.
 
         `ahead`: batches decoded in advance. `padding`: pixels added at each side before a training batch is cropped at
-        a random position and flipped. 0 for neither.
+        a random position and flipped. 0 for neither. `on_gpu`: decode JPEG images on the accelerator.
         """
         self.encoded = encoded
         self.normalise = normalise
         self.pool = pool
         self.ahead = ahead
         self.padding = padding
+        self.on_gpu = on_gpu
         # With small tasks all threads work on the batch that is needed first.
         self.images_of_a_task = 4 if encoded.image >= 64 else 16
         self.images_ahead = 2 * workers * self.images_of_a_task
@@ -113,6 +119,8 @@ class Streamed:
 
 class _StreamedBatches:
     def __init__(self, split: Streamed, walk: DataPass) -> None:
+        if split.on_gpu:
+            require_nvjpeg(walk.device)
         self._split = split
         self._walk = walk
         self._order = walk.order(split.images)
@@ -179,20 +187,26 @@ class _StreamedBatches:
         pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=walk.device.type == "cuda")
         rows = pixels.numpy()
         is_whole = np.zeros(len(mine), np.bool_)
+        jpegs: dict[int, Jpeg] = {}
 
         def part(start: int, stop: int) -> None:
             numbers = self._crop.numbers(mine[start:stop], walk.seed, walk.epoch)
             for slot in range(start, stop):
-                is_whole[slot] = encoded.into(rows[slot], int(mine[slot]), self._crop, numbers[slot - start])
+                image, drawn = int(mine[slot]), numbers[slot - start]
+                if self._split.on_gpu and (jpeg := encoded.jpeg(image, self._crop, drawn)) is not None:
+                    jpegs[slot], is_whole[slot] = jpeg, True
+                else:
+                    is_whole[slot] = encoded.into(rows[slot], image, self._crop, drawn)
 
         size = self._split.images_of_a_task
         starts = range(0, len(mine), size)
         parts = [self._split.pool.submit(part, start, min(start + size, len(mine))) for start in starts]
-        return _Ahead(step, mine, pixels, is_whole, parts)
+        return _Ahead(step, mine, pixels, is_whole, jpegs, parts)
 
     def _upload(self, batch: _Ahead) -> _Uploaded:
         for part in batch.parts:
             part.result()
+        on_gpu = self._decoded_on_gpu(batch)
         pixels = batch.pixels
         numbers = torch.from_numpy(batch.mine[batch.is_whole])
         if not batch.is_whole.all():
@@ -210,9 +224,32 @@ class _StreamedBatches:
         side = self._split.upload_stream(device)
         with torch.cuda.stream(side):
             on_device = pixels.to(device, non_blocking=True), labels.pin_memory().to(device, non_blocking=True)
+            places = batch.is_whole.cumsum() - 1
+            for slot, image in on_gpu.items():
+                on_device[0][places[slot]] = image
             copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
             copied.record(side)
         return _Uploaded(batch, *on_device, copied)
+
+    def _decoded_on_gpu(self, batch: _Ahead) -> dict[int, torch.Tensor]:
+        """Return the images by their place in the batch. Those that nvJPEG refuses are decoded on the CPU.
+
+        Called by the thread that trains, since no other thread may call CUDA while a graph is captured. The device still
+        has the steps that were launched before.
+        """
+        if not batch.jpegs:
+            return {}
+        walk, encoded = self._walk, self._split.encoded
+        with torch.cuda.stream(self._split.upload_stream(walk.device)):
+            found = decoded(list(batch.jpegs.values()), encoded.image, encoded.channels, walk.device)
+        images, rows = {}, batch.pixels.numpy()
+        for slot, image in zip(batch.jpegs, found, strict=True):
+            if image is not None:
+                images[slot] = image
+                continue
+            numbers = self._crop.numbers(batch.mine[slot : slot + 1], walk.seed, walk.epoch)[0]
+            batch.is_whole[slot] = encoded.into(rows[slot], int(batch.mine[slot]), self._crop, numbers)
+        return images
 
     def _finish(self, uploaded: _Uploaded) -> Batch:
         if uploaded.copied is not None:

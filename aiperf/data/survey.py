@@ -122,6 +122,7 @@ def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
         root=conf.root,
         corrupt_limit=conf.corrupt_limit,
         cache=conf.cache,
+        decoder=conf.decoder,
         workers=conf.workers,
         prefetch_batches=conf.prefetch_batches,
         index=conf.index,

@@ -10,7 +10,7 @@ import importlib.util
 from collections.abc import Iterator
 
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import SyntheticConf
+from aiperf.data.dataset_config import FilesConf, SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.train.memory.batch_sizes import LEAST, nothing_fits
@@ -42,6 +42,8 @@ def _of_accelerators(conf: RunConf) -> Iterator[tuple[str, str, str]]:
         yield "trainer.cuda_graphs", "on", "off or auto"
     if trainer.precision == "tf32":
         yield "trainer.precision", "tf32", "auto, fp32 or bf16"
+    if isinstance(conf.dataset, FilesConf) and conf.dataset.decoder == "gpu":
+        yield "dataset.decoder", "gpu", "cpu"
 
 
 def require_packages(conf: RunConf) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from aiperf.data.dataset_config import DigitsConf
 from aiperf.measure.accelerators import Accelerators
+from aiperf.measure.all_reduce import AllReduce
 from aiperf.measure.disk import DiskRead, DiskWrite, Space
 from aiperf.measure.node_properties import Data, Versions
 from aiperf.measure.probe import MARK, ProbeReading, Setting
@@ -125,6 +126,16 @@ def test_a_folder_that_the_driver_did_not_mark_is_not_shared(setting: Setting, t
 
     with Prober(setting) as prober:
         assert prober.measure(Space(), PATIENCE).facts["is_shared"] is False
+
+
+def test_a_users_interface_of_nccl_is_kept(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "replaced")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
+
+    reading = AllReduce(rank=0, ranks=1, meeting="meeting", seconds=60).measure(setting)
+
+    assert os.environ["GLOO_SOCKET_IFNAME"] == reading.facts["interface"] == "lo"
+    assert os.environ["NCCL_SOCKET_IFNAME"] == "ib0"
 
 
 def test_no_cheap_probe_loads_torch_or_ray(prober: Prober) -> None:

@@ -220,6 +220,13 @@ def test_options_for_accelerators_are_refused_without_any(parts: dict[str, Any],
     preview(conf, NodesAsked(nodes=2))  # the accelerators are unknown
 
 
+def test_the_gpu_s_decoder_is_refused_without_a_gpu() -> None:
+    conf = replace(USUAL, dataset=ImagenetConf(decoder="gpu"))
+    with pytest.raises(BadConfiguration, match=r"dataset\.decoder=gpu needs workers with accelerators, .*: use cpu"):
+        make_plan(conf, SHAPE)
+    require_devices(conf, accelerators=1)
+
+
 def test_missing_packages_are_refused_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 

@@ -82,6 +82,36 @@ with open_data(replace(IMAGES, training_images=1500)) as images:
     list(train_here(order(last_epoch=1), conf, images, graph(), Path(sys.argv[1]), device))
 assert len(counts) > 10 and counts[-1] == counts[3], counts
 """
+GPU_DECODER = """
+from torchvision import io as torchvision_io
+from aiperf.data.dataset_config import ImagenetConf
+from tests.builders.data_set import make, picture
+real, calls = torchvision_io.decode_jpeg, []
+def nvjpeg(files, mode, device):
+    calls.append(len(files))
+    try:
+        return [each.to(device) for each in real(files, mode)]
+    except RuntimeError as error:
+        raise RuntimeError(f"Error while decoding JPEG images: {error}") from error
+torchvision_io.decode_jpeg = nvjpeg
+root = make(Path(sys.argv[1]) / "set", training=5, validation=2, height=300, width=400)
+picture(300, 400, 0, 9).convert("CMYK").save(root / "train/class0/cmyk.jpg")
+picture(300, 400, 0, 8).save(root / "train/class0/other.png")
+whole = (root / "train/class1/0.jpg").read_bytes()
+(root / "train/class1/cut.jpg").write_bytes(whole[: len(whole) // 2])
+(root / "train/class1/no.jpg").write_bytes(whole[:2] + b" not a picture")
+def batches(decoder):
+    with open_data(ImagenetConf(root=str(root), cache="none", decoder=decoder)) as data:
+        walk = dict(rank=0, ranks=1, device=device, channels_last=True, dtype=torch.float32)
+        found = [*data.training(7, epoch=0, seed=1, **walk), *data.validation(4, **walk)]
+        assert all(each.images.device == each.targets.device == device for each in found)
+        return [(each.images.cpu(), each.targets.cpu()) for each in found], sorted(name for name, _ in data.corrupt)
+(ours, corrupt), (theirs, theirs_corrupt) = batches("gpu"), batches("cpu")
+assert corrupt == theirs_corrupt and len(corrupt) == 2 and max(calls) > 1, (corrupt, theirs_corrupt, calls)
+assert len(ours) == len(theirs) == 3
+for (images, labels), (theirs_images, theirs_labels) in zip(ours, theirs):
+    assert torch.equal(labels, theirs_labels) and (images - theirs_images).abs().mean() < 0.05
+"""
 NO_CUDA = """
 from morphism import encode
 from aiperf.errors import AiperfError
@@ -141,6 +171,7 @@ def emulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         pytest.param(REFUSED_CAPTURE, {}, id="a refused capture is not had"),
         pytest.param(FULL_MEMORY, {}, id="full memory reduces the batch, whatever raises it"),
         pytest.param(NO_WAITS, {}, id="no step copies and waits"),
+        pytest.param(GPU_DECODER, {}, id="the GPU decodes the images that the CPU does"),
         pytest.param(NO_CUDA, {"FAKE_CUDA_BUILD": ""}, id="a torch without CUDA is named"),
         pytest.param(WRONG_ORDINALS, {}, id="one fault of all devices ends the worker"),
     ],

@@ -67,9 +67,20 @@ pynvml.nvmlDeviceGetName = lambda handle: name(handle).encode()
 """
 
 
+NO_PROCESSES = """
+def refuse(handle):
+    raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+pynvml.nvmlDeviceGetComputeRunningProcesses = refuse
+sampler = NvmlSampler()
+found = sampler.computing([device.id for device in sampler.devices()])
+assert len(found) == 2 and set(found.values()) == {None}, found
+sampler.close()
+"""
+
+
 def test_a_pynvml_of_11_lacks_names_and_is_read(invented_driver: Path) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", OLD_MODULE + LOOK],
+        [sys.executable, "-c", OLD_MODULE + LOOK + NO_PROCESSES],
         env=os.environ | {"LD_LIBRARY_PATH": str(invented_driver)},
         stdout=subprocess.PIPE,
         check=True,

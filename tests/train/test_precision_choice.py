@@ -74,6 +74,7 @@ def test_tf32_is_refused_on_amd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "hip", "7.0")
     with pytest.raises(BadConfiguration, match="needs an NVIDIA accelerator"):
         choose("tf32", CUDA)
+    assert "tf32" not in candidates(CUDA)
 
 
 def test_real_steps_are_timed_in_each_precision() -> None:

@@ -70,6 +70,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
     import torch
 
+    from aiperf.data.dataset_config import FilesConf
+    from aiperf.data.images.decode_gpu import require_nvjpeg
     from aiperf.data.opening import open_data
     from aiperf.journal.messages import CorruptImagesFound
     from aiperf.train import loop
@@ -90,9 +92,9 @@ def _serve(setup: Setup, pipe: Connection) -> None:
         torch.cuda.set_device(device)
         if setup.local_ranks > 1:
             # so that decoding threads and pinned memory are on the accelerator's NUMA node
-            of: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the PCI numbers
-            pci = f"{of.pci_domain_id:04x}:{of.pci_bus_id:02x}:{of.pci_device_id:02x}.0"
-            os.sched_setaffinity(0, near_processors(pci, os.sched_getaffinity(0), setup.cores))
+            os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
+    if isinstance(setup.dataset, FilesConf) and setup.dataset.decoder == "gpu":
+        require_nvjpeg(device)
     start = decode(setup.start_graph)
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
@@ -179,6 +181,14 @@ def _warm_up(context: RankContext) -> None:
         importlib.import_module("torch._dynamo")  # takes a second
     torch.save(network.state_dict(), io.BytesIO())
     context.timeline.anchor()
+
+
+def pci_address(device: torch.device) -> str:
+    """Return the PCI address of an accelerator as the kernel writes it ('0000:3b:00.0')."""
+    import torch
+
+    of: Any = torch.cuda.get_device_properties(device)  # torch's stub lacks the PCI numbers
+    return f"{of.pci_domain_id:04x}:{of.pci_bus_id:02x}:{of.pci_device_id:02x}.0"
 
 
 def _require_accelerated_torch(version: str, cuda: str | None, hip: str | None) -> None:

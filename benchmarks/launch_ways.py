@@ -28,8 +28,8 @@ from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.execution import Execution
 from aiperf.train.execution_mode import EAGER, ExecutionMode, modes
 from aiperf.train.memory.ceiling import blank
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import initialise
 from aiperf.train.precision import Precision, choose
 from benchmarks.memory_traffic import bytes_per_image
 from benchmarks.pairs import describe_machine

@@ -55,5 +55,5 @@ class DataSet:
         )
 
 
-# The split is ours (scikit-learn ships one set of 1797): see digits.py. Mean and deviation are of the training images.
+# The split is ours (scikit-learn ships one set of 1797): see sets/digits.py. Mean and deviation are of the training images.
 DIGITS = DataSet("digits", 1437, 360, 10, 8, 1, (0.3053,), (0.3761,))

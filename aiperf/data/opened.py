@@ -10,7 +10,7 @@ import torch
 
 from aiperf.data.batches import Batches, DataPass, Split
 from aiperf.data.description import DataSet
-from aiperf.data.images.corrupt import CorruptImages
+from aiperf.data.errors import CorruptImages
 from aiperf.data.visiting_order import OrderStep, training_steps
 
 

@@ -24,8 +24,7 @@ from aiperf.data.files.pack import pack as pack_shards
 from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
-from aiperf.data.set_module import module_of
-from aiperf.data.survey import ImageFileList, index_path, listing, root_of
+from aiperf.data.survey import ImageFileList, index_path, listing, module_of, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 

@@ -25,13 +25,12 @@ from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable
 from aiperf.system.description import machine
 from aiperf.system.description.accelerators import accelerators as accelerators_part
 from aiperf.system.description.machine import container, operating_system
-from aiperf.system.description.memory import memory as memory_part
-from aiperf.system.description.network import network as network_part
-from aiperf.system.description.network import pci
-from aiperf.system.description.processors import processors as processors_part
+from aiperf.system.description.machine import memory as memory_part
+from aiperf.system.description.machine import processors as processors_part
 from aiperf.system.description.values import Part, unread
-from aiperf.system.network import Link, links
-from aiperf.system.processor import cpu_model
+from aiperf.system.host import cpu_model
+from aiperf.system.network import Link, links, pci
+from aiperf.system.network import network as network_part
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes

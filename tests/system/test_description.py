@@ -11,11 +11,10 @@ import pytest
 
 from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.description import machine
-from aiperf.system.description.differences import differences, flattened, in_words
-from aiperf.system.description.memory import memory, modules
-from aiperf.system.description.network import network, pci
-from aiperf.system.description.processors import processors
+from aiperf.system.description.machine import memory, modules, processors
+from aiperf.system.description.of_run import differences, flattened, in_words
 from aiperf.system.description.values import UNREAD, chosen, number, text
+from aiperf.system.network import network, pci
 
 PARTS = {
     "maker", "firmware", "processors", "memory", "accelerators", "pci", "network", "storage", "kernel", "libraries",

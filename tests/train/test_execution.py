@@ -33,8 +33,8 @@ from aiperf.train.execution import Execution, ModeUnavailable, fastest
 from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
 from aiperf.train.inprocess import train_here
 from aiperf.train.memory.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import initialise
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext

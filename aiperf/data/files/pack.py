@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiperf.data.errors import DataError
-from aiperf.data.files.alone import require_alone
+from aiperf.data.files.checksums import require_alone
 from aiperf.data.files.samples import INDEX, Samples, ShardIndex, scan
 from aiperf.data.visiting_order import shuffled
 

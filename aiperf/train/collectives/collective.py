@@ -1,22 +1,25 @@
 """Interface of a collective over the ranks of one worker, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `choice.py` chooses. This file
-imports none of them.
+Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports
+the chosen one.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from aiperf.errors import BadConfiguration
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
@@ -212,3 +215,47 @@ def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> No
                 view = dense_view(member)
                 view.copy_(buffer[at : at + view.numel()].view_as(view))
                 at += view.numel()
+
+
+class CollectiveModule(Protocol):
+    """Interface of a module in `COLLECTIVES`. It can be imported without the library that it uses."""
+
+    def missing(self, *, on_cuda: bool) -> str | None:
+        """Return why the collective cannot be used here. None if it can."""
+        ...
+
+    def join(self, joining: Joining) -> Collective:
+        """Join the other ranks. Every rank must call it."""
+        ...
+
+
+def module_of(name: str) -> CollectiveModule:
+    """Import and return the module of a collective."""
+    return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
+
+
+def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
+    """Return a name in COLLECTIVES, or 'none', for `trainer.collective`.
+
+    `auto` chooses none for one rank, else the first that is available (Horovod if it is built, for CUDA with NCCL).
+    Raises BadConfiguration for an explicit choice that is not available.
+    """
+    if choice == "auto":
+        if ranks == 1:
+            return "none"
+        return next(name for name in COLLECTIVES if module_of(name).missing(on_cuda=on_cuda) is None)
+    if choice == "none":
+        if ranks > 1:
+            raise BadConfiguration(
+                f"trainer.collective='none' is one rank, but found {ranks}: take {COLLECTIVES_IN_WORDS}"
+            )
+        return choice
+    if (missing := module_of(choice).missing(on_cuda=on_cuda)) is not None:
+        raise BadConfiguration(f"trainer.collective={choice!r} is not available: {missing}")
+    return choice
+
+
+def join(choice: str, joining: Joining) -> Collective:
+    """Join the ranks by `trainer.collective`. Raises BadConfiguration if it is not available."""
+    name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
+    return SingleRank() if name == "none" else module_of(name).join(joining)

@@ -37,7 +37,7 @@ Call = Callable[..., "Future[Any]"]
 
 @dataclass(slots=True)
 class DistantRank:
-    """An `AnyRank` as of the last answer. It is also its own `process_progress.AnyProgress`."""
+    """An `AnyRank` as of the last answer. It is also its own `hang_watch.AnyProgress`."""
 
     rank: int
     failed: Failed | None = None

@@ -37,8 +37,7 @@ from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.rank_numbers import RankPlace, seats
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, seats
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 

@@ -19,11 +19,10 @@ from aiperf.data.hostcache import NAMES
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
+from aiperf.train.ranks.hang_watch import ProcessProgress, look_at
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import ProcessProgress, look_at
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
-from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, Setup
 from aiperf.train.ranks.rendezvous import horovod_environment
 from aiperf.train.ranks.rendezvous_point import Directions
 from aiperf.train.stages import Stage

@@ -24,7 +24,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
-from aiperf.system.processor import cpu_model, near_processors
+from aiperf.system.host import cpu_model, near_processors
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
 from aiperf.train.stages import Stage
@@ -75,8 +75,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train import loop
     from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
     from aiperf.train.checkpoints.checkpoint_writer import Writer
-    from aiperf.train.collectives.choice import join
-    from aiperf.train.collectives.collective import Joining
+    from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
     from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext

@@ -3,7 +3,7 @@
 Each start of a group has its own.
 
 It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of torch. Ranks of several
-hosts reach either through a `filtered_port`.
+hosts reach either through a `rendezvous_point.FilteredPort`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
-from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.protocol import RankPlace
 from aiperf.train.trainer_config import PEER_SECONDS
 
 

@@ -12,10 +12,7 @@ class DataError(AiperfError):
 
 
 class MissingData(DataError):
-    """The files of a set are not in the configured folder.
-
-    The message shows the expected tree. Nothing is ever downloaded.
-    """
+    """The files of a set are not in the configured folder. The message shows the expected tree. Nothing is ever downloaded."""
 
 
 class DamagedData(DataError):

@@ -237,10 +237,7 @@ def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: st
 
 
 def _fingerprint(samples: Samples) -> str:
-    """Return a hash that changes with any file's name, size or time of change.
-
-    With an index, it changes with the index.
-    """
+    """Return a hash that changes with any file's name, size or time of change. With an index, it changes with the index."""
     if samples.checksum is not None:
         return f"{samples.checksum} {samples.name(0)}"
     sizes, times = samples.sizes_and_times()

@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 class SetModule(Protocol):
     """Module of a data set.
 
-    Importing it does not import torch: modules that open images are imported when they are called.
-
-    `conf` is always of the set's own class.
+    Importing it does not import torch: modules that open images are imported when they are called. `conf` is always of the
+    set's own class.
     """
 
     describe: Callable[[Any], DataSet]
@@ -71,10 +70,7 @@ class ImageFileList:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of the files.
-
-        See `aiperf.data.files.fingerprint`. Without an index the size of every file is read.
-        """
+        """Fingerprint of the files. See `aiperf.data.files.fingerprint`. Without an index the size of every file is read."""
         if self.index is not None:
             return self.index.header.fingerprint
         try:
@@ -112,19 +108,14 @@ def describe(conf: DataSetConf) -> DataSet:
 def data_fingerprint(conf: DataSetConf) -> str:
     """Return the fingerprint of the set's files or options.
 
-    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`).
-
-    It is read from the index if there is one, and the index is checked against all folders and some files. Raises
-    MissingData and DataError, as `describe`.
+    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`). It is read from the index if there is
+    one, and the index is checked against all folders and some files. Raises MissingData and DataError, as `describe`.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """Return the configuration for workers, which must find the fingerprint of the plan.
-
-    Unchanged if the plan has none.
-    """
+    """Return the configuration for workers, which must find the fingerprint of the plan. Unchanged if the plan has none."""
     if meant is None or not isinstance(conf, FilesConf):
         return conf
     return replace(conf, fingerprint=meant)
@@ -143,9 +134,8 @@ def require_fingerprint(conf: FilesConf, fingerprint: str) -> None:
 def describe_without_files(conf: DataSetConf) -> DataSet:
     """Return the set's numbers.
 
-    A published set without a configured folder is described as published, for callers that read no image.
-
-    Raises the same errors as `describe`.
+    A published set without a configured folder is described as published, for callers that read no image. Raises the same
+    errors as `describe`.
     """
     published = conf.published() if isinstance(conf, FilesConf) and conf.root is None else None
     return describe(conf) if published is None else published

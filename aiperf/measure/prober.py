@@ -8,9 +8,7 @@ release. This module does not import torch.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -23,6 +21,7 @@ import msgspec
 
 from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
 from aiperf.reader_processes import interrupts_held, package_environment
+from aiperf.system.processes import signal_at_end_of_parent
 
 _KILL_SECONDS = 5.0
 
@@ -103,13 +102,9 @@ class Prober:
         self.close()
 
 
-_PR_SET_PDEATHSIG = 1
-
-
 def main() -> None:
     pipe = Connection(int(sys.argv[1]))
-    if platform.system() == "Linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_end_of_parent(signal.SIGKILL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since its start: see `interrupts_held`
     while True:

@@ -3,9 +3,8 @@
 `describe` returns the facts that a run depends on, in under 50 ms: processor, memory, accelerators, versions, and limits of a
 container or scheduler. `describe_node` returns everything that may explain a difference between nodes, as nested names and
 values, for preflight. Its parts are in `description/`. It contains nothing that differs between equal nodes: no name, address,
-serial number, boot, clock or free space. So equal nodes have one hash.
-
-Neither imports torch or ray. Versions come from installed metadata, never from an import of the package.
+serial number, boot, clock or free space. So equal nodes have one hash. Neither imports torch or ray. Versions come from
+installed metadata, never from an import of the package.
 """
 
 from __future__ import annotations

@@ -311,10 +311,7 @@ class _Attempt:
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
-        """Return the stage of a step and the maximum silence in it, in seconds.
-
-        A first step may choose and compile kernels.
-        """
+        """Return the stage of a step and the maximum silence in it, in seconds. A first step may choose and compile kernels."""
         conf = self._context.conf
         if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)

@@ -115,10 +115,8 @@ class RankContext:
     ) -> RankContext:
         """Build the context.
 
-        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory.
-
-        `on_host`: number of ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that
-        the device lacks.
+        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory. `on_host`: number of
+        ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that the device lacks.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)

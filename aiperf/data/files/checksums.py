@@ -35,9 +35,6 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     split: str
     corrupt: str | None = None
     """The decoder's error. None if the image is valid."""
-    height: int = 0
-    """In pixels. 0 if the image is corrupt or the size was not recorded."""
-    width: int = 0
 
 
 def set_checksum(lines: Iterable[FileCheck]) -> str:

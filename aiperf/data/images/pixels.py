@@ -1,7 +1,6 @@
 """Operations on batches of pixels: padding, cropping, mirroring, noise and normalisation, on CPU or accelerator.
 
-Inputs are bytes (count, height, width, channels), as decoders write them. Outputs are floats (count, channels, height,
-width).
+Inputs are bytes (count, height, width, channels), as decoders write them. Outputs are floats (count, channels, height, width).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Interface of a collective over the ranks of one worker, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports
-the chosen one.
+Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports the chosen one.
 """
 
 from __future__ import annotations
@@ -23,11 +22,9 @@ from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
-"""Called when this rank has sent its part of an exchange and begins to wait for the others.
-
-If all ranks are silent, the one with the fewest exchanges is the one that hangs. An earlier call would let a rank that
-stops just before sending look like the waiting ones.
-"""
+"""Called when this rank has sent its part of an exchange and begins to wait for the others. If all ranks are silent, the one
+with the fewest exchanges is the one that hangs. An earlier call would let a rank that stops just before sending look like the
+waiting ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +43,7 @@ class Joining:
 
 
 class Exchange(Protocol):
-    """Gradient exchange of one trial.
-
-    After `backward` every rank has the mean of all ranks' gradients. Then call `update`.
-    """
+    """Gradient exchange of one trial. After `backward` every rank has the mean of all ranks' gradients. Then call `update`."""
 
     module: nn.Module
     """Module for the forward pass of training."""
@@ -114,10 +108,8 @@ class RankFailed(Exception):
 def is_of_exchange(error: BaseException) -> bool:
     """Return whether the error is a broken exchange, in any part of a step.
 
-    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts
-    is not a broken exchange.
-
-    torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
+    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts is not a
+    broken exchange. torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
     """
     if is_out_of_memory(error):
         return False
@@ -194,10 +186,7 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors' memory as uint8 tensors (bytes,).
-
-    Tensors of several types can then be copied in one buffer.
-    """
+    """Return the tensors' memory as uint8 tensors (bytes,). Tensors of several types can then be copied in one buffer."""
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 

@@ -79,11 +79,9 @@ def carry_out(plan: WeightPlan, parent_state: Mapping[str, Tensor], seed: int) -
     """Return the child's state dict: the parent's as changed by the plan, in the parent's precision and on its device.
 
     Keys are "<node name>.<tensor name>", shapes are those of the child's graph. The parent's tensors are never written.
-    Unchanged tensors are returned without a copy: load the result into a module, which copies, before training it. The
-    same plan, parent and seed give the same bytes.
-
-    Raises ValueError if the plan changes a tensor that the parent lacks, or creates one that exists. The plan was then
-    made for another network.
+    Unchanged tensors are returned without a copy: load the result into a module, which copies, before training it. The same
+    plan, parent and seed give the same bytes. Raises ValueError if the plan changes a tensor that the parent lacks, or creates
+    one that exists. The plan was then made for another network.
     """
     child = dict(parent_state)
     own: set[str] = set()  # created here, so that they may be changed in place
@@ -155,18 +153,13 @@ def break_symmetry(
 ) -> dict[str, Tensor]:
     """Return the state with normal noise on the copies of channels that the plan made by a widening.
 
-    Copies of a channel compute the same values and receive the same gradients, so without noise a widened network would
-    stay as narrow as its parent. The noise changes the function slightly and is not function-preserving. The caller
-    records the seed.
-
-    Standard deviation: `relative` × the RMS of the whole tensor.
-
-    Noise is added to the second and later copies of a channel, only in the weights of convolutions and dense layers.
-    Normalisation is unchanged, because a running variance must stay positive. Input tensors are not modified. Tensors
-    without copies are returned as they are. The same plan, state and seed give the same bytes.
-
-    Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), because rounding would
-    remove it.
+    Copies of a channel compute the same values and receive the same gradients, so without noise a widened network would stay as
+    narrow as its parent. The noise changes the function slightly and is not function-preserving. The caller records the seed.
+    Standard deviation: `relative` × the RMS of the whole tensor. Noise is added to the second and later copies of a channel,
+    only in the weights of convolutions and dense layers. Normalisation is unchanged, because a running variance must stay
+    positive. Input tensors are not modified. Tensors without copies are returned as they are. The same plan, state and seed
+    give the same bytes. Raises ValueError for weights whose precision is coarser than the noise (bfloat16 for 1e-3), because
+    rounding would remove it.
     """
     noisy = dict(state)
     for number, instruction in enumerate(plan.instructions):

@@ -118,8 +118,7 @@ class Watch:
     ) -> None:
         """`progress`: of the ranks' processes, by rank, updated by `look_at`.
 
-        `on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their
-        stages.
+        `on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their stages.
         """
         self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats

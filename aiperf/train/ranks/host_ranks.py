@@ -125,10 +125,7 @@ class HostRanks:
         look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages by rank.
-
-        Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied.
-        """
+        """Return the messages by rank. Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }

@@ -101,10 +101,8 @@ class Ready:
     precision: str
     """Precision in which trials compute."""
     matmul_flops: float | None
-    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, with all ranks active.
-
-    Else None.
-    """
+    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, with all ranks active. Else
+    None."""
     memory_bytes_per_second: float | None
     """Without an accelerator: memory bandwidth of this rank, with all ranks active. Else None."""
     hosts: tuple[str, ...] = ()

@@ -1,7 +1,4 @@
-"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end.
-
-No torch here.
-"""
+"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end. No torch here."""
 
 from __future__ import annotations
 
@@ -23,13 +20,9 @@ from aiperf.train.ranks.rendezvous_point import OpenRendezvous
 from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
-"""Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others.
-"""
+"""Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others."""
 _CAUSE_SECONDS = 10.0
-"""Waiting time if ranks only report the loss of another rank.
-
-The kernel may take seconds to end a process with much memory.
-"""
+"""Waiting time if ranks only report the loss of another rank. The kernel may take seconds to end a process with much memory."""
 _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
 """Likelihood that a rank caused the failure, the highest first. Ranks that wait for a dead one fail too."""
 
@@ -42,10 +35,7 @@ class StartFailed(Exception):
         self.failure = failure
         self.seat = seat
         self.failed_devices = failed_devices
-        """Ranks of this start whose accelerator failed.
-
-        Several at once have one common fault: driver, fabric, runtime.
-        """
+        """Ranks of this start whose accelerator failed. Several at once have one common fault: driver, fabric, runtime."""
 
 
 class Ranks:

@@ -26,11 +26,12 @@ from aiperf.errors import BadConfiguration
 from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak, table
 from aiperf.train.execution import Execution
-from aiperf.train.execution_mode import EAGER, ExecutionMode, modes
+from aiperf.train.execution_mode import EAGER, ExecutionMode, modes_of
 from aiperf.train.memory.ceiling import blank
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import initialise
 from aiperf.train.precision import Precision, choose
+from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine
 from morphism import Graph, cost, start
 from morphism.traffic import gradient_sums, layer_traffic
@@ -134,7 +135,9 @@ def name_of(mode: ExecutionMode) -> str:
 
 
 def open_modes(device: torch.device) -> tuple[ExecutionMode, ...]:
-    return modes("auto", "auto", on_cuda=True) if device.type == "cuda" else (EAGER, ExecutionMode(compiled=True))
+    if device.type != "cuda":
+        return EAGER, ExecutionMode(compiled=True)
+    return modes_of(TrainerConf(compile="auto", cuda_graphs="auto"), on_cuda=True)
 
 
 def main() -> None:

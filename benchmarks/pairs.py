@@ -10,7 +10,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from types import TracebackType
 
-from aiperf.system.processor import cpu_model
+from aiperf.system.host import cpu_model
 
 
 class SideProcess:

@@ -12,7 +12,7 @@ the data set and normalized, every step is accounted for and reported. Neither s
 
 Each side has its own process, and one sleeps while the other works. Segments of a few seconds alternate (a b, b a, …), so that
 a drift of the machine affects both. The plain process uses PyTorch's defaults. AIPerf's process keeps freed memory as every
-rank does (`aiperf/train/memory/allocator.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means
+rank does (`aiperf/train/rank_context.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means
 that AIPerf is faster. On a GPU the absolute value and MFU are printed too.
 """
 
@@ -41,11 +41,10 @@ from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.loop import train
-from aiperf.train.memory.allocator import keep_freed_memory
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import build
+from aiperf.train.network.weights import initialise
 from aiperf.train.precision import choose
-from aiperf.train.rank_context import RankContext
+from aiperf.train.rank_context import RankContext, keep_freed_memory
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import SideProcess, describe_machine
 from morphism import Graph, cost, start

@@ -86,7 +86,7 @@ LISTENING_PORTS = (
         "while the group lives",
     ),
     ListeningPort(
-        "filter before rendezvous and store (`aiperf/train/ranks/filtered_port.py`)",
+        "filter before rendezvous and store (`aiperf/train/ranks/rendezvous_point.py`)",
         "ray::WorkerHost, leading host",
         "",
         "the host's cluster address",

@@ -19,9 +19,8 @@ from ray import tune
 from sklearn.datasets import load_digits
 from torch.nn.functional import cross_entropy
 
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import build
-from aiperf.train.network.weights import carry_out
+from aiperf.train.network.weights import carry_out, initialise
 from morphism import Budget, Graph, apply, decode, decode_morph, start
 from searchers import MorphismConf, Space, TpeConf
 from searchers.ray_tune import MorphismSearch

@@ -27,8 +27,7 @@ OBJECTS = {
 
 KNOWN = {
     "aiperf/drive/ray/history_updates.py": "the driver's own packets, within Ray's calls and object store: behind the token",
-    "aiperf/train/ranks/filtered_port.py": "lets the worker's own hosts through, and passes bytes on that it does not read",
-    "aiperf/train/ranks/rendezvous_point.py": "takes a free port, for what torch meets at: no word is read of it",
+    "aiperf/train/ranks/rendezvous_point.py": "lets the worker's own hosts through to a free port, and reads no word",
 }
 """Exceptions, each with the reason."""
 

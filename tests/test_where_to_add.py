@@ -141,7 +141,7 @@ from aiperf.data.opening import open_data
 with open_data(conf.dataset) as data:
     print("opened", data.description.name, data.description.classes)
 print("built", conf.searcher.build().name)
-from aiperf.train.collectives.choice import join
+from aiperf.train.collectives.collective import join
 from aiperf.train.collectives.collective import Joining
 joining = Joining(0, 2, Path("meeting"), torch.device("cpu"), False, lambda: None)
 print("joined by", join(conf.trainer.collective, joining).name)

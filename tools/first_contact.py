@@ -212,7 +212,7 @@ def numa(folder: Path) -> tuple[str, str]:
 
 def numa_of(addresses: list[str], allowed: set[int], sys: Path = Path("/sys")) -> tuple[str, str]:
     """Return the NUMA node of each accelerator with the processors of its rank, and whether these are on that node."""
-    from aiperf.system.processor import near_processors
+    from aiperf.system.host import near_processors
 
     parts, outcomes = [], []
     for number, address in enumerate(addresses):

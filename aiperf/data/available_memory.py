@@ -12,9 +12,7 @@ from aiperf.system.host import meminfo
 def available_bytes(proc: Path = Path("/proc")) -> int:
     """Return the bytes that can be allocated without swapping.
 
-    Of the host, or of the tightest control group if that is less.
-
-    0 if unknown, so that nothing is cached on a guess.
+    Of the host, or of the tightest control group if that is less. 0 if unknown, so that nothing is cached on a guess.
     """
     try:
         host = meminfo((proc / "meminfo").read_text()).get("MemAvailable", 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 import numpy as np
 import torch
@@ -24,11 +24,18 @@ class Batch:
     count: int
     """Images in this batch. Less than requested in the last step, or if a corrupt image was skipped."""
     global_count: int
-    """Images of all ranks in this step.
+    """Images of all ranks in this step. Weigh a rank's gradient by count · ranks / global_count for the exact mean. Corrupt
+    images that a rank skips are included."""
 
-    Weigh a rank's gradient by count · ranks / global_count for the exact mean. Corrupt images that a rank skips are
-    included.
-    """
+
+class RankBatches(TypedDict):
+    """Properties that all batches of one rank share."""
+
+    rank: int
+    ranks: int
+    device: torch.device
+    channels_last: bool
+    dtype: torch.dtype
 
 
 @dataclass(frozen=True, slots=True)

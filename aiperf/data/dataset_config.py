@@ -6,8 +6,8 @@ needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Literal, get_args
 
 from aiperf.data.description import (
     CIFAR10_MEAN,
@@ -42,7 +42,7 @@ class DataSetConf:
     """Randomly crop and flip the training images. Digits are not flipped. Synthetic images are not augmented."""
 
     module: ClassVar[str]
-    """Module that describes, opens and checks the set: a `set_module.SetModule`.
+    """Module that describes, opens and checks the set: a `survey.SetModule`.
 
     A name, because opening imports torch.
     """
@@ -93,6 +93,14 @@ class FilesConf(DataSetConf):
     """Decoding threads of one process. 0: its share of its worker's cores."""
     prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
     """Batches that are decoded in advance and kept in memory."""
+
+    def as_images(self) -> ImagesConf:
+        """Return the set as a folder or shards of image files."""
+        raise NotImplementedError
+
+    def file_options(self) -> dict[str, Any]:
+        """Return the options that all sets of image files share, by name."""
+        return {each.name: getattr(self, each.name) for each in fields(FilesConf)}
 
 
 @dataclass
@@ -172,6 +180,11 @@ class Cifar10Conf(FilesConf):
     def published(self) -> DataSet:
         return DataSet(self.name, 50_000, 10_000, 10, 32, 3, CIFAR10_MEAN, CIFAR10_STD)
 
+    def as_images(self) -> ImagesConf:
+        """Return the set (or a part of it) as class folders of image files."""
+        normalisation: dict[str, Any] = {"mean": list(CIFAR10_MEAN), "std": list(CIFAR10_STD)}
+        return ImagesConf(**self.file_options(), image=32, crop="pad", **normalisation)
+
 
 @dataclass
 class ImagesConf(FilesConf):
@@ -217,6 +230,9 @@ class ImagesConf(FilesConf):
                 f"not mean={list(self.mean)!r} std={list(self.std)!r}: give {self.channels} of each"
             )
 
+    def as_images(self) -> ImagesConf:
+        return self
+
     @property
     def is_resized_crop(self) -> bool:
         """Return whether images are cropped as for ImageNet.
@@ -230,7 +246,7 @@ class ImagesConf(FilesConf):
 class ImagenetConf(FilesConf):
     """ImageNet (ILSVRC-2012) at 224×224: root/train/CLASS/*.JPEG, root/val/CLASS/*.JPEG, or WebDataset shards."""
 
-    module: ClassVar[str] = "aiperf.data.sets.imagenet"
+    module: ClassVar[str] = "aiperf.data.sets.images"
     name: str = "imagenet"
     format: str = field(default="folder", metadata={"among": get_args(Format)})
     """folder for class folders, webdataset for tar shards of NAME.jpg and NAME.cls, as `python -m aiperf prepare` packs
@@ -251,30 +267,15 @@ class ImagenetConf(FilesConf):
             IMAGENET_TRAINING_IMAGES,
             IMAGENET_VALIDATION_IMAGES,
             IMAGENET_CLASSES,
-            224,
-            3,
-            IMAGENET_MEAN,
-            IMAGENET_STD,
+            image=224,
+            channels=3,
+            mean=IMAGENET_MEAN,
+            std=IMAGENET_STD,
         )
 
     def as_images(self) -> ImagesConf:
-        """Return the same set as a folder of images of 224 pixels, cropped as for ImageNet."""
-        return ImagesConf(
-            name=self.name,
-            augment=self.augment,
-            root=self.root,
-            corrupt_limit=self.corrupt_limit,
-            cache=self.cache,
-            decoder=self.decoder,
-            workers=self.workers,
-            prefetch_batches=self.prefetch_batches,
-            index=self.index,
-            fingerprint=self.fingerprint,
-            image=224,
-            channels=3,
-            format=self.format,
-            crop="resized",
-        )
+        """Return the set as image files of 224 pixels, cropped as for ImageNet."""
+        return ImagesConf(**self.file_options(), image=224, format=self.format, crop="resized")
 
 
 DATA_SETS: tuple[type[DataSetConf], ...] = (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf)

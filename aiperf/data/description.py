@@ -34,10 +34,7 @@ class DataSet:
     noise: float = 0.0
     """Standard deviation of noise added to real images, as a share of a pixel's range. It makes the task harder."""
     fingerprint: str | None = None
-    """Fingerprint of its files (see `fingerprint.py`), or of the options that generate it.
-
-    None if no files were read.
-    """
+    """Fingerprint of its files (see `fingerprint.py`), or of the options that generate it. None if no files were read."""
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self
@@ -55,5 +52,5 @@ class DataSet:
         )
 
 
-# The split is ours (scikit-learn ships one set of 1797): see digits.py. Mean and deviation are of the training images.
+# The split is ours (scikit-learn ships one set of 1797): see sets/digits.py. Mean and deviation are of the training images.
 DIGITS = DataSet("digits", 1437, 360, 10, 8, 1, (0.3053,), (0.3761,))

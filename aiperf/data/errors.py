@@ -1,6 +1,8 @@
-"""Errors of a data set. Each message has the rule, the offending value and the fix."""
+"""Errors of a data set, and the count of corrupt images. Each message has the rule, the offending value and the fix."""
 
 from __future__ import annotations
+
+from threading import Lock
 
 from aiperf.errors import AiperfError
 
@@ -10,10 +12,7 @@ class DataError(AiperfError):
 
 
 class MissingData(DataError):
-    """The files of a set are not in the configured folder.
-
-    The message shows the expected tree. Nothing is ever downloaded.
-    """
+    """The files of a set are not in the configured folder. The message shows the expected tree. Nothing is ever downloaded."""
 
 
 class DamagedData(DataError):
@@ -32,3 +31,32 @@ class StaleIndex(DataError):
 
 class OtherData(DataError):
     """The set on this host is not the expected one."""
+
+
+class CorruptImages:
+    """Count each corrupt image once. Safe to use from many threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._found: dict[str, str] = {}
+        self._lock = Lock()
+
+    def add(self, name: str, reason: str) -> None:
+        """Record the image. Raises DamagedData above the limit."""
+        with self._lock:
+            self._found.setdefault(name, reason)
+            count = len(self._found)
+        if count > self.limit:
+            shown = "".join(f"\n  {found}: {why}" for found, why in list(self._found.items())[:10])
+            raise DamagedData(
+                f"at most {self.limit} corrupt images are skipped (dataset.corrupt_limit), but there are {count}:{shown}\n"
+                "repair or remove them. `python -m aiperf prepare` lists all of them"
+            )
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def names(self) -> tuple[tuple[str, str], ...]:
+        """Return (image, decoder's error), in the order in which they were found."""
+        with self._lock:
+            return tuple(self._found.items())

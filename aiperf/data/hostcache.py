@@ -25,10 +25,8 @@ from aiperf.errors import BadConfiguration
 
 SHARED_MEMORY = Path("/dev/shm")
 NAMES = "AIPERF_SHARED_NAMES"
-"""Environment variable: private folder in which processes exchange the names of their files.
-
-Nothing is shared if it is unset.
-"""
+"""Environment variable: private folder in which processes exchange the names of their files. Nothing is shared if it is
+unset."""
 
 _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
@@ -38,10 +36,7 @@ class MarkedCorrupt(Exception):
 
 
 class HostCache:
-    """Byte records of known sizes, shared between processes.
-
-    Two processes that write the same record write the same bytes.
-    """
+    """Byte records of known sizes, shared between processes. Two processes that write the same record write the same bytes."""
 
     def __init__(
         self, key: str, sizes: NDArray[np.int64], folder: Path | None = None, names: Path | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
+from typing import Unpack
 
-import torch
-
-from aiperf.data.batches import Batches, DataPass, Split
+from aiperf.data.batches import Batches, DataPass, RankBatches, Split
 from aiperf.data.description import DataSet
-from aiperf.data.images.corrupt import CorruptImages
+from aiperf.data.errors import CorruptImages
 from aiperf.data.visiting_order import OrderStep, training_steps
 
 
@@ -43,47 +42,22 @@ class OpenData:
         self._close = close
         self._last_validation: DataPass | None = None
 
-    def training(
-        self,
-        batch: int,
-        *,
-        rank: int,
-        ranks: int,
-        epoch: int,
-        seed: int,
-        device: torch.device,
-        channels_last: bool,
-        dtype: torch.dtype,
-    ) -> Batches:
-        """Return one epoch of this rank's training batches.
+    def training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> Batches:
+        """Return one epoch of this rank's training batches, shuffled by (seed, epoch) and augmented.
 
-        Shuffled by (seed, epoch) and augmented, each image on exactly one rank.
-
-        `batch`: images of one rank in a step. Raises DataError, and DamagedData during iteration.
+        Each image is on exactly one rank. `batch`: images of one rank in a step. Raises DataError, and DamagedData during
+        iteration.
         """
-        return self._training.walk(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
+        return self._training.walk(self._training_pass(batch, epoch, seed, of_rank))
 
-    def validation(
-        self, batch: int, *, rank: int, ranks: int, device: torch.device, channels_last: bool, dtype: torch.dtype
-    ) -> Batches:
+    def validation(self, batch: int, **of_rank: Unpack[RankBatches]) -> Batches:
         """Return this rank's validation batches: no shuffling, no augmentation, each image on exactly one rank."""
-        self._last_validation = self._validation_pass(batch, rank, ranks, device, channels_last, dtype)
+        self._last_validation = DataPass(batch=batch, is_training=False, augment=False, **of_rank)
         return self._validation.walk(self._last_validation)
 
-    def prime_training(
-        self,
-        batch: int,
-        *,
-        rank: int,
-        ranks: int,
-        epoch: int,
-        seed: int,
-        device: torch.device,
-        channels_last: bool,
-        dtype: torch.dtype,
-    ) -> None:
+    def prime_training(self, batch: int, *, epoch: int, seed: int, **of_rank: Unpack[RankBatches]) -> None:
         """Begin to decode the first batches of a later call of `training` with the same arguments."""
-        self._training.prime(self._training_pass(batch, rank, ranks, epoch, seed, device, channels_last, dtype))
+        self._training.prime(self._training_pass(batch, epoch, seed, of_rank))
 
     def training_steps(self, batch: int, ranks: int) -> tuple[OrderStep, ...]:
         """Return the steps of one training epoch."""
@@ -124,20 +98,5 @@ class OpenData:
     ) -> None:
         self.close()
 
-    def _training_pass(
-        self,
-        batch: int,
-        rank: int,
-        ranks: int,
-        epoch: int,
-        seed: int,
-        device: torch.device,
-        channels_last: bool,
-        dtype: torch.dtype,
-    ) -> DataPass:
-        return DataPass(batch, rank, ranks, device, channels_last, dtype, True, self._augment, epoch, seed)
-
-    def _validation_pass(
-        self, batch: int, rank: int, ranks: int, device: torch.device, channels_last: bool, dtype: torch.dtype
-    ) -> DataPass:
-        return DataPass(batch, rank, ranks, device, channels_last, dtype, False, False)
+    def _training_pass(self, batch: int, epoch: int, seed: int, of_rank: RankBatches) -> DataPass:
+        return DataPass(batch=batch, is_training=True, augment=self._augment, epoch=epoch, seed=seed, **of_rank)

@@ -17,19 +17,16 @@ from aiperf.data import hostcache
 from aiperf.data.available_memory import available_bytes, free_bytes
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.description import DataSet
-from aiperf.data.encoded import Encoded
-from aiperf.data.errors import DamagedData
+from aiperf.data.errors import CorruptImages, DamagedData
 from aiperf.data.files import cifar10
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import HostCache, is_held
-from aiperf.data.images.corrupt import CorruptImages
 from aiperf.data.images.crops import CentreCrop, ResizedCrop
 from aiperf.data.images.pixels import Normaliser
 from aiperf.data.inmemory import InMemory, PixelsInMemory
 from aiperf.data.opened import OpenData
-from aiperf.data.set_module import module_of
-from aiperf.data.streamed import Streamed
-from aiperf.data.survey import listing
+from aiperf.data.streamed import Encoded, Streamed
+from aiperf.data.survey import listing, module_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -241,10 +238,7 @@ def _with_plain_cache(conf: ImagesConf, validation: Encoded, room: int, kind: st
 
 
 def _fingerprint(samples: Samples) -> str:
-    """Return a hash that changes with any file's name, size or time of change.
-
-    With an index, it changes with the index.
-    """
+    """Return a hash that changes with any file's name, size or time of change. With an index, it changes with the index."""
     if samples.checksum is not None:
         return f"{samples.checksum} {samples.name(0)}"
     sizes, times = samples.sizes_and_times()

@@ -16,12 +16,87 @@ import torch
 from numpy.typing import NDArray
 
 from aiperf.data.batches import Batch, Batches, DataPass
-from aiperf.data.encoded import Encoded
-from aiperf.data.errors import DamagedData
-from aiperf.data.images.crops import shifts
-from aiperf.data.images.decode_gpu import Jpeg, decoded, require_nvjpeg
+from aiperf.data.errors import CorruptImages, DamagedData
+from aiperf.data.files.samples import Samples
+from aiperf.data.hostcache import HostCache, MarkedCorrupt
+from aiperf.data.images.crops import Box, Crop, shifts
+from aiperf.data.images.decode import Corrupt, decode
+from aiperf.data.images.decode_gpu import Jpeg, decoded, jpeg, require_nvjpeg
 from aiperf.data.images.pixels import Normaliser, shifted
 from aiperf.data.visiting_order import OrderStep
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Image files of a split, with the parameters of decoding. Safe to use from many threads."""
+
+    samples: Samples
+    image: int
+    channels: int
+    training_crop: Crop
+    plain_crop: Crop
+    corrupt: CorruptImages
+    encoded_cache: HostCache | None = None
+    """Cache of the files' bytes."""
+    plain_cache: HostCache | None = None
+    """Cache of the pixels under the plain crop."""
+
+    def crop(self, walk: DataPass) -> Crop:
+        """Return the crop of a pass."""
+        return self.training_crop if walk.augment else self.plain_crop
+
+    def bytes_of(self, index: int) -> bytes:
+        """Return the encoded image. Raises OSError."""
+        if self.encoded_cache is None:
+            return self.samples.read(index)
+        encoded = self.encoded_cache.read(index)
+        if encoded is None:
+            encoded = self.samples.read(index)
+            self.encoded_cache.write(index, encoded)
+        return encoded
+
+    def jpeg(self, index: int, crop: Crop, numbers: NDArray[np.float64]) -> Jpeg | None:
+        """Return the image for nvJPEG. None if `into` must decode it, or has its pixels, or reports why it is corrupt."""
+        if crop is self.plain_crop and self.plain_cache is not None:
+            return None
+        try:
+            return jpeg(self.bytes_of(index), crop, numbers)
+        except (OSError, MarkedCorrupt):
+            return None
+
+    def into(self, out: NDArray[np.uint8], index: int, crop: Crop, numbers: NDArray[np.float64]) -> bool:
+        """Decode the image into `out` (image, image, channels). Return False for a corrupt image, which is counted.
+
+        Raises DamagedData above the limit of corrupt images.
+        """
+        cache = self.plain_cache if crop is self.plain_crop else None
+        try:
+            if cache is not None and (pixels := cache.read(index)) is not None:
+                out[...] = np.frombuffer(pixels, np.uint8).reshape(out.shape)
+                return True
+
+            def box(height: int, width: int) -> Box:
+                return crop.box(height, width, numbers)
+
+            decode(self.bytes_of(index), box, out)
+        except (Corrupt, OSError) as error:
+            if cache is not None:
+                cache.mark_corrupt(index)
+            self.corrupt.add(self.samples.name(index), str(error))
+            return False
+        except MarkedCorrupt:
+            self.corrupt.add(self.samples.name(index), "found corrupt by another process of this host")
+            return False
+        if cache is not None:
+            cache.write(index, out.tobytes())
+        return True
+
+    def close(self) -> None:
+        """Release shared memory."""
+        for cache in (self.encoded_cache, self.plain_cache):
+            if cache is not None:
+                cache.close()
+
 
 # Prepared passes that are kept: the next epoch's, and a new trial's.
 _PRIMED = 2
@@ -193,8 +268,8 @@ class _StreamedBatches:
             numbers = self._crop.numbers(mine[start:stop], walk.seed, walk.epoch)
             for slot in range(start, stop):
                 image, drawn = int(mine[slot]), numbers[slot - start]
-                if self._split.on_gpu and (jpeg := encoded.jpeg(image, self._crop, drawn)) is not None:
-                    jpegs[slot], is_whole[slot] = jpeg, True
+                if self._split.on_gpu and (for_gpu := encoded.jpeg(image, self._crop, drawn)) is not None:
+                    jpegs[slot], is_whole[slot] = for_gpu, True
                 else:
                     is_whole[slot] = encoded.into(rows[slot], image, self._crop, drawn)
 

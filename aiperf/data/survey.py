@@ -1,25 +1,61 @@
 """Contents of a configured data set, by file names alone. No pixel is read, and torch is not imported.
 
-If an index exists (`index.py`), the names are read from it, and no folder is listed.
+Each set has a module in `aiperf/data/sets/`, imported by the name in its configuration. If an index exists (`index.py`),
+the names are read from it, and no folder is listed.
 """
 
 from __future__ import annotations
 
+import importlib
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, FilesConf, ImagenetConf, ImagesConf
-from aiperf.data.description import CIFAR10_MEAN, CIFAR10_STD, DataSet
+from rich.console import Console
+
+from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, ImagesConf
+from aiperf.data.description import DataSet
 from aiperf.data.errors import DamagedData, MissingData, OtherData
 from aiperf.data.files import cifar10, fingerprint, index
 from aiperf.data.files.index import Index
 from aiperf.data.files.samples import INDEX as SHARDS_INDEX
 from aiperf.data.files.samples import Samples, agree, find_shards, index_shards, list_folder, list_shards, tree
-from aiperf.data.set_module import module_of
+from aiperf.data.prepare_report import PrepareReport
 from aiperf.errors import BadConfiguration
 from aiperf.shell_command import command, option
+
+if TYPE_CHECKING:
+    from aiperf.data.opened import OpenData
+
+
+class SetModule(Protocol):
+    """Module of a data set.
+
+    Importing it does not import torch: modules that open images are imported when they are called. `conf` is always of the
+    set's own class.
+    """
+
+    describe: Callable[[Any], DataSet]
+    """Return the set's numbers without reading a pixel. See `survey.describe`."""
+    open_data: Callable[[Any, int | None], OpenData]
+    """Open the set for a process with so many cores (default: all that it may use). See `opening.open_data`."""
+    prepare: Callable[[Any, Path | None, Console, Path | None], PrepareReport]
+    """Check the set, and pack it into a folder if one is given. See `verification.prepare`."""
+
+
+def module_of(conf: DataSetConf) -> SetModule:
+    """Return the module of this set.
+
+    Raises:
+        BadConfiguration: the configuration is not of a data set.
+    """
+    if not hasattr(conf, "module"):
+        names = ", ".join(each().name for each in DATA_SETS)
+        raise BadConfiguration(f"a data set must be one of {names}, not {type(conf).__name__} {conf.name!r}")
+    return cast(SetModule, importlib.import_module(conf.module))
 
 
 @dataclass(frozen=True)
@@ -34,10 +70,7 @@ class ImageFileList:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Fingerprint of the files.
-
-        See `aiperf.data.files.fingerprint`. Without an index the size of every file is read.
-        """
+        """Fingerprint of the files. See `aiperf.data.files.fingerprint`. Without an index the size of every file is read."""
         if self.index is not None:
             return self.index.header.fingerprint
         try:
@@ -75,19 +108,14 @@ def describe(conf: DataSetConf) -> DataSet:
 def data_fingerprint(conf: DataSetConf) -> str:
     """Return the fingerprint of the set's files or options.
 
-    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`).
-
-    It is read from the index if there is one, and the index is checked against all folders and some files. Raises
-    MissingData and DataError, as `describe`.
+    Equal sets on two hosts have equal fingerprints (see `aiperf.data.files.fingerprint`). It is read from the index if there is
+    one, and the index is checked against all folders and some files. Raises MissingData and DataError, as `describe`.
     """
     return describe(conf).fingerprint or fingerprint.of_options(conf)
 
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
-    """Return the configuration for workers, which must find the fingerprint of the plan.
-
-    Unchanged if the plan has none.
-    """
+    """Return the configuration for workers, which must find the fingerprint of the plan. Unchanged if the plan has none."""
     if meant is None or not isinstance(conf, FilesConf):
         return conf
     return replace(conf, fingerprint=meant)
@@ -106,32 +134,11 @@ def require_fingerprint(conf: FilesConf, fingerprint: str) -> None:
 def describe_without_files(conf: DataSetConf) -> DataSet:
     """Return the set's numbers.
 
-    A published set without a configured folder is described as published, for callers that read no image.
-
-    Raises the same errors as `describe`.
+    A published set without a configured folder is described as published, for callers that read no image. Raises the same
+    errors as `describe`.
     """
     published = conf.published() if isinstance(conf, FilesConf) and conf.root is None else None
     return describe(conf) if published is None else published
-
-
-def cifar10_folders(conf: Cifar10Conf) -> ImagesConf:
-    """Return the configuration of CIFAR-10 (or a part of it) as class folders of image files."""
-    return ImagesConf(
-        name=conf.name,
-        augment=conf.augment,
-        root=conf.root,
-        corrupt_limit=conf.corrupt_limit,
-        cache=conf.cache,
-        decoder=conf.decoder,
-        workers=conf.workers,
-        prefetch_batches=conf.prefetch_batches,
-        index=conf.index,
-        fingerprint=conf.fingerprint,
-        image=32,
-        crop="pad",
-        mean=list(CIFAR10_MEAN),
-        std=list(CIFAR10_STD),
-    )
 
 
 def root_of(conf: FilesConf) -> Path:
@@ -242,8 +249,8 @@ def write_index(conf: DataSetConf) -> tuple[str, ...]:
 
 def as_folders(conf: DataSetConf) -> ImagesConf | None:
     """Return the set as class folders of images. None if it has no class folders. Raises MissingData."""
-    if isinstance(conf, ImagenetConf):
-        conf = conf.as_images()
-    elif isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is None:
-        conf = cifar10_folders(conf)
-    return conf if isinstance(conf, ImagesConf) and conf.format == "folder" else None
+    is_binary = isinstance(conf, Cifar10Conf) and cifar10.find(root_of(conf)) is not None
+    if not isinstance(conf, FilesConf) or is_binary:
+        return None
+    images = conf.as_images()
+    return images if images.format == "folder" else None

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN as MEAN
 from aiperf.data.description import SYNTHETIC_STD as STD
-from aiperf.data.images.pixels import Normaliser
-from aiperf.data.images.transfer import to_device
+from aiperf.data.images.pixels import Normaliser, to_device
 from aiperf.data.inmemory import InMemory
 from aiperf.data.visiting_order import draws, shuffled
 

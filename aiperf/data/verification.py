@@ -12,20 +12,17 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
 from aiperf.data.files import cifar10, index
 from aiperf.data.files.checksums import FILE, Checksums, FileCheck, set_checksum
-from aiperf.data.files.index import ImageSizes
 from aiperf.data.files.pack import pack as pack_shards
 from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
-from aiperf.data.set_module import module_of
-from aiperf.data.survey import ImageFileList, index_path, listing, root_of
+from aiperf.data.survey import index_path, listing, module_of, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
@@ -82,7 +79,8 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     size = sum(file.bytes for file in files)
     written = None
     if not found.training.is_sharded:
-        written = _write_index(conf, found, lines)
+        written = index_path(conf)
+        index.write(written, found.root, found.training, found.validation, set_checksum(lines))
     return PrepareReport(
         found.describe(conf),
         len(files),
@@ -95,21 +93,6 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
         shards,
         written,
     )
-
-
-def _write_index(conf: ImagesConf, listed: ImageFileList, lines: list[FileCheck]) -> Path:
-    pixels, start = [], 0
-    for samples in (listed.training, listed.validation):
-        of_split = lines[start : start + len(samples)]
-        start += len(samples)
-        sizes_of_split = [
-            (line.height, line.width) if max(line.height, line.width) < 2**16 else (0, 0) for line in of_split
-        ]
-        sizes = np.array(sizes_of_split, np.uint16).reshape(-1, 2)
-        pixels.append(ImageSizes(sizes[:, 0], sizes[:, 1]))
-    path = index_path(conf)
-    index.write(path, listed.root, listed.training, listed.validation, pixels=pixels, contents=set_checksum(lines))
-    return path
 
 
 def prepare_cifar10(
@@ -159,10 +142,10 @@ def _check(file: _File) -> FileCheck:
         return FileCheck(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
     digest = hashlib.sha256(encoded).hexdigest()
     try:
-        height, width = check(encoded)
+        check(encoded)
     except Corrupt as error:
         return FileCheck(file.name, file.bytes, file.changed, digest, file.split, str(error))
-    return FileCheck(file.name, file.bytes, file.changed, digest, file.split, height=height, width=width)
+    return FileCheck(file.name, file.bytes, file.changed, digest, file.split)
 
 
 def _check_all(files: list[_File], workers: int) -> Iterator[FileCheck]:

@@ -103,13 +103,11 @@ def training_steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]
 def steps(images: int, batch: int, ranks: int) -> tuple[OrderStep, ...]:
     """Cut a pass over all images into steps of `batch` images on each of `ranks` ranks.
 
-    Every image is in exactly one step. Every rank has at least one image in every step, so that all ranks exchange
-    gradients equally often. From batch 4 it has at least two, because batch normalisation of a 1×1 map needs two. A
-    last step that would be too small takes images from the previous one. No share exceeds `batch`, except for batch 1,
-    whose last step may have shares of two.
-
-    1000 images, batch 128, 2 ranks: steps of 256, 256, 256, 232. The last gives each rank 116. Raises DataError for
-    fewer images than ranks.
+    Every image is in exactly one step. Every rank has at least one image in every step, so that all ranks exchange gradients
+    equally often. From batch 4 it has at least two, because batch normalisation of a 1×1 map needs two. A last step that would
+    be too small takes images from the previous one. No share exceeds `batch`, except for batch 1, whose last step may have
+    shares of two. 1000 images, batch 128, 2 ranks: steps of 256, 256, 256, 232. The last gives each rank 116. Raises DataError
+    for fewer images than ranks.
     """
     assert batch > 0 and ranks > 0, (batch, ranks)
     if images < ranks:

@@ -5,7 +5,7 @@ their trial in the journal. Files of trials that are not in the journal are neve
 
 After the end of a run the best checkpoint is kept, or those that storage.checkpoints names. RunEnded is in the journal before
 any file is removed. If the driver is killed meanwhile, some or all files remain without a record in
-`aiperf.train.checkpoints.kept_checkpoints`. Each remaining file is complete.
+`aiperf.train.checkpoints.checkpoint_files`. Each remaining file is complete.
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ from aiperf.journal.events import AnyEvent, CheckpointWritten, EpochFinished, Pr
 from aiperf.journal.journal import NAME, read_again
 from aiperf.journal.legality import TrialState
 from aiperf.rules.state import Run
-from aiperf.train.checkpoints.checkpoint_files import BEST, CHECKPOINTS, CheckpointFolder, checkpoint_of, trial_of
-from aiperf.train.checkpoints.kept_checkpoints import KEPT, KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import (
+    BEST,
+    CHECKPOINTS,
+    KEPT,
+    CheckpointFolder,
+    KeptCheckpoints,
+    checkpoint_of,
+    trial_of,
+)
 from morphism import Lineage, decode, decode_morph, encode, rebuild
 
 CANNOT_BE_RESUMED = "duration"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from aiperf.measure.accelerators import Accelerators
 from aiperf.measure.disk import DiskRead, DiskWrite, Space
 from aiperf.measure.matrix_product import MatrixProduct
 from aiperf.measure.memory_bandwidth import MemoryBandwidth
-from aiperf.measure.node_properties import Data, System, Versions
+from aiperf.measure.node_properties import Accelerators, Data, System, Versions
 from aiperf.measure.probe import Probe
 
 SMALL, LARGE = 2**22, 2**26

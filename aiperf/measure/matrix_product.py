@@ -19,11 +19,8 @@ if TYPE_CHECKING:
 
 
 SIDES: Final = {"cpu": (256, 512, 1024, 2048), "cuda": (8192,)}
-"""Rows and columns, by type of device. The largest that the time allows is used.
-
-At 2048 a product is 17 GFLOP and its operands (16 MB each in FP32) are reused 2048 times, so the cores are measured and not
-the memory. At 8192 a product is 1.1 TFLOP.
-"""
+"""Rows and columns, by type of device. The largest that the time allows is used. At 2048 a product is 17 GFLOP and its operands
+(16 MB each in FP32) are reused 2048 times, so the cores are measured and not the memory. At 8192 a product is 1.1 TFLOP."""
 PASS_SECONDS: Final = 0.15
 FASTER_BY: Final = 0.02
 """Relative improvement below which a pass counts as equally fast."""
@@ -82,11 +79,9 @@ class PeakPass:
 def matmul_passes(precision: str, threads: int) -> Iterator[PeakPass]:
     """Yield passes of square matrix products on `threads` threads of the CPU, PASS_SECONDS each.
 
-    The caller stops when no rank gets faster.
-
-    The maximum is used, not the mean, because a peak is the undisturbed rate. A worker measures while other processes
-    of its host start: in one case a third of a second gave half the rate measured after the run. Ranks that measure
-    together stop together, because one alone would be faster again.
+    The caller stops when no rank gets faster. The maximum is used, not the mean, because a peak is the undisturbed rate. A
+    worker measures while other processes of its host start: in one case a third of a second gave half the rate measured after
+    the run. Ranks that measure together stop together, because one alone would be faster again.
     """
     import torch
 

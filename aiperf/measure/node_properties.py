@@ -1,16 +1,65 @@
-"""Probes of properties without a speed: software versions, the data set, and the description of the node."""
+"""Probes of properties without a speed: accelerators and their health, versions, the data set, and the node."""
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import msgspec
 
 from aiperf.data.survey import data_fingerprint
 from aiperf.measure.probe import ProbeReading, Setting
 from aiperf.system.describe import describe_node, folders_of, hash_of, versions
-from aiperf.system.samplers.attach import sampled_accelerators
+from aiperf.system.processes import name as process_name
+from aiperf.system.sampler import Device
+from aiperf.system.samplers.attach import accelerator_samplers, attach, sampled_accelerators, slices, visible
 from aiperf.system.source import digest, installed
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerators:
+    """Reading of the vendor libraries for each accelerator that this node's processes may use."""
+
+    name: ClassVar[str] = "accelerators"
+    unit: ClassVar[str] = "count"
+
+    def measure(self, setting: Setting) -> ProbeReading:
+        """See `probe.Probe`."""
+        attached = attach(accelerator_samplers())
+        try:
+            usable: list[Device] = []
+            devices: list[dict[str, Any]] = []
+            for sampler in attached.samplers.values():
+                own = visible(sampler.devices(), os.environ)
+                samples = {sample.device: sample for sample in sampler.sample([device.id for device in own])}
+                devices += [
+                    _flat(msgspec.to_builtins(device), msgspec.to_builtins(samples[device.id])) for device in own
+                ]
+                usable += own
+                health = getattr(sampler, "health", None)  # only some vendors report more than samples
+                if health is not None:
+                    more = health([device.id for device in own])
+                    devices = [each | more.get(each["id"], {}) for each in devices]
+            for each in devices:
+                each["process_names"] = {str(pid): process_name(pid) for pid in each.get("processes") or ()}
+            # NVML reports the state of whole devices only
+            parts = slices(os.environ) if "nvml" in attached.samplers else ()
+            facts: dict[str, Any] = {
+                "expected": setting.accelerators,
+                "devices": devices,
+                "slices": list(parts),
+                "not_seen_by": attached.absent,
+            }
+            count = float(len(usable) + len(parts))
+            return ProbeReading(probe=self.name, unit=self.unit, series={"usable": [count]}, facts=facts)
+        finally:
+            attached.close()
+
+
+def _flat(device: dict[str, Any], sample: dict[str, Any]) -> dict[str, Any]:
+    return device | {name: value for name, value in sample.items() if name != "device"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import platform
 import torch
 
 from aiperf.errors import BadConfiguration
-from aiperf.system.processor import cpu_features
+from aiperf.system.host import cpu_features
 
 
 def precision_name(choice: str, device: torch.device) -> str:

@@ -1,11 +1,14 @@
-"""Handle of a process that runs probes one after the other, each with a time limit.
+"""Process that runs probes one after the other, each with a time limit, and its handle.
 
-A process that does not answer in time is killed, and the next probe gets a new process. This module does not import torch.
+A process that does not answer in time is killed, and the next probe gets a new process. The process is started as `python
+-m aiperf.measure.prober FD` and ends with its owner. The pipe carries pickles between processes of one user with the same
+release. This module does not import torch.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -14,8 +17,11 @@ import time
 from multiprocessing.connection import Connection, Pipe
 from types import TracebackType
 
+import msgspec
+
 from aiperf.measure.probe import Probe, ProbeReading, Setting, failed
 from aiperf.reader_processes import interrupts_held, package_environment
+from aiperf.system.processes import signal_at_end_of_parent
 
 _KILL_SECONDS = 5.0
 
@@ -54,7 +60,7 @@ class Prober:
         self._pipe, theirs = Pipe()
         with theirs, interrupts_held():
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "aiperf.measure.probe_process", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "aiperf.measure.prober", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -94,3 +100,36 @@ class Prober:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def main() -> None:
+    pipe = Connection(int(sys.argv[1]))
+    signal_at_end_of_parent(signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # blocked since its start: see `interrupts_held`
+    while True:
+        try:
+            probe, setting = pipe.recv()
+        except EOFError:
+            # not sys.exit: a thread of Gloo or NCCL that waits for other ranks would keep the process alive
+            os._exit(0)
+        pipe.send(_measured(probe, setting))
+
+
+def _measured(probe: Probe, setting: Setting) -> ProbeReading:
+    began = time.monotonic()
+    try:
+        reading = probe.measure(setting)
+        msgspec.json.encode(reading)  # must be storable in a journal
+    except Exception as error:  # noqa: BLE001  # any error is reported as a failed reading
+        text = " ".join(str(error).split()) or type(error).__name__
+        return failed(probe, text if isinstance(error, OSError) else f"{type(error).__name__}: {text}", _since(began))
+    return msgspec.structs.replace(reading, seconds=_since(began))
+
+
+def _since(began: float) -> float:
+    return round(time.monotonic() - began, 4)
+
+
+if __name__ == "__main__":
+    main()

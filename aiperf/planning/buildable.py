@@ -58,11 +58,9 @@ def require_packages(conf: RunConf) -> None:
 def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
     """Raise BadConfiguration if the run's data cannot fit into memory.
 
-    This is so if the starting graph fits at no batch size into the allowed memory of a rank, or a synthetic set does
-    not fit into host memory.
-
-    The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected graph cannot be trained.
-    An accepted graph may still be too large.
+    This is so if the starting graph fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
+    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected graph
+    cannot be trained. An accepted graph may still be too large.
     """
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:

@@ -9,8 +9,7 @@ from aiperf import units
 from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import ProbeReading
 from aiperf.preflight.node_faults import ALL, PAIRS
-from aiperf.system.description.differences import in_words
-from aiperf.system.description.of_run import system_description
+from aiperf.system.description.of_run import in_words, system_description
 
 _COLUMNS = ("disk write", "disk read", "matrix product", "memory", PAIRS, ALL)
 

@@ -23,7 +23,7 @@ from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts
 from aiperf.system.summary import Telemetry
-from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 
 SCHEMA = "aiperf-report"
 """Name of the format of report.json."""

@@ -8,9 +8,8 @@ from typing import Any
 from aiperf.journal.events import NodeChecked
 from aiperf.report.facts import NodeFacts
 from aiperf.run_warning import RunWarning
-from aiperf.system.description.differences import MOST_NAMED as MOST_NODES_NAMED
-from aiperf.system.description.differences import in_words
-from aiperf.system.description.of_run import SystemDescription
+from aiperf.system.description.of_run import MOST_NAMED as MOST_NODES_NAMED
+from aiperf.system.description.of_run import SystemDescription, in_words
 
 MOST_NAMED = 4
 """Maximum number of nodes that a warning names."""

@@ -11,7 +11,7 @@ from aiperf import units
 from aiperf.journal.events import RunEnded, WorkerJoined
 from aiperf.report.facts import PeakAfterRun
 from aiperf.run_warning import RunWarning
-from aiperf.system.worker_peak import MEASURED_PEAK
+from aiperf.system.peaks import MEASURED_PEAK
 
 MOST_CHANGE = 0.1
 """Largest relative change without a warning."""

@@ -16,7 +16,7 @@ from aiperf.rules.limits import NOT_PUBLISHED
 from aiperf.sanitize import sanitize
 from aiperf.shell_command import command
 from aiperf.system.power.energy import EnergyFacts
-from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints
 
 _OF_THE_SCHEDULE = ("data-set", "start", "warmup", "window")
 """Ids of rules that `schedule=ranking dataset=imagenet` satisfies."""

@@ -16,8 +16,7 @@ from aiperf.accounting.score import capacity
 from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.report.facts import Utilisation
 from aiperf.report.fold import Collected
-from aiperf.system.peaks import DataType
-from aiperf.system.worker_peak import WorkerPeak, worker_peak
+from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 
 
 def utilisation(run: Collected, inside: Window) -> Utilisation:

@@ -26,7 +26,7 @@ from aiperf.shell_command import command
 from aiperf.system import log as telemetry_log
 from aiperf.system.power.meters import Meter, read_meters
 from aiperf.system.summary import Telemetry, summarise
-from aiperf.train.checkpoints.kept_checkpoints import kept
+from aiperf.train.checkpoints.checkpoint_files import kept
 
 
 @dataclass(frozen=True, slots=True)

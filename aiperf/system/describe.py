@@ -3,9 +3,8 @@
 `describe` returns the facts that a run depends on, in under 50 ms: processor, memory, accelerators, versions, and limits of a
 container or scheduler. `describe_node` returns everything that may explain a difference between nodes, as nested names and
 values, for preflight. Its parts are in `description/`. It contains nothing that differs between equal nodes: no name, address,
-serial number, boot, clock or free space. So equal nodes have one hash.
-
-Neither imports torch or ray. Versions come from installed metadata, never from an import of the package.
+serial number, boot, clock or free space. So equal nodes have one hash. Neither imports torch or ray. Versions come from
+installed metadata, never from an import of the package.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable
 from aiperf.system.description import machine
 from aiperf.system.description.accelerators import accelerators as accelerators_part
 from aiperf.system.description.machine import container, operating_system
-from aiperf.system.description.memory import memory as memory_part
-from aiperf.system.description.network import network as network_part
-from aiperf.system.description.network import pci
-from aiperf.system.description.processors import processors as processors_part
+from aiperf.system.description.machine import memory as memory_part
+from aiperf.system.description.machine import processors as processors_part
 from aiperf.system.description.values import Part, unread
-from aiperf.system.network import Link, links
-from aiperf.system.processor import cpu_model
+from aiperf.system.host import cpu_model
+from aiperf.system.network import Link, links, pci
+from aiperf.system.network import network as network_part
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes

@@ -1,7 +1,8 @@
-"""Dense peaks of accelerators for model FLOPS utilization (MFU), from peaks.json, found by the vendor's model name.
+"""Dense peaks of accelerators for model FLOPS utilization (MFU), from peaks.json, and the peak of a worker.
 
-An accelerator, board or data type that is not in the table has no peak, and a run on it has no MFU. Nothing is estimated from
-clocks or similar devices. For processors see `aiperf.measure.matrix_product`.
+Peaks are found by the vendor's model name. An accelerator, board or data type that is not in the table has no peak, and a
+run on it has no MFU. Nothing is estimated from clocks or similar devices. Processors use the rate that their worker
+measured (`aiperf.measure.matrix_product`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-from typing import Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -143,3 +146,40 @@ def _rows(model: str, variant: str | None, compute_units: int | None) -> list[Pe
     if compute_units is not None:
         fitting = [row for row in fitting if row.units is None or row.units.count == compute_units]
     return fitting
+
+
+MEASURED_PEAK = "measured_matmul_flops"
+"""Key of the measured matrix multiplication rate in a worker's system description: data type → FLOPS of one rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPeak:
+    """Peak of one rank."""
+
+    flops: float
+    source: str
+    """Description of the source for reports."""
+    is_measured: bool
+    """True if the worker measured it, possibly next to other programs. False if the maker published it."""
+    clock_mhz: float | None = None
+    """Clock of the published peak, if it is known."""
+
+
+def worker_peak(device: str, machine: Mapping[str, Any], precision: DataType) -> WorkerPeak | None:
+    """Return the peak of a worker with this device and machine, as in its WorkerJoined. None if no peak is known."""
+    units = _compute_units(machine)
+    dense = peak(device, None, precision, units)
+    if dense is not None:
+        clock = peak_clock_mhz(device, None, precision, units)
+        return WorkerPeak(dense, f"dense peak of {device} in {precision}", is_measured=False, clock_mhz=clock)
+    measured: Any = machine.get(MEASURED_PEAK)
+    if isinstance(measured, dict) and precision in measured:
+        source = f"matrix product measured on this host in {precision}"
+        return WorkerPeak(float(measured[precision]), source, is_measured=True)
+    return None
+
+
+def _compute_units(machine: Mapping[str, Any]) -> int | None:
+    """Return the compute units of the host's accelerators if a sampler reported them and all are equal."""
+    units = {device.get("compute_units") for device in machine.get("accelerators", ())}
+    return units.pop() if len(units) == 1 else None

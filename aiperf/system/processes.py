@@ -6,7 +6,9 @@ result, never an error: any process may end between two reads.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ _CHILDREN_USER_TICKS = 13
 _CHILDREN_SYSTEM_TICKS = 14
 _STARTED = 19
 """Fields of /proc/PID/stat, counted from the state, which is the third field."""
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD, linux/sched.h
 
 
@@ -108,6 +111,18 @@ def storage_reads(pid: int) -> tuple[str, ...]:
     if counts is None or stat is None:
         return ()
     return (*(line for line in counts.splitlines() if line.startswith("read_bytes")), stat[_MAJOR_FAULTS])
+
+
+def signal_at_end_of_parent(number: int) -> None:
+    """Let the kernel send this process a signal when the thread that started it ends (prctl(2)). Linux only.
+
+    Raises OSError if the kernel refuses.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
 
 
 def _threads(pid: int) -> list[Path]:

@@ -7,7 +7,6 @@ torch nor ray, and ends with the worker.
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
 import signal
 import subprocess
@@ -24,11 +23,10 @@ from aiperf.system.host import HostSampler
 from aiperf.system.load.load_watch import LoadWatch
 from aiperf.system.load.own_processes import OwnProcesses, roots_of, seen_here
 from aiperf.system.log import Log, Session
-from aiperf.system.processes import process_space
+from aiperf.system.processes import process_space, signal_at_end_of_parent
 from aiperf.system.sampler import Device, DeviceSample
 from aiperf.system.samplers.attach import OpenSamplers, accelerator_samplers, attach, visible
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
 LOWEST = 19
 """Lowest priority, independent of the run's niceness."""
 LOOKS_A_WATCH = 5
@@ -142,17 +140,6 @@ def devices_of(attached: OpenSamplers, environment: Mapping[str, str]) -> tuple[
     return hosts + visible([device for device in all_devices if device.kind == "accelerator"], environment)
 
 
-def die_with_parent() -> None:
-    """Request a signal from the kernel when the parent's thread ends.
-
-    The signal is WAKE, not a kill: Linux sends it when the *thread* that started this process ends, while its process may
-    continue. The loop then checks the parent.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, int(WAKE), 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m aiperf.system.recorder", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the file to append to")
@@ -168,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
     if chosen.parent is not None:
-        die_with_parent()
+        # WAKE, not a kill: the thread that started this process may end before its process. The loop then checks the parent
+        signal_at_end_of_parent(WAKE)
     os.setpriority(os.PRIO_PROCESS, 0, LOWEST)  # also if a user started it
     attached = attach({"host": HostSampler} | accelerator_samplers())
     log = Log(chosen.out)

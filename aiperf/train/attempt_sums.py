@@ -33,10 +33,8 @@ class StepTimes:
     begin: float
     end: float
     images: int
-    """Images that all ranks have processed since the previous step.
-
-    Ranks are not exactly in step, so some may belong to other steps. Padding and corrupt images are never counted.
-    """
+    """Images that all ranks have processed since the previous step. Ranks are not exactly in step, so some may belong to other
+    steps. Padding and corrupt images are never counted."""
     is_training: bool
     communication_seconds: float = 0.0
     """Gradient exchange within the step that the backward pass did not hide."""
@@ -76,10 +74,7 @@ class Reports:
 
 
 class EpochClock:
-    """Sums of one epoch.
-
-    Call `begin_pass` and then `step` for each step of the pass, for both passes, and then `finish`.
-    """
+    """Sums of one epoch. Call `begin_pass` and then `step` for each step of the pass, for both passes, and then `finish`."""
 
     def __init__(self, reports: Reports, epoch: int, batch_size: int, images: int) -> None:
         """`batch_size`: per accelerator. `images`: of both passes, over all ranks."""
@@ -126,10 +121,7 @@ class EpochClock:
         self._sums.training_images += images
 
     def exchanged(self, seconds: float) -> None:
-        """Add the time of averaging statistics or summing results.
-
-        It is training time, as is the exchange of gradients.
-        """
+        """Add the time of averaging statistics or summing results. It is training time, as is the exchange of gradients."""
         self._sums.busy_seconds += seconds
         self._sums.communication_seconds += seconds
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import torch
 
 _MEMORY = ("out of memory", "STATUS_ALLOC_FAILED")
-"""Messages of CUDA's loader and graphs (AcceleratorError), cuBLAS and cuDNN (RuntimeError), and NCCL
-(DistBackendError).
-"""
+"""Messages of CUDA's loader and graphs (AcceleratorError), cuBLAS and cuDNN (RuntimeError), and NCCL (DistBackendError)."""
 _DEVICE = (
     "CUDA error",
     "HIP error",

@@ -34,10 +34,7 @@ class Timeline(Protocol):
         ...
 
     def second(self, mark: Mark) -> float:
-        """Return the host's time at which the device passed the mark.
-
-        Wait for the device if it has not passed it yet.
-        """
+        """Return the host's time at which the device passed the mark. Wait for the device if it has not passed it yet."""
         ...
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from aiperf.train.collectives.collective import is_of_exchange
 from aiperf.train.device_errors import is_of_device, is_out_of_memory
-from aiperf.train.execution_mode import EAGER, ExecutionMode, modes_of
+from aiperf.train.execution_mode import EAGER, ExecutionMode
 from aiperf.train.memory.ceiling import DoesNotFit
 from aiperf.train.network.module import Network
 from aiperf.train.precision import Precision, unsearched
@@ -39,9 +39,8 @@ class Execution:
     ) -> None:
         """`images`: a whole batch (batch, channels, height, width) in the training dtype.
 
-        Values do not matter. `compiler`: the backend of torch.compile.
-
-        Capturing graphs changes running statistics. Compilation happens at the first call.
+        Values do not matter. `compiler`: the backend of torch.compile. Capturing graphs changes running statistics. Compilation
+        happens at the first call.
         """
         self.mode = mode
         self._network = network
@@ -161,26 +160,6 @@ def _capture(network: nn.Module, images: Tensor, precision: Precision) -> None:
         torch.set_autocast_cache_enabled(cached)
 
 
-def choose(
-    network: Network,
-    images: Tensor,
-    context: RankContext,
-    run: Callable[[], None],
-    steps_ahead: int,
-    eager_passes: Callable[[], None] = lambda: None,
-) -> Execution:
-    """Return the execution in the configured mode, or in the fastest of the open modes.
-
-    All ranks must call it and get the same mode.
-
-    `run`: one forward and backward pass, without gradient exchange. `eager_passes`: the eager passes that need memory in
-    addition to a captured graph. Raises BadConfiguration (see `modes`), ModeUnavailable if no open mode works, and
-    DoesNotFit if the required mode does not fit.
-    """
-    open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
-    return fastest(open_modes, network, images, context, run, steps_ahead, eager_passes)
-
-
 def fastest(
     open_modes: tuple[ExecutionMode, ...],
     network: Network,
@@ -190,9 +169,11 @@ def fastest(
     steps_ahead: int,
     eager_passes: Callable[[], None] = lambda: None,
 ) -> Execution:
-    """Return the first mode, or another one that was expected to save time and measured faster.
+    """Return the execution in the first mode, or in another one that was expected to save time and measured faster.
 
-    Rank 0's measurements decide for all.
+    Rank 0's measurements decide, so all ranks must call it and get the same mode. `run`: one forward and backward pass, without
+    gradient exchange. `eager_passes`: the eager passes that need memory in addition to a captured graph. Raises ModeUnavailable
+    and DoesNotFit if the first mode is required and does not work.
     """
     if open_modes[0] == EAGER:
         first = Execution(network, EAGER, images, context.precision)
@@ -237,10 +218,7 @@ def _tried(
     run: Callable[[], None],
     eager_passes: Callable[[], None],
 ) -> tuple[Execution | None, float]:
-    """Return the execution and the seconds of its step.
-
-    The seconds are infinite if the mode does not work or does not fit.
-    """
+    """Return the execution and the seconds of its step. The seconds are infinite if the mode does not work or does not fit."""
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
         _first_run(execution, run, eager_passes)

@@ -28,28 +28,23 @@ class ExecutionMode:
 EAGER = ExecutionMode()
 
 
-def modes(compile: str, cuda_graphs: str, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
+def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
     """Return the modes that `trainer.compile` and `trainer.cuda_graphs` allow, the cheapest to prepare first.
 
-    >>> modes("auto", "auto", on_cuda=False)
+    >>> modes_of(TrainerConf(), on_cuda=False)
     (ExecutionMode(compiled=False, cuda_graphs=False),)
 
     Raises BadConfiguration if the device does not support a required mode.
     """
-    if cuda_graphs == "on" and not on_cuda:
+    if conf.cuda_graphs == "on" and not on_cuda:
         raise BadConfiguration(
             "trainer.cuda_graphs='on' needs an accelerator with CUDA, but found a CPU: take 'off' or 'auto'"
         )
     return tuple(
         ExecutionMode(compiled, graphed)
-        for compiled in _open(compile, on_cuda=on_cuda)
-        for graphed in _open(cuda_graphs, on_cuda=on_cuda)
+        for compiled in _open(conf.compile, on_cuda=on_cuda)
+        for graphed in _open(conf.cuda_graphs, on_cuda=on_cuda)
     )
-
-
-def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
-    """Return the modes that a configuration allows here. Raises BadConfiguration."""
-    return modes(conf.compile, conf.cuda_graphs, on_cuda=on_cuda)
 
 
 def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:

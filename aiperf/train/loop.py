@@ -36,7 +36,6 @@ from aiperf.train.checkpoints.checkpoint import Snapshot, copied
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark
 from aiperf.train.execution import ModeUnavailable
-from aiperf.train.learning_rate import learning_rate
 from aiperf.train.memory.batch_sizes import smaller
 from aiperf.train.memory.ceiling import DoesNotFit
 from aiperf.train.optimiser import momentum_of, set_learning_rate
@@ -45,6 +44,7 @@ from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.stages import Stage
 from aiperf.train.task import ValidationSums
+from aiperf.train.trainer_config import learning_rate
 
 
 class RankOutOfMemory(Exception):
@@ -311,10 +311,7 @@ class _Attempt:
             yield batch
 
     def _patience(self) -> tuple[Stage, float]:
-        """Return the stage of a step and the maximum silence in it, in seconds.
-
-        A first step may choose and compile kernels.
-        """
+        """Return the stage of a step and the maximum silence in it, in seconds. A first step may choose and compile kernels."""
         conf = self._context.conf
         if self._step <= self._context.timeline.behind + 1:
             return Stage.LAUNCH, max(conf.start_seconds, 10 * self._longest_step)

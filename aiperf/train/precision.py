@@ -1,7 +1,4 @@
-"""Precision of convolutions and matrix products.
-
-Weights, running statistics and the optimiser's state are always FP32.
-"""
+"""Precision of convolutions and matrix products. Weights, running statistics and the optimiser's state are always FP32."""
 
 from __future__ import annotations
 
@@ -70,8 +67,7 @@ def unsearched() -> Iterator[None]:
 def choose(choice: str, device: torch.device) -> Precision:
     """Return the precision for a device.
 
-    `auto` is the first of `candidates`. `precision_choice.py` measures which is fastest.
-
-    Raises BadConfiguration for tf32 without tensor cores that support it.
+    `auto` is the first of `candidates`. `precision_choice.py` measures which is fastest. Raises BadConfiguration for tf32
+    without tensor cores that support it.
     """
     return Precision(precision_name(choice, device), device.type)

@@ -36,10 +36,7 @@ TIMED_STEPS = 5
 WRITING_SECONDS = 10.0
 """Longest time to write the one line of a result."""
 FASTER_BY = 0.05
-"""Share of a step that a later candidate must save.
-
-FP16 steps whose gradients overflow are skipped, and their work is lost.
-"""
+"""Share of a step that a later candidate must save. FP16 steps whose gradients overflow are skipped, and their work is lost."""
 
 
 def settled(conf: TrainerConf, start: Graph, device: torch.device, collective: Collective, folder: Path) -> TrainerConf:

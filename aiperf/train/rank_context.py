@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import torch
 
@@ -12,7 +14,6 @@ from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_timer import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
-from aiperf.train.memory.allocator import keep_freed_memory
 from aiperf.train.memory.ceiling import memory_of_rank
 from aiperf.train.precision import Precision, choose
 from aiperf.train.stages import Stage
@@ -114,10 +115,8 @@ class RankContext:
     ) -> RankContext:
         """Build the context.
 
-        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory.
-
-        `on_host`: number of ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that
-        the device lacks.
+        Also set torch's process-wide precision switches and, on a CPU, keep the process's freed memory. `on_host`: number of
+        ranks on this rank's host. Raises BadConfiguration for a precision or execution mode that the device lacks.
         """
         modes_of(conf, on_cuda=device.type == "cuda")
         precision = choose(conf.precision, device)
@@ -146,3 +145,25 @@ class RankContext:
     def all_agree(self, own: bool) -> bool:
         """Return whether `own` is true on every rank. All ranks must call it."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0
+
+
+# malloc.h
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_MAX: Final = -4
+_NEVER: Final = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Keep freed memory in this process for later allocations. Return False if the C library cannot.
+
+    Only glibc supports it. The setting affects the whole process and is permanent: resident memory stays at its
+    maximum. ResNet-50 at 224×224, batch 16, BF16 has 80,000 page faults per step without it and none with it, which is
+    0.15 of 2.7 s of processor time (2-core AMD EPYC, one thread).
+    """
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None:  # musl
+        return False
+    # no separate mappings, and no trimming of the heap
+    return bool(mallopt(_M_MMAP_MAX, 0)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))

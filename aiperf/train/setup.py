@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aiperf.data.batches import RankBatches
 from aiperf.journal.messages import Prepared, Train
 from aiperf.rng import derive
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
-from aiperf.train.execution import Execution, choose
+from aiperf.train.execution import Execution, fastest
+from aiperf.train.execution_mode import modes_of
 from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, fits
 from aiperf.train.network.module import Network, build
@@ -130,7 +132,7 @@ def prepare(
     )
 
 
-def walk(context: RankContext) -> dict[str, Any]:
+def walk(context: RankContext) -> RankBatches:
     """Return the arguments that all passes of a rank share."""
     return {
         "rank": context.collective.rank,
@@ -162,7 +164,8 @@ def _rehearse(order: Train, context: RankContext, graph: Graph, network: Network
         rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
     ahead = (order.last_epoch - epoch + 1) * len(context.data.training_steps(batch, context.collective.ranks))
-    return choose(network, images, context, run, ahead, eager_passes)
+    open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
+    return fastest(open_modes, network, images, context, run, ahead, eager_passes)
 
 
 def _last_share(context: RankContext, batch: int) -> int:

@@ -1,7 +1,4 @@
-"""Stages of a rank, by which its silence is judged: computing, waiting for storage, waiting for other ranks.
-
-No torch here.
-"""
+"""Stages of a rank, by which its silence is judged: computing, waiting for storage, waiting for other ranks. No torch here."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from aiperf.data.batches import Batch
 from aiperf.journal.events import Metric
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import initialise
 from morphism import Graph
 
 

@@ -10,8 +10,7 @@ import msgspec
 
 from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
-from aiperf.train.learning_rate import learning_rate
-from aiperf.train.trainer_config import TrainerConf
+from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
 from aiperf.verify.check import Check, Handler, Notes
 from aiperf.verify.finding import CheckResult

@@ -15,7 +15,7 @@ from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.state import Run
 from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 from aiperf.system.describe import versions
-from aiperf.system.processor import cpu_model
+from aiperf.system.host import cpu_model
 from aiperf.verify.check import Notes
 from aiperf.verify.finding import Certainty, CheckResult
 from searchers.history import History

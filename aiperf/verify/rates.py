@@ -14,8 +14,7 @@ import numpy as np
 
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import TrialPrepared, WorkerJoined
-from aiperf.system.peaks import DataType
-from aiperf.system.worker_peak import WorkerPeak, worker_peak
+from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 from aiperf.units import flops_per_second
 from aiperf.verify.check import Check, Handler, Notes
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from aiperf.data.images.crops import Box, CentreCrop
-from aiperf.data.images.decode import Corrupt, check, decode, size
+from aiperf.data.images.decode import Corrupt, check, decode
 from tests.builders.data_set import picture
 
 
@@ -78,8 +78,8 @@ def test_stray_bytes_are_not_corruption_but_a_cut_image_is() -> None:
     whole = _encoded(picture(64, 64, 1, 1))
     marker = whole.index(b"\xff\xda")
 
-    assert check(whole[:marker] + b"\x00\x00\x00" + whole[marker:]) == (64, 64)
-    assert check(whole) == size(whole) == (64, 64)
+    for intact in (whole, whole[:marker] + b"\x00\x00\x00" + whole[marker:]):
+        check(intact)
     for broken in (
         whole[: len(whole) // 2],
         b"",

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -212,8 +211,8 @@ def test_a_damaged_index_is_refused_and_not_replaced(root: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DamagedData, match="--index-only"):
             describe(conf)
-    path.write_bytes(whole.replace(b"aiperf-folders 1 ", b"aiperf-folders 2 ", 1))
-    with pytest.raises(DamagedData, match="has version '2', but this program reads 1"):
+    path.write_bytes(whole.replace(b"aiperf-folders 2 ", b"aiperf-folders 3 ", 1))
+    with pytest.raises(DamagedData, match="has version '3', but this program reads 2"):
         describe(conf)
 
 
@@ -231,7 +230,7 @@ def test_an_index_may_be_outside_a_read_only_root(root: Path, tmp_path: Path) ->
         write_index(ImagesConf(root=str(root), index=str(tmp_path / "nowhere/mine")))
 
 
-def test_prepare_writes_the_index_with_the_sizes_of_the_images(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prepare_writes_the_index_with_the_checksum(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "val/class0/0.jpg").write_bytes(b"broken")
     words = ["prepare", "dataset=images", f"dataset.root={root}"]
 
@@ -243,8 +242,6 @@ def test_prepare_writes_the_index_with_the_sizes_of_the_images(root: Path, capsy
     assert found is not None
     assert found.header.contents is not None and f"SHA-256 of the set {found.header.contents}" in said
     assert said.count(f"fingerprint {found.header.fingerprint}") == 2
-    assert np.array_equal(found.pixels[0].heights, [32] * 18) and np.array_equal(found.pixels[0].widths, [32] * 18)
-    assert found.pixels[1].heights.tolist() == [0] + [32] * 8, "of a corrupt image no size is known"
 
 
 def test_a_set_that_lies_in_no_class_folders_needs_no_index(capsys: pytest.CaptureFixture[str]) -> None:

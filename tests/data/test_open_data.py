@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from aiperf.data import digits
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData
 from aiperf.data.files import cifar10
 from aiperf.data.hostcache import NAMES
 from aiperf.data.opening import open_data
+from aiperf.data.sets import digits
 from aiperf.data.survey import describe
 from aiperf.errors import BadConfiguration
 from tests.builders.data_set import joined, make, picture, training, validation

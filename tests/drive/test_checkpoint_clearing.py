@@ -27,7 +27,7 @@ from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
 from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
-from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints, kept
+from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
 from tests.builders.journal import one_trial, positioned, whole_trial

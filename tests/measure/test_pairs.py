@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.measure.pairs import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, rounds
+from aiperf.measure.all_reduce import MOST_FOR_ALL_PAIRS, RANDOM_ROUNDS, rounds
 from aiperf.preflight.node_faults import blamed
 
 

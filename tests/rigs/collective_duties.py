@@ -21,11 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from aiperf.train.collectives.choice import join
-from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange
+from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange, join
 from aiperf.train.device_timer import HostTimeline
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import build
+from aiperf.train.network.weights import initialise
 from aiperf.train.optimiser import EagerSgd
 from tests.builders.order import plain_graph
 

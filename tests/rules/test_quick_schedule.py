@@ -18,7 +18,7 @@ from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.text import closing_lines
 from aiperf.report.write import report_of, write
-from aiperf.train.learning_rate import learning_rate
+from aiperf.train.trainer_config import learning_rate
 from tests.builders.report_journal import Shape, invented
 
 ROUNDS = st.lists(st.integers(1, 200), min_size=1, max_size=4).map(sorted)

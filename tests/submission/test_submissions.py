@@ -28,8 +28,7 @@ from aiperf.submission.inspect_submission import inspect, inspect_all
 from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
-from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS
-from aiperf.train.checkpoints.kept_checkpoints import KeptCheckpoints
+from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, KeptCheckpoints
 from tests.builders.submission import Members, allowed_file, edited, key_file, members_of, repacked, rewritten
 from tests.rigs.user import User
 from tests.system.test_energy import metered

@@ -13,7 +13,7 @@ import pytest
 
 from aiperf.system.describe import HostDescription, describe
 from aiperf.system.description.machine import container
-from aiperf.system.processor import cpu_model, near_processors
+from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.sampler import Device, Sampler, Unavailable
 from aiperf.system.samplers.attach import OpenSamplers, attach, visible
 

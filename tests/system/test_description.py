@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from aiperf.system.describe import describe_node, hash_of
 from aiperf.system.description import machine
-from aiperf.system.description.differences import differences, flattened, in_words
-from aiperf.system.description.memory import memory, modules
-from aiperf.system.description.network import network, pci
-from aiperf.system.description.processors import processors
+from aiperf.system.description.machine import memory, processors
+from aiperf.system.description.of_run import differences, flattened, in_words
 from aiperf.system.description.values import UNREAD, chosen, number, text
+from aiperf.system.network import network, pci
 
 PARTS = {
     "maker", "firmware", "processors", "memory", "accelerators", "pci", "network", "storage", "kernel", "libraries",
@@ -89,33 +85,6 @@ def test_a_file_that_may_not_be_read_or_holds_no_number_says_so(tmp_path: Path) 
     assert number(tmp_path / "word").__str__().startswith(UNREAD)
     assert text(tmp_path / "empty").startswith(UNREAD)
     assert (chosen(tmp_path / "choice"), number(tmp_path / "count")) == ("madvise", -3)
-
-
-def module(mebibytes: int, kind: int = 0x22, speed: int = 4800) -> bytes:
-    """A structure of type 17 with its texts behind it (SMBIOS 3.2: 40 bytes are as many as are looked at)."""
-    formatted = bytearray(40)
-    formatted[0:2] = 17, len(formatted)
-    struct.pack_into("<H", formatted, 0x0C, min(mebibytes, 0x7FFF))
-    struct.pack_into("<I", formatted, 0x1C, mebibytes)
-    formatted[0x12] = kind
-    struct.pack_into("<H", formatted, 0x15, speed)
-    return bytes(formatted) + b"DIMM A1\0maker\0\0"
-
-
-def test_memory_modules_are_read_from_the_smbios_table(tmp_path: Path) -> None:
-    table = tmp_path / "DMI"
-    bios = bytes([0, 24]) + bytes(22) + b"a maker\0\0"
-    table.write_bytes(bios + module(32768) * 3 + module(0) + module(16384, 0x1A, 0) + bytes([127, 4, 0, 0, 0, 0]))
-
-    assert modules(table) == "1 × 16 GiB DDR4, 3 × 32 GiB DDR5 at 4800 MT/s, 1 places empty"
-
-
-@pytest.mark.parametrize("content", [b"\x11\x05", b"\x11\x05abc\0\0\x11\x05a", b"\x11\x01\0\0\0\0", b""])
-def test_a_table_that_is_damaged_is_unread(tmp_path: Path, content: bytes) -> None:
-    table = tmp_path / "DMI"
-    table.write_bytes(content)
-
-    assert modules(table).startswith(UNREAD)
 
 
 def test_links_have_driver_firmware_and_pcie_link(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from aiperf.system.host import cpu_features
 from aiperf.system.processes import family, is_stopped, state, storage_reads, thread_states
-from aiperf.system.processor import cpu_features
 from tests.rigs.processes import comes_true
 
 TOP = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.system import shipping
-from aiperf.system.shipping import IncrementalCopy
+from aiperf.system import log
+from aiperf.system.log import IncrementalCopy
 
 LINES = st.lists(st.binary(max_size=20).map(lambda line: line.replace(b"\n", b" ") + b"\n"), max_size=30)
 
@@ -24,7 +24,7 @@ def test_the_copy_is_always_whole_recorded_lines(
     arrived = folder / "run" / "telemetry" / "0.jsonl"
     shipment = IncrementalCopy(folder / "local.jsonl", arrived)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shipping, "BLOCK", block)
+        patch.setattr(log, "BLOCK", block)
         for number, line in enumerate(lines):
             whole = b"".join(lines[:number])
             shipment.local.write_bytes(whole + line[:-1][:torn])

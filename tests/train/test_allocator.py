@@ -7,7 +7,7 @@ import pytest
 
 STEPS = """
 import resource, sys
-from aiperf.train.memory.allocator import keep_freed_memory
+from aiperf.train.rank_context import keep_freed_memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()

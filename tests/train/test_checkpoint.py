@@ -67,13 +67,13 @@ def test_a_file_that_would_run_a_command_is_refused(tmp_path: Path) -> None:
             return os.mkdir, (str(tmp_path / "executed"),)
 
     folder = CheckpointFolder(tmp_path)
-    for file in (tmp_path / "trial-3.epoch-1.pt", folder.file(3, 1)):
-        torch.save({"format": 1, "weights": Hostile()}, file)
-        with pytest.raises(DamagedCheckpoint):
-            load(folder, 3, "f00d", 1)
-        file.write_bytes(pickle.dumps(Hostile()))
-        with pytest.raises(DamagedCheckpoint):
-            load(folder, 3, "f00d", 1)
+    file = folder.file(3, 1)
+    torch.save({"format": 1, "weights": Hostile()}, file)
+    with pytest.raises(DamagedCheckpoint):
+        load(folder, 3, "f00d", 1)
+    file.write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(DamagedCheckpoint):
+        load(folder, 3, "f00d", 1)
 
     assert not (tmp_path / "executed").exists()
 
@@ -101,44 +101,6 @@ def same(one: Snapshot, other: Snapshot) -> bool:
     return all(left.keys() == right.keys() for left, right in pairs) and all(
         torch.equal(left[name], right[name]) for left, right in pairs for name in left
     )
-
-
-def old_file(folder: Path, trial: int, epoch: int, value: float) -> Path:
-    """As 0.2 wrote it."""
-    written = snapshot(trial, epoch, value)
-    path = folder / f"trial-{trial}.epoch-{epoch}.pt"
-    torch.save({"format": 1, **{name: getattr(written, name) for name in Snapshot.__dataclass_fields__}}, path)
-    return path
-
-
-def test_a_checkpoint_of_release_0_2_is_read_and_removed(
-    tmp_path: Path,
-) -> None:
-    folder = CheckpointFolder(tmp_path)
-    for epoch in (1, 2):
-        old_file(tmp_path, 3, epoch, value=float(epoch))
-
-    old = load(folder, 3, "f00d")
-
-    assert old.epoch == 2 and same(old, snapshot(epoch=2, value=2.0)) and old.scaler == {"scale": 1024.0}
-    save(snapshot(epoch=2, value=20.0), folder)
-    save(snapshot(epoch=3, value=3.0), folder)
-    assert folder.epochs(3) == (1, 2, 3)
-    assert [load(folder, 3, "f00d", epoch).weights["conv.weight"].max() for epoch in (1, 2, 3)] == [1.0, 20.0, 3.0]
-    folder.prune(3, 0.0)
-    assert [file.name for file in tmp_path.iterdir()] == ["trial-3.epoch-3.safetensors"]
-    old_file(tmp_path, 3, 1, 1.0)
-    folder.drop(3)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("keep", [0, 100, 700])
-def test_a_torn_file_of_release_0_2_is_refused_by_name(tmp_path: Path, keep: int) -> None:
-    path = old_file(tmp_path, 3, 1, 1.0)
-    path.write_bytes(path.read_bytes()[:keep])
-
-    with pytest.raises(DamagedCheckpoint, match=r"trial-3\.epoch-1\.pt"):
-        load(CheckpointFolder(tmp_path), 3, "f00d", 1)
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
@@ -285,12 +247,12 @@ def test_a_disk_that_refuses_is_told_to_whoever_waits(tmp_path: Path) -> None:
 
 
 def test_dropping_a_trial_removes_its_unfinished_files(tmp_path: Path) -> None:
-    for name in (".trial-1.epoch-3.safetensors.77.tmp", ".trial-1.epoch-3.pt.77.tmp", ".trial-11.epoch-3.pt.78.tmp"):
+    for name in (".trial-1.epoch-3.safetensors.77.tmp", ".trial-11.epoch-3.safetensors.78.tmp"):
         (tmp_path / name).touch()
 
     CheckpointFolder(tmp_path).drop(1)
 
-    assert [file.name for file in tmp_path.iterdir()] == [".trial-11.epoch-3.pt.78.tmp"]
+    assert [file.name for file in tmp_path.iterdir()] == [".trial-11.epoch-3.safetensors.78.tmp"]
 
 
 def test_a_checkpoint_is_valid_if_the_previous_one_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

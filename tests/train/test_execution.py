@@ -30,11 +30,11 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.execution import Execution, ModeUnavailable, fastest
-from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes
+from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectation, Expectations, modes_of
 from aiperf.train.inprocess import train_here
 from aiperf.train.memory.ceiling import DoesNotFit, blank, rehearse, rehearse_eager_passes
-from aiperf.train.network.initialise import initialise
 from aiperf.train.network.module import Network, build
+from aiperf.train.network.weights import initialise
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext
@@ -53,7 +53,7 @@ importing_inductor = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWa
 
 @given(choices, choices)
 def test_open_modes_follow_the_configuration(compiling: str, graphs: str) -> None:
-    found = modes(compiling, graphs, on_cuda=True)
+    found = modes_of(TrainerConf(compile=compiling, cuda_graphs=graphs), on_cuda=True)
 
     wanted = {"on": {True}, "off": {False}, "auto": {True, False}}
     assert {mode.compiled for mode in found} == wanted[compiling]

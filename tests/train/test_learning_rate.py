@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.train.learning_rate import learning_rate
 from aiperf.train.optimiser import EagerSgd
-from aiperf.train.trainer_config import TrainerConf
+from aiperf.train.trainer_config import TrainerConf, learning_rate
 from tests.builders.order import epochs, order, train
 
 SCALED = TrainerConf(scale_learning_rate=True, reference_batch=256)

@@ -173,9 +173,8 @@ def test_an_attempt_whose_checkpoint_is_gone_does_not_begin(tmp_path: Path, trai
     assert "no checkpoint of trial 1" in words[0].reason
 
 
-@pytest.mark.parametrize("end", ["safetensors", "pt"])
-def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path, end: str) -> None:
-    tmp_path.joinpath(f"trial-1.epoch-2.{end}").write_bytes(b"PK\x03\x04 not a checkpoint")
+def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path: Path) -> None:
+    tmp_path.joinpath("trial-1.epoch-2.safetensors").write_bytes(b"PK\x03\x04 not a checkpoint")
 
     words = train(order(first_epoch=3, last_epoch=4), tmp_path)
 

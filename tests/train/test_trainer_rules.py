@@ -9,14 +9,12 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
-from aiperf.train.collectives.choice import choose
-from aiperf.train.collectives.collective import dense_view
-from aiperf.train.learning_rate import learning_rate
+from aiperf.train.collectives.collective import choose, dense_view
 from aiperf.train.memory.batch_sizes import LEAST, largest, smaller
 from aiperf.train.memory.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.precision import choose as choose_precision
-from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, ranks_of_worker
+from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf, learning_rate, ranks_of_worker
 from morphism import cost, start
 
 CPU = torch.device("cpu")

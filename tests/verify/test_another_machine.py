@@ -100,7 +100,7 @@ def test_differing_proposals_of_another_processor_are_sound(tmp_path: Path) -> N
 
 def test_the_same_on_this_processor_is_a_contradiction(tmp_path: Path) -> None:
     lines = copy.deepcopy(REAL)
-    here = ran({}, "-c", "from aiperf.system.processor import cpu_model; print(cpu_model())").stdout.strip()
+    here = ran({}, "-c", "from aiperf.system.host import cpu_model; print(cpu_model())").stdout.strip()
     for line in lines:
         for part in (line, line.get("machine") or {}):
             for name in ("cpu_model", "device"):

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from aiperf.errors import JournalDamaged, OtherRules
-from aiperf.system.processor import cpu_model
+from aiperf.system.host import cpu_model
 from aiperf.verify import Verification, verify
 from searchers.propose import RULES
 from tests.audit.random_runs import play, random_case

@@ -5,17 +5,18 @@ A line is valid while its file keeps its size and time of change.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import IO
 
 import msgspec
 
 from aiperf.data.errors import DamagedData, DataError
-from aiperf.data.files.alone import require_alone
-from aiperf.files import require_file
+from aiperf.files import NO_LOCKS, require_file
 
 FILE = "aiperf-checksums.jsonl"
 
@@ -34,9 +35,6 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     split: str
     corrupt: str | None = None
     """The decoder's error. None if the image is valid."""
-    height: int = 0
-    """In pixels. 0 if the image is corrupt or the size was not recorded."""
-    width: int = 0
 
 
 def set_checksum(lines: Iterable[FileCheck]) -> str:
@@ -107,3 +105,19 @@ class Checksums:
                 ) from error
             self.known[line.file] = line
         return complete
+
+
+def require_alone(file: IO[bytes], path: Path) -> None:
+    """Lock an open file until it is closed. Without effect on a file system without locks.
+
+    Raises DataError: another process has the lock.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise DataError(
+            f"only one `prepare` may write {str(path)!r} at a time, and another one is running: wait until it has ended"
+        ) from error
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise

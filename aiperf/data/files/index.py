@@ -1,13 +1,10 @@
 """aiperf-folders.index: list of the image files in a set's class folders, so that a run need not list the folders.
 
-The first line is "aiperf-folders 1 SHA256", the checksum of everything after it. The second is a JSON object
-(`Header`). Then follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64),
-height and width in pixels (uint16, 0: unknown), and the concatenated names. The file is read at once, and other
-processes of a host find it in the page cache.
-
-`python -m aiperf prepare` writes it. It is valid while the folders have the listed files. `Index.check` verifies this:
-folders that changed are listed again, and the sizes of some files are compared. A file with another size is rejected
-when it is read (`Samples.read`).
+The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
+follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
+The file is read at once, and other processes of a host find it in the page cache. `python -m aiperf prepare` writes it. It is
+valid while the folders have the listed files. `Index.check` verifies this: folders that changed are listed again, and the sizes
+of some files are compared. A file with another size is rejected when it is read (`Samples.read`).
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from aiperf.data.files.samples import Samples, class_names, image_names
 from aiperf.files import require_file
 
 FILE = "aiperf-folders.index"
-VERSION = 1
+VERSION = 2
 FILES_CHECKED = 64
 """Number of a set's files whose size is compared with the index at each opening."""
 FOLDERS_CHECKED = 32
@@ -58,7 +55,7 @@ class SplitHeader(msgspec.Struct, frozen=True):
     @property
     def bytes(self) -> int:
         """Bytes of its columns and names."""
-        return sum(self.images) * 20 + self.name_bytes
+        return sum(self.images) * 16 + self.name_bytes
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -73,14 +70,6 @@ class Header(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ImageSizes:
-    """Sizes of a split's images (images,). 0 if unknown."""
-
-    heights: NDArray[np.uint16]
-    widths: NDArray[np.uint16]
-
-
-@dataclass(frozen=True, slots=True)
 class Index:
     """An index as read from its file."""
 
@@ -89,16 +78,12 @@ class Index:
     header: Header
     training: Samples
     validation: Samples
-    pixels: tuple[ImageSizes, ImageSizes]
-    """Image sizes of both splits."""
 
     def check(self, host: str | None) -> None:
         """Check that the index is valid.
 
-        `host`: name of the opening host. It selects some folders and files to check, so that many hosts together check
-        most of them. None to check all folders.
-
-        Raises StaleIndex with the difference.
+        `host`: name of the opening host. It selects some folders and files to check, so that many hosts together check most of
+        them. None to check all folders. Raises StaleIndex with the difference.
         """
         chosen = random.Random(f"{self.header.fingerprint} {host}")
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
@@ -126,8 +111,7 @@ def require_writable(path: Path) -> None:
         raise _not_written(path, error) from error
 
 
-def write(path: Path, root: Path, training: Samples, validation: Samples, *, pixels: Sequence[ImageSizes] | None = None,
-          contents: str | None = None) -> Header:  # fmt: skip
+def write(path: Path, root: Path, training: Samples, validation: Samples, contents: str | None = None) -> Header:
     """Write the index of a set that was just listed, atomically. Return its header.
 
     Raises DataError if it cannot be written.
@@ -137,7 +121,7 @@ def write(path: Path, root: Path, training: Samples, validation: Samples, *, pix
     for samples, split in zip(splits, header.splits, strict=True):
         for label in range(len(split.classes)):
             _check_names(samples, split, label)  # files that were added after the listing are not in its times
-    columns = [*_columns(splits, pixels)]
+    columns = [*_columns(splits)]
     second = msgspec.json.encode(header) + b"\n"
     digest = hashlib.sha256(second)
     for column in columns:
@@ -178,26 +162,24 @@ def read(path: Path, root: Path) -> Index:
     start = content.index(b"\n", len(first) + 1) + 1
     header = msgspec.json.decode(held[len(first) + 1 : start], type=Header)
     body = np.frombuffer(content, np.uint8)[start:]
-    made = []
+    samples = []
     for split in header.splits:
-        made.append(_split(root, split, body[: split.bytes], checksum.decode()))
+        samples.append(_split(root, split, body[: split.bytes], checksum.decode()))
         body = body[split.bytes :]
-    (training, first_pixels), (validation, second_pixels) = made
-    return Index(path, root, header, training, validation, (first_pixels, second_pixels))
+    training, validation = samples
+    return Index(path, root, header, training, validation)
 
 
 _REMEDY = "`python -m aiperf prepare … --index-only`"
 
 
-def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> tuple[Samples, ImageSizes]:
+def _split(root: Path, header: SplitHeader, body: NDArray[np.uint8], checksum: str) -> Samples:
     images = sum(header.images)
     sizes, ends = body[: 8 * images].view("<i8"), body[8 * images : 16 * images].view("<i8")
-    heights, widths = body[16 * images : 18 * images].view("<u2"), body[18 * images : 20 * images].view("<u2")
     files = ClassFolders(
-        root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[20 * images :]
+        root / header.folder, tuple(header.classes), np.array(header.images, np.int64), ends, body[16 * images :]
     )
-    samples = Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
-    return samples, ImageSizes(heights, widths)
+    return Samples(files.classes, files.labels, files, indexed_sizes=sizes, checksum=f"{checksum} {header.folder}")
 
 
 def _split_header(root: Path, samples: Samples) -> SplitHeader:
@@ -213,16 +195,12 @@ def _split_header(root: Path, samples: Samples) -> SplitHeader:
     )
 
 
-def _columns(splits: Sequence[Samples], pixels: Sequence[ImageSizes] | None) -> Iterator[bytes]:
-    for number, samples in enumerate(splits):
+def _columns(splits: Sequence[Samples]) -> Iterator[bytes]:
+    for samples in splits:
         files = samples.paths
         assert isinstance(files, ClassFolders)
-        unknown = np.zeros(len(samples), np.uint16)
-        image_sizes = ImageSizes(unknown, unknown) if pixels is None else pixels[number]
         yield samples.sizes().astype("<i8").tobytes()
         yield files.ends.astype("<i8").tobytes()
-        yield image_sizes.heights.astype("<u2").tobytes()
-        yield image_sizes.widths.astype("<u2").tobytes()
         yield files.names.tobytes()
 
 

@@ -1,9 +1,7 @@
 """Packing of images into tar shards in WebDataset's format.
 
-A sample is a pair of NAME.jpg and NAME.cls, which has the class's number as text.
-
-The distribution of images over shards depends only on the listing, so an interrupted pack can continue. A shard is
-renamed to its final name when it is complete.
+A sample is a pair of NAME.jpg and NAME.cls, which has the class's number as text. The distribution of images over shards
+depends only on the listing, so an interrupted pack can continue. A shard is renamed to its final name when it is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aiperf.data.errors import DataError
-from aiperf.data.files.alone import require_alone
+from aiperf.data.files.checksums import require_alone
 from aiperf.data.files.samples import INDEX, Samples, ShardIndex, scan
 from aiperf.data.visiting_order import shuffled
 

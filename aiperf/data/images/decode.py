@@ -56,28 +56,15 @@ def decode(encoded: bytes, box_of: Callable[[int, int], Box], out: NDArray[np.ui
     torch.from_numpy(out).permute(2, 0, 1).copy_(scaled)
 
 
-def check(encoded: bytes) -> tuple[int, int]:
-    """Decode the whole image and return its height and width. Raises Corrupt."""
+def check(encoded: bytes) -> None:
+    """Decode the whole image. Raises Corrupt."""
     if encoded[:2] == _JPEG:
         try:
-            height, width, _ = simplejpeg.decode_jpeg(encoded).shape
+            simplejpeg.decode_jpeg(encoded)
         except ValueError:
-            height, width, _ = _by_pillow(encoded, 3).shape
+            _by_pillow(encoded, 3)
     else:
-        height, width, _ = _by_pillow(encoded, 3).shape
-    return height, width
-
-
-def size(encoded: bytes) -> tuple[int, int]:
-    """Return height and width, from the header alone. Raises Corrupt."""
-    try:
-        if encoded[:2] == _JPEG:
-            height, width, _, _ = simplejpeg.decode_jpeg_header(encoded)
-            return height, width
-        with Image.open(io.BytesIO(encoded)) as image:
-            return image.height, image.width
-    except (ValueError, OSError, SyntaxError) as error:
-        raise Corrupt(str(error)) from error
+        _by_pillow(encoded, 3)
 
 
 def _jpeg(

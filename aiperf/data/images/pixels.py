@@ -1,7 +1,6 @@
-"""Operations on batches of pixels: padding, cropping, mirroring and normalisation, on CPU or accelerator.
+"""Operations on batches of pixels: padding, cropping, mirroring, noise and normalisation, on CPU or accelerator.
 
-Inputs are bytes (count, height, width, channels), as decoders write them. Outputs are floats (count, channels, height,
-width).
+Inputs are bytes (count, height, width, channels), as decoders write them. Outputs are floats (count, channels, height, width).
 """
 
 from __future__ import annotations
@@ -10,9 +9,22 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aiperf.data.images.crops import Shifts
-from aiperf.data.images.transfer import to_device
+from aiperf.data.visiting_order import draws
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return the tensor on `device`, same shape and type. Unchanged on a CPU.
+
+    A copy to CUDA from memory that is not pinned waits for the stream, `non_blocking` or not (CUDA C++ programming
+    guide, asynchronous concurrent execution). Pinned memory comes from torch's caching allocator and is not reused
+    before the copy is complete.
+    """
+    if device.type != "cuda":
+        return tensor.to(device)
+    return (tensor if tensor.is_pinned() else tensor.pin_memory()).to(device, non_blocking=True)
 
 
 def shifted(images: torch.Tensor, shifts: Shifts, padding: int) -> torch.Tensor:
@@ -79,3 +91,30 @@ class Normaliser:
         flat = images.reshape(len(images), -1).to(torch.float32).mul_(scale).add_(shift).to(dtype)
         planes = flat.view(-1, *self._shape).permute(0, 3, 1, 2)
         return planes.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+
+
+_BANK = 4096
+_SALT_BANK, _SALT_CHOICE = 21, 22
+
+
+class PixelNoise:
+    """A bank of nearly normal noises, the same on every machine."""
+
+    def __init__(self, shape: tuple[int, int, int], deviation: float) -> None:
+        """`shape`: height, width, channels. `deviation`: as a share of a pixel's range."""
+        # Sum of four uniform draws, scaled to deviation 1.
+        even = draws(np.arange(_BANK * int(np.prod(shape)), dtype=np.int64), 4, _SALT_BANK).sum(1)
+        noise = np.rint((even.reshape(_BANK, *shape) - 2) * (np.sqrt(3) * deviation * 255))
+        self._bank = torch.from_numpy(noise.astype(np.int16))
+        self._on: dict[torch.device, torch.Tensor] = {}
+
+    def added(self, pixels: torch.Tensor, images: NDArray[np.int64], seed: int, epoch: int) -> torch.Tensor:
+        """Return uint8 pixels (count, height, width, channels) with noise, clipped to 0..255.
+
+        `pixels`: same shape and type. `images`: their indices (count,).
+        """
+        if pixels.device not in self._on:
+            self._on[pixels.device] = self._bank.to(pixels.device)
+        bank = self._on[pixels.device]
+        chosen = (draws(images, 1, seed, epoch, _SALT_CHOICE)[:, 0] * _BANK).astype(np.int64)
+        return (bank[to_device(torch.from_numpy(chosen), pixels.device)] + pixels).clamp_(0, 255).to(torch.uint8)

@@ -1,1 +1,1 @@
-"""Data sets, one file each, with the interface `set_module.SetModule`. Described without torch."""
+"""Data sets, one file each, with the interface `survey.SetModule`. Described without torch."""

@@ -14,7 +14,7 @@ from aiperf.data.files import cifar10
 from aiperf.data.files.fingerprint import of_files
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.sets import images
-from aiperf.data.survey import cifar10_folders, require_fingerprint, root_of
+from aiperf.data.survey import require_fingerprint, root_of
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
@@ -25,7 +25,7 @@ def describe(conf: Cifar10Conf) -> DataSet:
     root = root_of(conf)
     if (folder := cifar10.find(root)) is not None:
         return replace(conf.published(), fingerprint=fingerprint(conf, folder))
-    return images.describe(cifar10_folders(conf))
+    return images.describe(conf)
 
 
 def fingerprint(conf: Cifar10Conf, folder: Path) -> str:
@@ -41,7 +41,7 @@ def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
     """Open pixels in memory, one copy per host. Class folders are opened as other images."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
-        return images.open_data(cifar10_folders(conf), cores)
+        return images.open_data(conf, cores)
     from aiperf.data.opening import open_cifar10
 
     return open_cifar10(conf, folder, fingerprint(conf, folder))
@@ -51,7 +51,7 @@ def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path 
     """Read and hash every file, and decode the images."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
-        return images.prepare(cifar10_folders(conf), pack, out, checksums)
+        return images.prepare(conf, pack, out, checksums)
     from aiperf.data.verification import prepare_cifar10
 
     return prepare_cifar10(conf, folder, pack, out, checksums)

@@ -1,4 +1,4 @@
-"""Folders or shards of image files: listed, opened, checked and packed."""
+"""Folders or shards of image files, among them ImageNet: listed, opened, checked and packed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from aiperf.data.dataset_config import ImagesConf
+from aiperf.data.dataset_config import FilesConf
 from aiperf.data.description import DataSet
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.survey import listing
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
 
 
-def describe(conf: ImagesConf) -> DataSet:
+def describe(conf: FilesConf) -> DataSet:
     """Return the set's numbers, by the names of its files."""
-    return listing(conf).describe(conf)
+    images = conf.as_images()
+    return listing(images).describe(images)
 
 
-def open_data(conf: ImagesConf, cores: int | None) -> OpenData:
+def open_data(conf: FilesConf, cores: int | None) -> OpenData:
     """Open the files. Small images are decoded at once, others on demand."""
     from aiperf.data.opening import open_images
 
-    return open_images(conf, cores)
+    return open_images(conf.as_images(), cores)
 
 
-def prepare(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+def prepare(conf: FilesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
     """Read, hash and decode every image."""
     from aiperf.data.verification import prepare_images
 
-    return prepare_images(conf, pack, out, checksums)
+    return prepare_images(conf.as_images(), pack, out, checksums)

@@ -43,9 +43,9 @@ from aiperf.measure.peak_after_run import measured_again
 from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
+from aiperf.system.log import IncrementalCopy
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder
-from aiperf.system.shipping import IncrementalCopy
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space

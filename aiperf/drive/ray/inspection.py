@@ -20,8 +20,7 @@ import msgspec
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
 from aiperf.measure.all_probes import full, quick
-from aiperf.measure.all_reduce import AllReduce
-from aiperf.measure.pairs import rounds
+from aiperf.measure.all_reduce import AllReduce, rounds
 from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, SharedFolderMark, meeting
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.preflight.preflight_config import PreflightConf

@@ -61,11 +61,9 @@ LOST = {
     "NVML_ERROR_GPU_NOT_FOUND": "GPU not found",
 }
 HARDWARE_XIDS = frozenset({48, 62, 64, 74, 79, 95, 119, 120, 140})
-"""Xid errors of the device, its link or its firmware (docs.nvidia.com/deploy/xid-errors).
-
-Double-bit ECC, internal microcontroller halt, row remapping failed, NVLink, fallen off the bus, uncontained ECC, GSP. Most
-other Xids are errors of a program and end with it.
-"""
+"""Xid errors of the device, its link or its firmware (docs.nvidia.com/deploy/xid-errors). Double-bit ECC, internal
+microcontroller halt, row remapping failed, NVLink, fallen off the bus, uncontained ECC, GSP. Most other Xids are errors of a
+program and end with it."""
 _XID_LINE = re.compile(r"NVRM: Xid \(PCI:[0-9a-fA-F]+:([0-9a-fA-F]+:[0-9a-fA-F]+)(?:\.\d)?\): (\d+)")
 
 

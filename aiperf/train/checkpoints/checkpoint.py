@@ -1,13 +1,10 @@
 """Checkpoint of a trial after an epoch. A file is complete or absent, and reading it executes no code.
 
-Training pauses only while its tensors are copied. A thread (`checkpoint_writer.py`) writes the copy to a temporary
-file, syncs it and renames it. So a file with a checkpoint's name is complete, even after a crash of the process, the
-host or the power supply.
-
-The format is safetensors: tensors `weights.NAME` and `momentum.NAME`. The header's metadata has the format version,
-trial, epoch, the graph's fingerprint, the state of the loss scaling as JSON, and a CRC-32 of each kind. Random states
-are not stored, because they are derived for each epoch from the order's seed. Checkpoints of releases up to 0.2
-(`torch.save`) are read, never written.
+Training pauses only while its tensors are copied. A thread (`checkpoint_writer.py`) writes the copy to a temporary file, syncs
+it and renames it. So a file with a checkpoint's name is complete, even after a crash of the process, the host or the power
+supply. The format is safetensors: tensors `weights.NAME` and `momentum.NAME`. The header's metadata has the format version,
+trial, epoch, the graph's fingerprint, the state of the loss scaling as JSON, and a CRC-32 of each kind. Random states are not
+stored, because they are derived for each epoch from the order's seed.
 """
 
 from __future__ import annotations
@@ -15,9 +12,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pickle
 import secrets
-import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -28,11 +23,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from aiperf.errors import AiperfError
-from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, is_of_old_form
+from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import dense_view
 
 FORMAT = 2
-"""Version of the format. Version 1 was a zip file of torch.save."""
+"""Version of the format."""
 _NAMES = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
 """Names of the data types in safetensors."""
 
@@ -156,27 +151,17 @@ def load(
 ) -> Snapshot:
     """Return a trial's snapshot after an epoch, in host memory. Default: the newest epoch.
 
-    Reading executes no code from the file. Raises NoCheckpoint, or DamagedCheckpoint with the file's name and the
-    fault.
+    Reading executes no code from the file. Raises NoCheckpoint, or DamagedCheckpoint with the file's name and the fault.
     """
     path = folder.newest(trial) if epoch is None else folder.written(trial, epoch)
     if path is None:
         after = "" if epoch is None else f" after epoch {epoch}"
         raise NoCheckpoint(f"no checkpoint of trial {trial}{after} in {str(folder.path)!r}")
     try:
-        snapshot = _read_old(path) if is_of_old_form(path) else _read(path, with_momentum)
+        snapshot = _read(path, with_momentum)
     except FileNotFoundError as error:
         raise NoCheckpoint(f"{str(path)!r} was removed while it was opened") from error
-    except (
-        SafetensorError,
-        RuntimeError,
-        EOFError,
-        ValueError,
-        KeyError,
-        TypeError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-    ) as error:
+    except (SafetensorError, RuntimeError, EOFError, ValueError, KeyError, TypeError) as error:
         raise DamagedCheckpoint(f"{str(path)!r} is no whole checkpoint: {error}") from error
     expected = {"trial": trial, "epoch": snapshot.epoch if epoch is None else epoch, "graph": fingerprint}
     found = {"trial": snapshot.trial, "epoch": snapshot.epoch, "graph": snapshot.fingerprint}
@@ -190,7 +175,8 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
     kinds = ("weights", "momentum") if with_momentum else ("weights",)
     with safe_open(path, framework="pt") as file:
         metadata = file.metadata() or {}
-        _hold_to_format(metadata.get("format"), FORMAT)
+        if metadata.get("format") != str(FORMAT):
+            raise ValueError(f"its format is {metadata.get('format')!r}; the one that is read here is {FORMAT}")
         for key in file.keys():  # noqa: SIM118  # no mapping
             kind, _, name = key.partition(".")
             if kind in kinds:
@@ -209,20 +195,6 @@ def _read(path: Path, with_momentum: bool) -> Snapshot:
         **read,
         scaler=json.loads(metadata["scaler"]),
     )
-
-
-def _read_old(path: Path) -> Snapshot:
-    """Read a checkpoint of a release up to 0.2. No code of it is executed (torch.load with weights_only)."""
-    if not zipfile.is_zipfile(path):  # torch.load would read it as its format before 2020, a bare pickle
-        raise zipfile.BadZipFile("not a zip archive, or its end is missing")
-    content = torch.load(path, map_location="cpu", weights_only=True)
-    _hold_to_format(content["format"], 1)
-    return Snapshot(**{name: content[name] for name in Snapshot.__dataclass_fields__})
-
-
-def _hold_to_format(found: object, known: int) -> None:
-    if str(found) != str(known):
-        raise ValueError(f"its format is {found!r}; the one that is read here is {known}")
 
 
 def copied(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,8 +1,7 @@
 """Files of a run's checkpoints, one for each trial and epoch: `trial-7.epoch-3.safetensors`. No torch here.
 
 Several epochs of a trial may exist at the same time. A killed driver knows only the epochs in its journal, and resumes
-the trial after the last of them. A child trial inherits from the newest. Files of releases up to 0.2 end in `.pt`. A
-resumed run of such a release has both.
+the trial after the last of them. A child trial inherits from the newest.
 """
 
 from __future__ import annotations
@@ -12,14 +11,18 @@ import time
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from aiperf.atomic_files import replace_file
+from aiperf.files import require_file
 
 CHECKPOINTS = "checkpoints"
 """Name of the checkpoint folder in a run's folder."""
 BEST = "best."
 """Prefix of the driver's hard link to the checkpoint of the best epoch so far."""
-_ENDS = (".safetensors", ".pt")
-"""Suffix of this release, and of releases up to 0.2."""
-_NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.(?:safetensors|pt)")
+_NAME = re.compile(r"trial-(?P<trial>\d+)\.epoch-(?P<epoch>\d+)\.safetensors")
 
 
 _BEGUN = re.compile(r"\.(?P<name>.+)\.\d+\.tmp")
@@ -47,11 +50,6 @@ def checkpoint_of(name: str) -> tuple[int, int] | None:
     return (int(match["trial"]), int(match["epoch"])) if match else None
 
 
-def is_of_old_form(path: Path) -> bool:
-    """Return whether a release up to 0.2 wrote the file."""
-    return path.suffix == _ENDS[1]
-
-
 @dataclass(frozen=True, slots=True)
 class CheckpointFolder:
     """Folder of checkpoints, shared by the workers of a run."""
@@ -59,18 +57,12 @@ class CheckpointFolder:
     path: Path
 
     def file(self, trial: int, epoch: int) -> Path:
-        """Return the path to write."""
-        return self._files(trial, epoch)[0]
-
-    def _files(self, trial: int, epoch: int) -> list[Path]:
-        """Return the possible paths, the current format first.
-
-        The current format wins if an epoch was trained again.
-        """
-        return [self.path / f"trial-{trial}.epoch-{epoch}{end}" for end in _ENDS]
+        return self.path / f"trial-{trial}.epoch-{epoch}.safetensors"
 
     def written(self, trial: int, epoch: int) -> Path | None:
-        return next((file for file in self._files(trial, epoch) if file.exists()), None)
+        """Return the checkpoint after an epoch. None if it does not exist."""
+        file = self.file(trial, epoch)
+        return file if file.exists() else None
 
     def epochs(self, trial: int) -> tuple[int, ...]:
         """Return the epochs after which the trial can be resumed, ascending."""
@@ -84,7 +76,7 @@ class CheckpointFolder:
     def drop(self, trial: int) -> None:
         """Remove all checkpoints of a trial, including temporary files. A missing file is not an error."""
         for epoch in self.epochs(trial):
-            self._remove(trial, epoch)
+            self.file(trial, epoch).unlink(missing_ok=True)
         for begun in self.path.glob(f".trial-{trial}.epoch-*.tmp"):
             begun.unlink(missing_ok=True)
 
@@ -96,10 +88,54 @@ class CheckpointFolder:
             try:
                 following = self.written(trial, successor)
                 if following is not None and now - following.stat().st_mtime >= seconds:
-                    self._remove(trial, epoch)
+                    self.file(trial, epoch).unlink(missing_ok=True)
             except FileNotFoundError:
                 continue  # dropped by another worker meanwhile
 
-    def _remove(self, trial: int, epoch: int) -> None:
-        for file in self._files(trial, epoch):
-            file.unlink(missing_ok=True)
+
+KEPT = "kept.json"
+LARGEST = 1 << 16
+"""Bytes of the file. A run writes less than 1 kB."""
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class KeptCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of clearing a run's checkpoints. Paths are relative to the run's folder."""
+
+    keep: str
+    """Value of storage.checkpoints: best, all or none."""
+    files: Count
+    """Number of remaining checkpoints."""
+    bytes: Count
+    """Size of the remaining checkpoints."""
+    removed_files: Count
+    removed_bytes: Count
+    not_removed: Count = 0
+    """Number of files that the disk did not delete."""
+    best: str | None = None
+    """Path of the best remaining checkpoint. None if none remains."""
+    trial: Count | None = None
+    """Trial of the best remaining checkpoint."""
+    epoch: Count | None = None
+    """Epoch after which it was written."""
+    accuracy: float | None = None
+    """Top-1 validation accuracy after that epoch, from the journal, 0..1."""
+    graph: str | None = None
+    """Path of its graph file."""
+
+    def save(self, run_folder: Path) -> None:
+        """Write the file atomically. Raises OSError."""
+        content = msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        replace_file(run_folder / CHECKPOINTS / KEPT, content)
+
+
+def kept(run_folder: Path) -> KeptCheckpoints | None:
+    """Read the file. None if it is absent or unreadable: the run continues, ended early, or is from an older release."""
+    path = run_folder / CHECKPOINTS / KEPT
+    try:
+        require_file(path)
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+        return None if len(content) > LARGEST else msgspec.json.decode(content, type=KeptCheckpoints)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None

@@ -17,9 +17,8 @@ from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 class Writer:
     """Write snapshots in a separate thread, one at a time, the newest first.
 
-    A snapshot that is replaced by a newer one while it waits is never written, and its future is False. So with short
-    epochs and a slow disk some epochs have no checkpoint, and training continues. The last snapshot of a trial is
-    always written.
+    A snapshot that is replaced by a newer one while it waits is never written, and its future is False. So with short epochs
+    and a slow disk some epochs have no checkpoint, and training continues. The last snapshot of a trial is always written.
     """
 
     def __init__(self, folder: CheckpointFolder, keep_seconds: float) -> None:
@@ -54,9 +53,8 @@ class Writer:
     def finish(self, trial: int) -> None:
         """Mark the trial as finished.
 
-        Its earlier checkpoints are removed after another trial's first one is written. Returns at once.
-
-        Until then the driver may be lost, and a driver that resumes may need the last epoch in its journal.
+        Its earlier checkpoints are removed after another trial's first one is written. Returns at once. Until then the driver
+        may be lost, and a driver that resumes may need the last epoch in its journal.
         """
         with self._changed:
             self._finished = trial
@@ -65,9 +63,7 @@ class Writer:
     def final_weights(self, trial: int, fingerprint: str) -> Mapping[str, Tensor]:
         """Return a finished trial's weights in host memory, from its file.
 
-        The file is mostly in the page cache of the host that wrote it.
-
-        Raises the same errors as `load`.
+        The file is mostly in the page cache of the host that wrote it. Raises the same errors as `load`.
         """
         self.settle()  # its file may still be queued
         return load(self.folder, trial, fingerprint, with_momentum=False).weights

@@ -1,30 +1,30 @@
 """Interface of a collective over the ranks of one worker, and the case of a single rank.
 
-Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `choice.py` chooses. This file
-imports none of them.
+Horovod's implementation is in `horovod_collective.py`, torch's in `torch_collective.py`. `join` imports the chosen one.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, cast
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from aiperf.errors import BadConfiguration
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.device_errors import is_out_of_memory
 from aiperf.train.device_timer import Mark, Timeline
+from aiperf.train.trainer_config import COLLECTIVES, COLLECTIVES_IN_WORDS
 
 Scaler = torch.amp.GradScaler
 Meet = Callable[[], None]
-"""Called when this rank has sent its part of an exchange and begins to wait for the others.
-
-If all ranks are silent, the one with the fewest exchanges is the one that hangs. An earlier call would let a rank that
-stops just before sending look like the waiting ones.
-"""
+"""Called when this rank has sent its part of an exchange and begins to wait for the others. If all ranks are silent, the one
+with the fewest exchanges is the one that hangs. An earlier call would let a rank that stops just before sending look like the
+waiting ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,7 @@ class Joining:
 
 
 class Exchange(Protocol):
-    """Gradient exchange of one trial.
-
-    After `backward` every rank has the mean of all ranks' gradients. Then call `update`.
-    """
+    """Gradient exchange of one trial. After `backward` every rank has the mean of all ranks' gradients. Then call `update`."""
 
     module: nn.Module
     """Module for the forward pass of training."""
@@ -111,10 +108,8 @@ class RankFailed(Exception):
 def is_of_exchange(error: BaseException) -> bool:
     """Return whether the error is a broken exchange, in any part of a step.
 
-    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts
-    is not a broken exchange.
-
-    torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
+    Hooks exchange within the backward pass, and DDP also within the forward pass. Full device memory while NCCL starts is not a
+    broken exchange. torch has no exception class for a lost peer, so the messages of Gloo and NCCL are searched.
     """
     if is_out_of_memory(error):
         return False
@@ -191,10 +186,7 @@ def dense_view(tensor: Tensor) -> Tensor:
 
 
 def as_bytes(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return the tensors' memory as uint8 tensors (bytes,).
-
-    Tensors of several types can then be copied in one buffer.
-    """
+    """Return the tensors' memory as uint8 tensors (bytes,). Tensors of several types can then be copied in one buffer."""
     return [dense_view(tensor.detach()).reshape(-1).view(torch.uint8) for tensor in tensors]
 
 
@@ -212,3 +204,47 @@ def in_one_piece(tensors: Iterable[Tensor], act: Callable[[Tensor], None]) -> No
                 view = dense_view(member)
                 view.copy_(buffer[at : at + view.numel()].view_as(view))
                 at += view.numel()
+
+
+class CollectiveModule(Protocol):
+    """Interface of a module in `COLLECTIVES`. It can be imported without the library that it uses."""
+
+    def missing(self, *, on_cuda: bool) -> str | None:
+        """Return why the collective cannot be used here. None if it can."""
+        ...
+
+    def join(self, joining: Joining) -> Collective:
+        """Join the other ranks. Every rank must call it."""
+        ...
+
+
+def module_of(name: str) -> CollectiveModule:
+    """Import and return the module of a collective."""
+    return cast(CollectiveModule, importlib.import_module(COLLECTIVES[name]))
+
+
+def choose(choice: str, ranks: int, *, on_cuda: bool) -> str:
+    """Return a name in COLLECTIVES, or 'none', for `trainer.collective`.
+
+    `auto` chooses none for one rank, else the first that is available (Horovod if it is built, for CUDA with NCCL).
+    Raises BadConfiguration for an explicit choice that is not available.
+    """
+    if choice == "auto":
+        if ranks == 1:
+            return "none"
+        return next(name for name in COLLECTIVES if module_of(name).missing(on_cuda=on_cuda) is None)
+    if choice == "none":
+        if ranks > 1:
+            raise BadConfiguration(
+                f"trainer.collective='none' is one rank, but found {ranks}: take {COLLECTIVES_IN_WORDS}"
+            )
+        return choice
+    if (missing := module_of(choice).missing(on_cuda=on_cuda)) is not None:
+        raise BadConfiguration(f"trainer.collective={choice!r} is not available: {missing}")
+    return choice
+
+
+def join(choice: str, joining: Joining) -> Collective:
+    """Join the ranks by `trainer.collective`. Raises BadConfiguration if it is not available."""
+    name = choose(choice, joining.ranks, on_cuda=joining.device.type == "cuda")
+    return SingleRank() if name == "none" else module_of(name).join(joining)

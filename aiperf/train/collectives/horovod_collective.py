@@ -1,8 +1,7 @@
 """Ranks joined by Horovod: Gloo between CPUs, NCCL between GPUs.
 
-Horovod's own thread fuses gradients into buffers and exchanges them during the backward pass. Its environment
-(HOROVOD_RANK and others) is set at the rank's start: see `group.py`. All Horovod-specific code is in this file and in
-`rendezvous.py`.
+Horovod's own thread fuses gradients into buffers and exchanges them during the backward pass. Its environment (HOROVOD_RANK and
+others) is set at the rank's start: see `group.py`. All Horovod-specific code is in this file and in `rendezvous.py`.
 """
 
 from __future__ import annotations
@@ -83,10 +82,9 @@ class Horovod:
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
     """Let the stream and not the host wait for the end of an exchange between accelerators. Call before `hvd.init`.
 
-    By default Horovod 0.28.1's `synchronize` returns when the exchange is over, so the host cannot queue the update and
-    the next step earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this setting it returns when the
-    default stream waits for the exchange (torch/mpi_ops_v2.cc). The default stream trains here. A value of the user is
-    kept.
+    By default Horovod 0.28.1's `synchronize` returns when the exchange is over, so the host cannot queue the update and the
+    next step earlier (common/ops/gpu_operations.cc, `FinalizeGPUQueue`). With this setting it returns when the default stream
+    waits for the exchange (torch/mpi_ops_v2.cc). The default stream trains here. A value of the user is kept.
     """
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 

@@ -1,11 +1,10 @@
 """The largest batch that fits on a device.
 
 On CUDA it is measured with forward and backward passes at growing batches, plus an estimate of the other memory
-(`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, so the batch is computed: modelled
-training memory (see `morphism.cost`) against the memory that a rank may use.
-
-The groups of one host share the result: the run's folder has one small JSON file for each family of architectures, kind
-of accelerator and host. It survives restarts of a group and of the run. Remove it to measure the batch again.
+(`footprint.py`). On a CPU, the kernel kills processes instead of raising an error, so the batch is computed: modelled training
+memory (see `morphism.cost`) against the memory that a rank may use. The groups of one host share the result: the run's folder
+has one small JSON file for each family of architectures, kind of accelerator and host. It survives restarts of a group and of
+the run. Remove it to measure the batch again.
 """
 
 from __future__ import annotations
@@ -68,9 +67,7 @@ def largest_batch(
 ) -> int:
     """Return the largest batch with which a trial fits into `conf.ceiling_share` of the limit.
 
-    A multiple of 8, at most 8192, accurate to 3 %.
-
-    Raises BadConfiguration if the smallest batch does not fit.
+    A multiple of 8, at most 8192, accurate to 3 %. Raises BadConfiguration if the smallest batch does not fit.
     """
     allowed = int(limit * conf.ceiling_share)
 
@@ -125,11 +122,9 @@ def rehearse(network: nn.Module, images: Tensor, precision: Precision) -> None:
 def rehearse_eager_passes(network: nn.Module, images: Tensor, last: int, precision: Precision) -> None:
     """Run the passes that stay eager when whole batches are replayed from CUDA graphs.
 
-    These are validation of `images` (batch, channels, height, width), and one training step of `last` images if the
-    data set is smaller than a whole step (else 0).
-
-    CUDA graphs keep their memory in a separate pool. The eager passes need additional memory. This call shows a lack of
-    it before the epoch starts.
+    These are validation of `images` (batch, channels, height, width), and one training step of `last` images if the data set is
+    smaller than a whole step (else 0). CUDA graphs keep their memory in a separate pool. The eager passes need additional
+    memory. This call shows a lack of it before the epoch starts.
     """
     network.eval()
     with torch.inference_mode(), precision.computing():

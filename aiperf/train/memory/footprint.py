@@ -16,9 +16,8 @@ from aiperf.train.device_errors import is_out_of_memory
 from morphism import Graph, Map, cost
 
 SNAPSHOTS = 3
-"""Maximum number of snapshots on the device: the epoch's, which a retry starts from, one that is queued or being copied
-to the host, and the new one.
-"""
+"""Maximum number of snapshots on the device: the epoch's, which a retry starts from, one that is queued or being copied to the
+host, and the new one."""
 
 
 def bytes_outside_a_step(graph: Graph, batch: int, bytes_per_element: int, ranks: int) -> int:
@@ -75,10 +74,7 @@ class CudaMemory:
 
 
 def peak_of(step: Callable[[], None], memory: DeviceMemory) -> int:
-    """Return the maximum bytes that a step reserves after its kernels are chosen.
-
-    Raises torch.cuda.OutOfMemoryError.
-    """
+    """Return the maximum bytes that a step reserves after its kernels are chosen. Raises torch.cuda.OutOfMemoryError."""
     step()
     memory.release()
     memory.begin()

@@ -35,13 +35,10 @@ from morphism.ops import BATCH_NORMALISATION_EPSILON, BATCH_NORMALISATION_MOMENT
 def build(graph: Graph) -> "Network":
     """Return a module that computes the graph up to its logits. Float32, on torch's default device.
 
-    Its forward takes images (batch, channels, height, width) and returns logits (batch, classes). The softmax at the
-    graph's end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>".
-
-    Weights of convolutions and dense layers are NaN until `initialise` or `load_state_dict` sets them, so that an
-    uninitialised network cannot train unnoticed.
-
-    Raises ValueError for a node name that torch uses itself ('half', 'training').
+    Its forward takes images (batch, channels, height, width) and returns logits (batch, classes). The softmax at the graph's
+    end belongs to the loss. State-dict keys are "<node name>.<weight|bias|running_mean|running_var|…>". Weights of convolutions
+    and dense layers are NaN until `initialise` or `load_state_dict` sets them, so that an uninitialised network cannot train
+    unnoticed. Raises ValueError for a node name that torch uses itself ('half', 'training').
     """
     return Network(graph)
 

@@ -22,10 +22,8 @@ from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.remote_ranks import RankStatus, StartChanges
 
 SILENCE_SECONDS = 20.0
-"""A host is given up after this many seconds without an answer.
-
-Ray reports a dead node after about 15 s, or earlier if its connections break.
-"""
+"""A host is given up after this many seconds without an answer. Ray reports a dead node after about 15 s, or earlier if its
+connections break."""
 FRESH_SECONDS = 3.0
 """Older observations of a host's ranks are not used to judge them."""
 ANSWER_SECONDS = 10.0
@@ -37,7 +35,7 @@ Call = Callable[..., "Future[Any]"]
 
 @dataclass(slots=True)
 class DistantRank:
-    """An `AnyRank` as of the last answer. It is also its own `process_progress.AnyProgress`."""
+    """An `AnyRank` as of the last answer. It is also its own `hang_watch.AnyProgress`."""
 
     rank: int
     failed: Failed | None = None

@@ -37,18 +37,15 @@ from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.rank_numbers import RankPlace, seats
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, seats
 from aiperf.train.ranks.started_group import Ranks, StartFailed
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 
 _LOOK_SECONDS = 0.2
 """Interval at which processes and heartbeats are polled, in seconds."""
 HEARTBEAT_SECONDS = 60.0
-"""Report the state of the slowest rank after this many seconds without a message of the trial.
-
-Far below `limits.silence_seconds`.
-"""
+"""Report the state of the slowest rank after this many seconds without a message of the trial. Far below
+`limits.silence_seconds`."""
 _STARTS = 2
 """Consecutive failed starts after which the worker ends."""
 _DEVICE_FAILURES = 2
@@ -82,12 +79,10 @@ class RankGroup:
     ) -> None:
         """`start_graph`: from `morphism.encode`.
 
-        `run_folder`: checkpoints/, ceilings/ and logs/ are created in it. `accelerators`: CUDA devices of this process
-        that the worker owns, 0 for none. `cores`: the worker's share of the host's, limited to those that this process
-        may use. `others`: further hosts, which reach this one at `address`. `on_close`: called when all ranks have
-        ended.
-
-        Raises BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
+        `run_folder`: checkpoints/, ceilings/ and logs/ are created in it. `accelerators`: CUDA devices of this process that the
+        worker owns, 0 for none. `cores`: the worker's share of the host's, limited to those that this process may use.
+        `others`: further hosts, which reach this one at `address`. `on_close`: called when all ranks have ended. Raises
+        BadConfiguration for more ranks than accelerators, or ranks that cannot be divided among the hosts.
         """
         cores = min(cores, usable_processors())
         hosts = [(accelerators, cores), *((other.accelerators, other.cores) for other in others)]
@@ -346,10 +341,7 @@ class RankGroup:
         return StartFailed(refused, ranks.seats[rank], ranks.failed_devices())
 
     def _serve(self, ranks: Ranks) -> tuple[Failed, int] | None:
-        """Send orders down and messages up until something fails.
-
-        Return the failure and its rank. None if the group closes.
-        """
+        """Send orders down and messages up until something fails. Return the failure and its rank. None if the group closes."""
         while True:
             with self._lock:
                 if self._closing:

@@ -1,9 +1,8 @@
 """Heartbeats: a small shared file in which each rank writes until when it may be silent. No torch here.
 
-A rank writes (a few hundred nanoseconds, no system call), and its group's supervisor reads. Times are time.monotonic()
-in seconds, which all processes of a host share. The file also carries requests for the current sums. If a worker has
-several hosts, each host has such a file with a line for every rank, and the leading host copies the lines of the
-others.
+A rank writes (a few hundred nanoseconds, no system call), and its group's supervisor reads. Times are time.monotonic() in
+seconds, which all processes of a host share. The file also carries requests for the current sums. If a worker has several
+hosts, each host has such a file with a line for every rank, and the leading host copies the lines of the others.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ class HeartbeatFile:
         self.enter(rank, stage, silent_seconds)
 
     def overdue(self, now: float) -> tuple[int, ...]:
-        """Return the ranks past their deadline, the longest overdue first.
-
-        A rank without a heartbeat is not overdue.
-        """
+        """Return the ranks past their deadline, the longest overdue first. A rank without a heartbeat is not overdue."""
         deadlines = [(self._view[(1 + rank) * _PER_RANK + _DEADLINE], rank) for rank in range(self.ranks)]
         return tuple(rank for deadline, rank in sorted(deadlines) if 0 < deadline < now)
 

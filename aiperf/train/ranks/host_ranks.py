@@ -19,11 +19,10 @@ from aiperf.data.hostcache import NAMES
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
+from aiperf.train.ranks.hang_watch import ProcessProgress, look_at
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import ProcessProgress, look_at
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
-from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, Setup
 from aiperf.train.ranks.rendezvous import horovod_environment
 from aiperf.train.ranks.rendezvous_point import Directions
 from aiperf.train.stages import Stage
@@ -126,10 +125,7 @@ class HostRanks:
         look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
-        """Return the messages by rank.
-
-        Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied.
-        """
+        """Return the messages by rank. Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""
         by_pipe: dict[object, RankProcess] = {
             process.pipe: process for process in self.processes if not process.pipe.closed
         }

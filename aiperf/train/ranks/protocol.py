@@ -1,11 +1,12 @@
-"""Messages between a group's supervisor and its ranks, over one pipe per rank. No torch here.
+"""Places of a worker's ranks, and messages between their supervisor and them, over one pipe per rank. No torch here.
 
-Both ends run this release's code in processes of the same user, so the pipe carries pickles. They are never written to
-disk.
+Ranks are numbered host after host, as in Horovod and torch. Both ends run this release's code in processes of the same user, so
+the pipe carries pickles. They are never written to disk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,39 @@ from aiperf.journal.events import Cause
 from aiperf.journal.messages import Train, Word
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
 from aiperf.train.trainer_config import TrainerConf
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlace:
+    """Place of one rank."""
+
+    rank: int
+    host: int
+    """Index of its host. 0 is the leading host, which has rank 0."""
+    accelerator: int | None
+    """Index of its device on its host. None for the CPU."""
+    local_rank: int
+    """Index among its host's ranks."""
+    local_size: int
+    """Number of ranks on its host."""
+    cross_rank: int
+    """Index among the ranks with the same local rank, one per host."""
+    cross_size: int
+
+
+def seats(devices: Sequence[Sequence[int | None]]) -> tuple[RankPlace, ...]:
+    """Return a seat for each device of each host. Hosts may have different numbers of devices.
+
+    >>> [(seat.rank, seat.host, seat.local_rank, seat.cross_rank, seat.cross_size) for seat in seats([[0, 1], [0]])]
+    [(0, 0, 0, 0, 2), (1, 0, 1, 0, 1), (2, 1, 0, 1, 2)]
+    """
+    places: list[RankPlace] = []
+    for host, of_host in enumerate(devices):
+        for local, accelerator in enumerate(of_host):
+            hosts = [other for other, those in enumerate(devices) if len(those) > local]
+            cross = hosts.index(host)
+            places.append(RankPlace(len(places), host, accelerator, local, len(of_host), cross, len(hosts)))
+    return tuple(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +101,8 @@ class Ready:
     precision: str
     """Precision in which trials compute."""
     matmul_flops: float | None
-    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, with all ranks active.
-
-    Else None.
-    """
+    """Without an accelerator: FLOPS of this rank's fastest matrix product in that precision, with all ranks active. Else
+    None."""
     memory_bytes_per_second: float | None
     """Without an accelerator: memory bandwidth of this rank, with all ranks active. Else None."""
     hosts: tuple[str, ...] = ()

@@ -8,7 +8,6 @@ so does the end of the pipe.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import io
 import os
@@ -24,7 +23,8 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import BadConfiguration
-from aiperf.system.processor import cpu_model, near_processors
+from aiperf.system.host import cpu_model, near_processors
+from aiperf.system.processes import signal_at_end_of_parent
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
 from aiperf.train.stages import Stage
@@ -37,10 +37,8 @@ if TYPE_CHECKING:
     from aiperf.train.rank_context import RankContext
 
 SWITCH_SECONDS = 0.0005
-"""Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each
-message or exchange. Python's default of 0.005 was visible as idle time.
-"""
-_PR_SET_PDEATHSIG = 1
+"""Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each message or
+exchange. Python's default of 0.005 was visible as idle time."""
 
 
 def main() -> None:
@@ -77,8 +75,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train import loop
     from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
     from aiperf.train.checkpoints.checkpoint_writer import Writer
-    from aiperf.train.collectives.choice import join
-    from aiperf.train.collectives.collective import Joining
+    from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
     from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
@@ -302,10 +299,8 @@ def _name_of(device: torch.device) -> str:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process when the thread that started it ends (Linux, prctl(2))."""
     parent = os.getppid()
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_end_of_parent(signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)  # the parent ended before prctl
 

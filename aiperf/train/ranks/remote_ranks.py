@@ -22,10 +22,8 @@ from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 
 ABANDONED_SECONDS = 30.0
-"""Ranks are ended after this many seconds without a call.
-
-Above the leading host's limit for an answer (`distant_host.SILENCE_SECONDS`), so it has given this host up by then.
-"""
+"""Ranks are ended after this many seconds without a call. Above the leading host's limit for an answer
+(`distant_host.SILENCE_SECONDS`), so it has given this host up by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
 """Rendezvous of Horovod's ranks: a small HTTP store on this host's loopback interface only.
 
-Each start of a group has its own.
-
-It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of torch. Ranks of several
-hosts reach either through a `filtered_port`.
+Each start of a group has its own. It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of
+torch. Ranks of several hosts reach either through a `rendezvous_point.FilteredPort`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
-from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.protocol import RankPlace
 from aiperf.train.trainer_config import PEER_SECONDS
 
 
@@ -30,10 +28,8 @@ def horovod_environment(
 ) -> dict[str, str]:
     """Return the environment of a rank's process, as `horovodrun --gloo` sets it.
 
-    Source: horovod/runner/gloo_run.py of horovod 0.28.
-
-    `address`, `port`: of the rendezvous, as this rank reaches it. `interface`: to the other ranks. `host`: a name that
-    only the ranks of its host share.
+    Source: horovod/runner/gloo_run.py of horovod 0.28. `address`, `port`: of the rendezvous, as this rank reaches it.
+    `interface`: to the other ranks. `host`: a name that only the ranks of its host share.
     """
     return {
         "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,

@@ -1,7 +1,4 @@
-"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end.
-
-No torch here.
-"""
+"""One start of a worker's ranks over all of its hosts: processes, shared files, fault attribution and end. No torch here."""
 
 from __future__ import annotations
 
@@ -15,23 +12,17 @@ from multiprocessing.connection import Connection
 from aiperf.journal.messages import Word
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
-from aiperf.train.ranks.hang_watch import Watch
+from aiperf.train.ranks.hang_watch import AnyRank, Watch
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.rank_handle import AnyRank
-from aiperf.train.ranks.rank_numbers import RankPlace
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready
 from aiperf.train.ranks.rendezvous_point import OpenRendezvous
 from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
-"""Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others.
-"""
+"""Waiting time after the first sign of a failure, so that the rank that caused it can be distinguished from the others."""
 _CAUSE_SECONDS = 10.0
-"""Waiting time if ranks only report the loss of another rank.
-
-The kernel may take seconds to end a process with much memory.
-"""
+"""Waiting time if ranks only report the loss of another rank. The kernel may take seconds to end a process with much memory."""
 _KILLED, _FAILED, _ENDED, _NOTICED = range(4)
 """Likelihood that a rank caused the failure, the highest first. Ranks that wait for a dead one fail too."""
 
@@ -44,10 +35,7 @@ class StartFailed(Exception):
         self.failure = failure
         self.seat = seat
         self.failed_devices = failed_devices
-        """Ranks of this start whose accelerator failed.
-
-        Several at once have one common fault: driver, fabric, runtime.
-        """
+        """Ranks of this start whose accelerator failed. Several at once have one common fault: driver, fabric, runtime."""
 
 
 class Ranks:

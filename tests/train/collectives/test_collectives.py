@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from aiperf.train.collectives.choice import choose, module_of
-from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.collectives.collective import SingleRank, choose, module_of
 from aiperf.train.collectives.torch_collective import unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
-from aiperf.train.ranks.hang_watch import Watch
+from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.process_progress import ProcessProgress
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.ranks.started_group import culprit, failure, is_clear

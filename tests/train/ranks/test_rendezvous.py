@@ -12,7 +12,7 @@ import pytest
 from aiperf.data.hostcache import NAMES
 from aiperf.train.ranks import rendezvous
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.rank_numbers import seats
+from aiperf.train.ranks.protocol import seats
 from aiperf.train.ranks.started_group import Ranks
 from aiperf.train.trainer_config import TrainerConf
 from morphism import encode

@@ -19,10 +19,10 @@ from aiperf.journal.messages import Crashed, Prepared, TrialDone, Word
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_choice import missing as horovod_missing
 from aiperf.train.ranks import distant_host, remote_ranks
-from aiperf.train.ranks.filtered_port import FilteredPort
 from aiperf.train.ranks.host_ranks import Recipe
-from aiperf.train.ranks.rank_numbers import seats
+from aiperf.train.ranks.protocol import seats
 from aiperf.train.ranks.remote_ranks import HostRankServer
+from aiperf.train.ranks.rendezvous_point import FilteredPort
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
 from tests.builders.order import IMAGES, epochs, follow, hear, order, plain_graph, visited

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal import events
-from aiperf.journal.descriptions import MachineFacts, PredictedFigures, ReadingFacts, check_shape
-from aiperf.journal.first_line import check_first_line
+from aiperf.journal.first_line import MachineFacts, PredictedFigures, ReadingFacts, check_first_line, check_shape
 from aiperf.journal.legality import (
     LARGEST,
     LARGEST_COUNT,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard
-from aiperf.leaderboard.phrases import about, differences, torn
+from aiperf.leaderboard.tables import about, differences, torn
 from aiperf.report.tables import Cell
 from aiperf.sanitize import sanitize
 

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from aiperf.errors import CannotFollow, OtherRules
 from aiperf.journal.events import AnyEvent, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
+from aiperf.rules.evolve import replay
 from aiperf.rules.followed import FollowedHistory
-from aiperf.rules.following import answer
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make
-from aiperf.rules.replay import replay
-from aiperf.rules.replay_queue import ReplayQueue
+from aiperf.rules.replay_queue import ReplayQueue, answer
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
 from searchers.history import History

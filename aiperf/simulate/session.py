@@ -25,7 +25,7 @@ from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.simulate.driver_restarts import SimulationCost, drive
-from aiperf.simulate.faults.building import build_faults
+from aiperf.simulate.faults.kinds import build_faults
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of

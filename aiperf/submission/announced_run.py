@@ -8,10 +8,11 @@ holds a later or another copy of the log shows this (`aiperf.submission.publishe
 from __future__ import annotations
 
 import json
+import math
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,48 @@ from aiperf.planning.plan import check_options
 from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, RunBegun, SignedEntry
-from aiperf.submission.differences import differences
 from aiperf.system.describe import versions
 from searchers.propose import RULES
+
+ABSENT = "absent"
+"""Placeholder for a value that one side lacks."""
+
+
+def differences(first: Any, second: Any, *, tolerance: float = 0.0, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield each difference as (dotted name, first value, second value).
+
+    Numbers may differ by `tolerance`, a share of the larger one. 20 equals 20.0, and 1 differs from true.
+
+    >>> list(differences({"a": {"b": 1}, "c": [1, 2]}, {"a": {"b": 2}, "c": [1, 2, 3]}))
+    [('a.b', 1, 2), ('c.2', 'absent', 3)]
+    """
+    if isinstance(first, Mapping) and isinstance(second, Mapping):
+        pairs: list[tuple[Any, Any, Any]] = [
+            (key, first.get(key, ABSENT), second.get(key, ABSENT)) for key in {**first, **second}
+        ]
+    elif isinstance(first, list) and isinstance(second, list):
+        pairs = [
+            (at, first[at] if at < len(first) else ABSENT, second[at] if at < len(second) else ABSENT)
+            for at in range(max(len(first), len(second)))
+        ]
+    else:
+        if not _is_same(first, second, tolerance):
+            yield name, first, second
+        return
+    for key, one, other in pairs:
+        yield from differences(one, other, tolerance=tolerance, name=f"{name}.{key}" if name else str(key))
+
+
+def _is_same(first: Any, second: Any, tolerance: float) -> bool:
+    if isinstance(first, bool) or isinstance(second, bool):
+        return first is second
+    if isinstance(first, int | float) and isinstance(second, int | float):
+        try:
+            return first == second or math.isclose(first, second, rel_tol=tolerance, abs_tol=0.0)
+        except OverflowError:  # an integer too large for a float
+            return False
+    return bool(first == second)
+
 
 OWN = frozenset(
     {"announcement", "announcement_log", "predict", "seed", "runs", "dry_run", "resume", "resume_until", "space"}

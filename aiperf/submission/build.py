@@ -34,8 +34,8 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
+from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect
-from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
 from aiperf.system.power.meters import FOLDER as POWER

@@ -26,8 +26,16 @@ from aiperf.submission.contents import (
     is_member,
     submission_of,
 )
-from aiperf.submission.inspect_run import SHOWN, RunInspection, judge_run
-from aiperf.submission.inspection import Inspection, InspectionFinding, Outcome, Requirements, SignedBy
+from aiperf.submission.inspect_run import (
+    SHOWN,
+    Inspection,
+    InspectionFinding,
+    Outcome,
+    Requirements,
+    RunInspection,
+    SignedBy,
+    judge_run,
+)
 from aiperf.submission.published import Announced, announced, witnessed_unix
 from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed

@@ -2,7 +2,7 @@
 
 Decisions are a function of the run's state and the time (`aiperf/rules/decide.py`). The driver carries out all of them, in
 their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and so
-does a changed worker, seed or option. `silences.py` checks decisions from silence, because this pass skips the intervals of
+does a changed worker, seed or option. `times.py` checks decisions from silence, because this pass skips the intervals of
 work, which end a silence.
 """
 
@@ -26,8 +26,7 @@ from aiperf.rules.decide import (
 )
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.verify.check import Notes
-from aiperf.verify.finding import CheckResult
+from aiperf.verify.check import CheckResult, Notes
 
 LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
@@ -132,7 +131,7 @@ class Decisions:
 
 
 def _is_from_silence(event: events.AnyEvent) -> bool:
-    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`silences.py`)."""
+    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`times.py`)."""
     if isinstance(event, events.WorkerLost):
         return event.cause == "silence"
     return isinstance(event, events.TrialRejected) and event.by == "silence"

@@ -13,8 +13,7 @@ from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, 
 from aiperf.train.learning_rate import learning_rate
 from aiperf.train.trainer_config import TrainerConf
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
-from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import CheckResult
+from aiperf.verify.check import Check, CheckResult, Handler, Notes
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
 ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"

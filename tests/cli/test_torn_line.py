@@ -11,9 +11,8 @@ from aiperf.journal.journal import NAME, read, torn_warning
 from aiperf.leaderboard import terminal
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import leaderboard
-from aiperf.leaderboard.list_files import json_text, markdown
+from aiperf.leaderboard.list_files import json_text, markdown, page
 from aiperf.leaderboard.metric import metric
-from aiperf.leaderboard.page import page
 from aiperf.leaderboard.reading import read_entry
 from tests.builders.forged_journal import lines_of, write
 from tests.cli.test_score import whole_run

@@ -6,8 +6,7 @@ from aiperf.journal import events
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.procedure import nears_its_end
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 
 
 def started(run: Run, event: events.TrialStarted) -> None:

@@ -7,8 +7,7 @@ from bisect import insort
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import checkpoints, proposal_demand, transitions
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 
 
 def requested(run: Run, event: ProposalRequested) -> None:

@@ -7,8 +7,7 @@ from collections import deque
 from aiperf.journal.events import RunResumed, WorkerJoined, WorkerLost
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
-from aiperf.rules.state import Run
-from aiperf.rules.worker import Worker
+from aiperf.rules.state import Run, Worker
 
 
 def joined(run: Run, event: WorkerJoined) -> None:

@@ -1,4 +1,4 @@
-"""Account of the accelerators' time in a window: each second of a present accelerator is in one activity.
+"""Account of the accelerators' time in a window: each second of a present accelerator is in one activity or span.
 
 The time breakdown and the loss waterfall (`losses.py`) are views of this account. Both report the time without an activity as
 unexplained, which should be small.

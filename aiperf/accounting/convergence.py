@@ -2,7 +2,7 @@
 
 Definition: docs/benchmark.md, "A run that ends when its score has converged". The rule has four conditions: the window has
 its minimum length, every worker has passed the short rounds, the half width of the batch means is at most the precision, and
-the scores of the window's two halves differ by at most the precision.
+the scores of the window's two halves differ by at most the precision. `settled` describes the convergence of a finished run.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
     {"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
 
-A reader gets the decoder of a record and the checks of the first record and of every record from its caller.
+A reader gets the decoder of a record and the checks of the first record and of every record from its caller. The hashes of the
+first and the last line identify a log (`ends`), so that copies of one run are recognized.
 """
 
 from __future__ import annotations

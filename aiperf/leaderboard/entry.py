@@ -1,4 +1,7 @@
-"""Entry of a list: the figures of a run's report, and figures that only lists have."""
+"""Entry of a list: the figures of a run's report, and the median over the announced runs of a system.
+
+A site therefore cannot enter its best run alone.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from aiperf.leaderboard.benchmark import Benchmark, differing, title
 from aiperf.leaderboard.entry import Entry, of_system, system_key, uncertainty
 from aiperf.leaderboard.metric import METRICS, Metric, metric
 from aiperf.ranking.division import BUILT_IN
-from aiperf.statistics.ties import ties
+from aiperf.statistics.difference import ties
 from aiperf.units import count
 
 Purpose = tuple[str, ...]

@@ -1,11 +1,15 @@
-"""Files of a list: HTML, Markdown, CSV and JSON. Each is written atomically, and equal lists give equal bytes."""
+"""Forms of a list: HTML, Markdown, CSV and JSON files, and lines for a terminal.
+
+Each file is written atomically, and equal lists give equal bytes. The page has the design of the reports, loads nothing and is
+complete without its script. The terminal shows a few columns, the files all.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +19,13 @@ from aiperf.atomic_files import replace_file
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
 from aiperf.leaderboard.metric import METRICS
-from aiperf.leaderboard.tables import about, differences, models, remarks
+from aiperf.leaderboard.tables import about, differences, models, remarks, torn
 from aiperf.report.document import document, listed, note, section, table, text, with_code
 from aiperf.report.tables import Cell, Table
 from aiperf.sanitize import cell, sanitize
 
 
 def page(found: Leaderboard) -> str:
-    """Return the HTML text."""
     listings = list(enumerate(found.listings, 1))
     links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
     if found.sites:
@@ -122,27 +125,14 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
 
 def csv_text(found: Leaderboard) -> str:
     """Return the CSV text. A missing value is an empty cell."""
+    rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
+    rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
     file = io.StringIO(newline="")
-    writer: csv.DictWriter[str] | None = None
-    for fields in _csv_rows(found):
-        if writer is None:
-            writer = csv.DictWriter(file, fieldnames=list(fields))
-            writer.writeheader()
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+    writer.writeheader()
+    for fields in rows:
         writer.writerow({name: cell(value) if isinstance(value, str) else value for name, value in fields.items()})
     return file.getvalue()
-
-
-def _csv_rows(found: Leaderboard) -> Iterator[dict[str, Value]]:
-    for listing in found.listings:
-        yield from (_csv_row(listing, row) for row in listing.rows)
-    for each in found.unread:
-        blank: dict[str, Value] = dict.fromkeys(_csv_columns(found))
-        yield blank | {"folder": each.folder, "no place because": each.reason}
-
-
-def _csv_columns(found: Leaderboard) -> dict[str, Value]:
-    listing = next(listing for listing in found.listings)
-    return _csv_row(listing, listing.rows[0])
 
 
 def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
@@ -187,7 +177,6 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
-    """Return the JSON text."""
     return msgspec.json.format(msgspec.json.encode(_json_document(found)), indent=1).decode() + "\n"
 
 
@@ -246,7 +235,6 @@ def _json_change(change: OrderChange) -> dict[str, Any]:
 
 
 def markdown(found: Leaderboard) -> str:
-    """Return the Markdown text."""
     return "\n".join(_markdown_lines(found))
 
 
@@ -289,3 +277,69 @@ def _markdown_row(cells: Iterator[str]) -> str:
 def escaped(text: str) -> str:
     """Return one line of literal text, sanitized and without active mark-up."""
     return _MARKS.sub(r"\\\1", sanitize(text))
+
+
+MOST_ROWS = 100
+"""Rows of one benchmark. The files contain all rows."""
+_SHOWN = ("place", "run", "runs", "score", "regulated score", "error", "lost", "accelerators", "validity")
+_WITH_SMALLER_LINE = ("place", "lost")
+_WIDEST = {"run": 36, "validity": 44}
+
+
+def lines(found: Leaderboard) -> Iterator[str]:
+    """Yield the printed lines."""
+    yield f"by {found.by.title}: {about(found)}"
+    for index, listing in enumerate(found.listings, 1):
+        yield ""
+        yield from _printed_listing(found, listing, index)
+    yield from (sanitize(f"warning: {each}") for each in torn(found))
+    if found.sites:
+        yield ""
+    for site in tables.sites(found).rows:
+        log, published, missing, broken, twice = (sanitize(cell.text) for cell in site)
+        yield f"{log}: {published}; missing: {missing}; not as announced: {broken}; run more often: {twice}"
+    if found.unread:
+        yield "\nnot in the list:"
+        yield from (sanitize(f"  {each.folder}: {each.reason}") for each in found.unread)
+
+
+def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> Iterator[str]:
+    shown = tables.order(listing, found.by, index)
+    yield sanitize(f"{listing.title}: {shown.caption}")
+    if listing.differs:
+        yield sanitize(f"  {differences(listing)}")
+    names = [column.name for column in shown.columns]
+    wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
+    columns = sorted(names.index(name) for name in wanted if name in names)
+    table = [[names[column] for column in columns]]
+    table += [
+        [_cut(sanitize(_printed_text(row[column], names[column])), _WIDEST.get(names[column])) for column in columns]
+        for row in shown.rows[:MOST_ROWS]
+    ]
+    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
+    is_number = [shown.columns[column].is_number for column in columns]
+    yield from (_aligned(row, widths, is_number) for row in table)
+    if len(shown.rows) > MOST_ROWS:
+        yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
+    if basis := tables.basis(listing, found.by):
+        yield sanitize(f"  {basis}")
+    for change in tables.changes(listing, found.by, index).rows:
+        by, runs, correlation, moved, *_ = (cell.text for cell in change)
+        if correlation not in ("", tables.NONE):
+            yield f"  by {by}: {moved} of {runs} would move, Kendall’s τ {correlation}"
+
+
+def _printed_text(cell: Cell, column: str) -> str:
+    return f"{cell.text} ({cell.second_line})" if cell.second_line and column in _WITH_SMALLER_LINE else cell.text
+
+
+def _cut(text: str, widest: int | None) -> str:
+    return text if widest is None or len(text) <= widest else f"{text[: widest - 1]}…"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    cells = (
+        text.rjust(width) if number else text.ljust(width)
+        for text, width, number in zip(row, widths, is_number, strict=True)
+    )
+    return "  " + "  ".join(cells).rstrip()

@@ -1,5 +1,6 @@
-"""Reader of journals for a list. Journals are read in parallel processes, and one that fails does not stop the others.
+"""Search for journals and their reading for a list. Each journal is found once, also if several links lead to it.
 
+Journals are read in parallel processes, and one that fails does not stop the others.
 Figures are always recomputed from the journal, because a report.json or a cache could have been edited. A journal that cannot
 be read is listed with the reason.
 """

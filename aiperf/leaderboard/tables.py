@@ -1,4 +1,4 @@
-"""Tables of a list as values. The page, Markdown and the terminal render them."""
+"""Tables and texts of a list as values. The page, Markdown and the terminal render them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.statistics.between_runs import ENOUGH, prior_of
-from aiperf.submission.published import Missing
+from aiperf.submission.announced_run import Missing
 from aiperf.units import count
 
 NONE = "—"

@@ -13,7 +13,7 @@ from typing import assert_never
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.legality import check_state
-from aiperf.rules.changes import attempts, checkpoints, proposals, transitions, workers
+from aiperf.rules.changes import attempts, checkpoints, transitions, workers
 from aiperf.rules.state import Run, begin
 
 
@@ -31,15 +31,15 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         run.at = event.at
     match event:
         case events.Progress():
-            attempts.worked(run, event, event)
+            attempts.worked(run, event)
         case events.EpochFinished():
             attempts.epoch_finished(run, event)
         case events.ProposalRequested():
-            proposals.requested(run, event)
+            workers.requested(run, event)
         case events.TrialProposed():
-            proposals.proposed(run, event)
+            workers.proposed(run, event)
         case events.TrialRejected():
-            proposals.rejected(run, event)
+            workers.rejected(run, event)
         case events.TrialStarted():
             attempts.started(run, event)
         case events.TrialPrepared():
@@ -47,11 +47,11 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         case events.BatchReduced():
             attempts.batch_reduced(run, event)
         case events.CheckpointWritten():
-            attempts.checkpoint_written(run, event)
+            attempts.received(run, event).saved_epoch = event.epoch
         case events.CheckpointNotWritten():
-            attempts.checkpoint_not_written(run, event)
+            attempts.received(run, event).unsaved_epoch = event.epoch
         case events.TrialHeartbeat():
-            attempts.heartbeat(run, event)
+            attempts.received(run, event)
         case events.TrialFinished():
             transitions.finished(run, event)
         case events.TrialLost():

@@ -3,6 +3,9 @@
 A trial is ready once its parent is settled in this run, because it inherits the parent's weights. The next trial is the first
 ready one in the order of the followed run. One worker therefore trains them in the same order, and no worker waits while a
 trial is ready.
+
+The driver answers each request from the earlier journal (`answer`). A trial that would be different work is rejected with the
+reason in the journal.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from aiperf.journal import events
 from aiperf.journal.events import COUNTS, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.legality import IllegalLine
-from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.followed import FollowedTrial
-from aiperf.rules.proposals import described
+from aiperf.rules.proposals import described, returned
 from morphism import DamagedMorph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
@@ -141,16 +145,14 @@ def answer(
             f"trial {wanted.number} of the followed run had batches of {wanted.batch_size}; the most that fits here was "
             f"measured to be {history.ceiling}"
         )
-    word = ProposalReturned(
+    word = msgspec.structs.replace(
+        returned(wanted.proposal),
         number=request.number,
         searcher=FOLLOW,
         parent=parent,
-        morphs=tuple(wanted.proposal.morphs),
         batch_size=wanted.batch_size,
-        kernel_size=wanted.proposal.kernel_size,
         pruned=(),
         seconds=0.0,
-        tuned_by=wanted.proposal.tuned_by,
     )
     try:
         graph = history.grown(parent, tuple([decode_morph(morph) for morph in word.morphs]))

@@ -149,7 +149,6 @@ class Run:
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """See `aiperf.journal.legality.StateView`."""
         if (trial := self.trials.get(number)) is not None:
             return trial.state
         if number in self.requests:
@@ -157,15 +156,12 @@ class Run:
         return TrialState.REJECTED if 0 <= number < self.next_number else None
 
     def attempt_of(self, trial: int) -> int:
-        """See `StateView`."""
         return self.trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
-        """See `StateView`."""
         return self.trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
-        """See `StateView`."""
         if worker in self.workers:
             return "idle" if worker in self.idle else "training"
         return "lost" if worker in self.departed else "unknown"

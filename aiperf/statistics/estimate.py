@@ -1,4 +1,4 @@
-"""Figure with its uncertainty, from repeated runs or from the steadiness of one run.
+"""Figure with its uncertainty, from repeated runs or from the steadiness of one run, and the spread of repeats.
 
 Both have a value, a standard error and Student's degrees of freedom, so one method compares them. The basis is stored with the
 number, because an interval from the steadiness of one run does not cover other runs.

@@ -3,6 +3,9 @@
 The score is a product, so the parts are logarithms of ratios. Their sum is exact. The logarithmic mean converts them to FLOPS.
 Networks and batch sizes act together, and Shapley's value separates them (for two factors: the mean of both orders). The rest
 is reported as "unexplained". Derivation and sources: docs/statistics.md.
+
+A mixture combines the networks of one run with the batch sizes of another: each image of the first run gets the batch size that
+the second run had at the same fraction of its images.
 """
 
 from __future__ import annotations

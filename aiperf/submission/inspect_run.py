@@ -1,11 +1,11 @@
-"""Inspection of one run of a submission: its journal, and the files that must follow from the journal."""
+"""Result of an inspection, and inspection of one run: its journal, and the files that must follow from the journal."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from aiperf.ranking.division import Division
 from aiperf.report.candidate import candidate_of
 from aiperf.report.facts import Report
 from aiperf.report.write import recomputed
-from aiperf.submission.announced_run import ABSENT, differences
+from aiperf.submission.announced_run import ABSENT, Announced, differences
 from aiperf.submission.archive import MOST_BYTES
 from aiperf.submission.contents import (
     CONFIGURATION,
@@ -34,7 +34,6 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
-from aiperf.submission.published import Announced
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.verify import verify
 from aiperf.verify.verification import DEFAULT
@@ -144,7 +143,7 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, requireme
             _to_know(run, report),
             _of_rules(run, folder, report, requirements),
         ):
-            findings += check
+            findings += (replace(finding, run=run.run) for finding in check)
     except AiperfError as error:
         findings.append(InspectionFinding("journal", "bad", str(error), run.run))
         return RunInspection(run.run, None, None, chain, tuple(findings))
@@ -166,19 +165,19 @@ def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> It
     try:
         found = verify(folder, requirements.sample)
     except OtherRules as error:
-        yield InspectionFinding("verify", "bad", str(error), run.run)
+        yield InspectionFinding("verify", "bad", str(error))
         return
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}", run.run)
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}")
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
         text = f"no contradictions. {len(found.checks)} checks, {again}"
-        yield InspectionFinding("verify", "good", text, run.run)
+        yield InspectionFinding("verify", "good", text)
     for check in found.checks:
         if check.not_checked is not None:
-            yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}", run.run)
+            yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}")
 
 
 def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[InspectionFinding]:
@@ -194,7 +193,7 @@ def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Repo
     for name, value in expected.items():
         if getattr(run, name) != value:
             text = f"submission.json has {name} {getattr(run, name)!r}. The journal and its folder have {value!r}"
-            yield InspectionFinding("submission", "bad", text, run.run)
+            yield InspectionFinding("submission", "bad", text)
 
 
 def _of_files(
@@ -208,23 +207,23 @@ def _of_files(
         (REPORT, report),
     ):
         if (folder / name).is_file():
-            yield from _same(run.run, name, folder / name, again, is_ours=is_ours)
+            yield from _same(name, folder / name, again, is_ours=is_ours)
 
 
-def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
+def _same(name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
     """Compare a file with its recomputed value. `is_ours`: the same sources made the file, so nothing may differ."""
     check = name.removesuffix(".json")
     encoded = msgspec.json.encode(again)
     if file.stat().st_size > LARGER * len(encoded) + (1 << 20):
         yield InspectionFinding(
-            check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal", run
+            check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal"
         )
         file.unlink()  # prevents other checks from reading it
         return
     try:
         given = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})", run)
+        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})")
         return
     differing = list(differences(given, json.loads(encoded), tolerance=TOLERANCE))
     exact = [each for each in differing if _is_exact(name, *each)]
@@ -232,14 +231,14 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
         differing = [each for each in differing if ABSENT not in each[1:]]
     bad = differing if is_ours else exact
     if not bad:
-        yield InspectionFinding(check, "good", f"{name} agrees with the journal", run)
+        yield InspectionFinding(check, "good", f"{name} agrees with the journal")
     outcome: Outcome = "bad" if bad else "note"
     for at, value, recomputed_value in (bad or differing)[:SHOWN]:
         by = "" if is_ours else " (another release made the file)"
         text = f"{name}: {at} is {value!r:.80}. From the journal it is {recomputed_value!r:.80}{by}"
-        yield InspectionFinding(check, outcome, text, run)
+        yield InspectionFinding(check, outcome, text)
     if len(bad or differing) > SHOWN:
-        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
+        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ")
 
 
 def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bool:
@@ -252,36 +251,36 @@ def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bo
 def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Iterator[InspectionFinding]:
     recorded = first.versions.get(SOURCE)
     if recorded is None:
-        yield InspectionFinding("source", "note", "the journal does not record its driver's sources", run.run)
+        yield InspectionFinding("source", "note", "the journal does not record its driver's sources")
         return
     root = source or installed()
     where = "of this installation" if source is None else f"in '{source}'"
     if recorded == digest(root):
-        yield InspectionFinding("source", "good", f"the sources are those {where}: {recorded[:12]}…", run.run)
+        yield InspectionFinding("source", "good", f"the sources are those {where}: {recorded[:12]}…")
         return
     commit = first.versions.get(COMMIT)
     of = "no commit is named" if commit is None else f"commit {commit}"
     text = f"the sources are not those {where}: {recorded[:12]}…, {of}"
     if source is not None:
-        yield InspectionFinding("source", "bad", text, run.run)
+        yield InspectionFinding("source", "bad", text)
     else:
-        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it", run.run)
+        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it")
 
 
 def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     facts = report.run
     if facts.is_simulated:
-        yield InspectionFinding("run", "note", "simulated: no machine did this work", run.run)
+        yield InspectionFinding("run", "note", "simulated: no machine did this work")
     if facts.resumes:
-        yield InspectionFinding("run", "note", f"resumed {facts.resumes} times", run.run)
+        yield InspectionFinding("run", "note", f"resumed {facts.resumes} times")
     if facts.end_reason != "duration":
         yield InspectionFinding(
-            "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}", run.run
+            "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}"
         )
     if run.telemetry != "included":
-        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked", run.run)
+        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked")
     yield InspectionFinding(
-        "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal", run.run
+        "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal"
     )
 
 
@@ -290,16 +289,14 @@ def _of_rules(
 ) -> Iterator[InspectionFinding]:
     if requirements.division is None:
         if report.breaches:
-            yield InspectionFinding(
-                "rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run
-            )
+            yield InspectionFinding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken")
         else:
-            yield InspectionFinding("rules", "good", "no rule of the ranking is broken", run.run)
+            yield InspectionFinding("rules", "good", "no rule of the ranking is broken")
         return
     name = requirements.division.name
     broken = breaches(candidate_of(read(folder)), requirements.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}", run.run)
+        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}")
     if not broken:
-        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken", run.run)
+        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken")

@@ -16,6 +16,7 @@ from pathlib import Path
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
+from aiperf.submission.announced_run import Announced, announced, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import UnpackedSubmission, unpack
 from aiperf.submission.contents import (
@@ -36,7 +37,6 @@ from aiperf.submission.inspect_run import (
     SignedBy,
     judge_run,
 )
-from aiperf.submission.published import Announced, announced, witnessed_unix
 from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aiperf.accounting.score import Score
+from aiperf.journal.events import AnyEvent
+from aiperf.rules.state import Run
 
 Certainty = Literal["contradiction", "cannot be determined"]
 """'contradiction': no run by these rules can write both. 'cannot be determined': not settled by the journal on this machine."""
@@ -107,16 +109,18 @@ class Notes:
         self._findings: list[Finding] = []
         self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be determined": 0}
 
-    def add(self, line: int | None, law: str, found: str, certainty: Certainty = "contradiction") -> None:
-        """Add a finding. Only the first ones of each certainty are kept, all are counted."""
+    def add(
+        self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
+    ) -> None:
+        """Add a finding. Only the first ones of each certainty are kept, all are counted. `law`: default: the check's."""
         self._counts[certainty] += 1
         if self._counts[certainty] <= MOST:
-            self._findings.append(Finding(self.name, law, found, line, certainty))
+            self._findings.append(Finding(self.name, law or self.law, found, line, certainty))
 
     def checked(self) -> CheckResult:
         """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
         if self.of and not self.examined and self.not_checked is None:
-            self.add(None, self.law, f"0 of {self.of} {self.unit} were examined")
+            self.add(None, f"0 of {self.of} {self.unit} were examined")
         return CheckResult(
             name=self.name,
             law=self.law,
@@ -138,6 +142,22 @@ class Check(ABC):
     @abstractmethod
     def handlers(self) -> Mapping[type, Handler]:
         """Return the handler of each event type that this check examines."""
+
+    def checked(self) -> CheckResult:
+        """Return the result. Call it after the last line."""
+        return self._notes.checked()
+
+
+class StateCheck(ABC):
+    """Check that examines events together with the run's state."""
+
+    looks_at_epochs = False
+    """True to receive ends of epochs, which are most lines of this pass."""
+    _notes: Notes
+
+    @abstractmethod
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Examine an event. `run`: state before the event."""
 
     def checked(self) -> CheckResult:
         """Return the result. Call it after the last line."""

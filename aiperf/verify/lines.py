@@ -75,7 +75,7 @@ def read_lines(path: Path) -> Lines:
             raise
         reading.examined = damage.line - 1
         reading.not_checked = "all lines after it"
-        reading.add(damage.line, LAW, str(damage))
+        reading.add(damage.line, str(damage))
         return Lines(work_log, "", reading.examined, (), False, _closed(reading, checks))
     rates.add_work(work_log)
     end = reader.reading

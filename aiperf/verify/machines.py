@@ -85,13 +85,13 @@ class Machines(Check):
     def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
         self._driver_host, self._driver_boot = event.machine.get("host"), event.machine.get("boot_id")
         if event.boot_id is not None and self._driver_boot not in (None, event.boot_id):
-            self._notes.add(line, HOST, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine")
+            self._notes.add(line, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine", law=HOST)
         self._versions.clear()  # The environment may change while no driver runs.
         described = event.machine.get("versions")
         # A host's description has no version of the driver's sources.
         libraries = {name: version for name, version in event.versions.items() if name not in (SOURCE, COMMIT)}
         if isinstance(described, dict) and described != libraries:
-            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(libraries, described)}")
+            self._notes.add(line, f"the line and its machine differ: {_difference(libraries, described)}", law=VERSIONS)
         self._machine(line, event.machine)
 
     def _joined(self, line: int, event: WorkerJoined) -> None:
@@ -99,16 +99,18 @@ class Machines(Check):
         self._devices[event.worker] = event.device
         host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
         if host != event.host:
-            self._notes.add(line, HOST, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}")
+            self._notes.add(line, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}", law=HOST)
         if host == self._driver_host and boot != self._driver_boot:
             self._notes.add(
                 line,
-                HOST,
                 f"worker {event.worker}: boot {boot!r}, but the driver on this host has {self._driver_boot!r}",
+                law=HOST,
             )
         model = event.machine.get("cpu_model")
         if MEASURED in event.machine and event.device != model:
-            self._notes.add(line, DEVICE, f"worker {event.worker}: device {event.device!r}, but processor {model!r}")
+            self._notes.add(
+                line, f"worker {event.worker}: device {event.device!r}, but processor {model!r}", law=DEVICE
+            )
 
     def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
         if not machine:
@@ -120,7 +122,7 @@ class Machines(Check):
             for name in OF_A_BOOT:
                 if first.get(name) != machine.get(name):
                     self._notes.add(
-                        line, PROCESSOR, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot"
+                        line, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot", law=PROCESSOR
                     )
         if isinstance(host, str) and isinstance(versions, dict):
             self._same(line, host, versions)
@@ -128,7 +130,7 @@ class Machines(Check):
     def _same(self, line: int, host: str, versions: Mapping[str, str]) -> None:
         before = self._versions.setdefault(host, versions)
         if before != versions:
-            self._notes.add(line, VERSIONS, f"host {host!r}: {_difference(before, versions)}")
+            self._notes.add(line, f"host {host!r}: {_difference(before, versions)}", law=VERSIONS)
 
     def _node(self, line: int, event: NodeChecked) -> None:
         self._notes.examined += 1
@@ -138,7 +140,7 @@ class Machines(Check):
         data = _fact(event, "data", "fingerprint")
         if data is not None and self._data is not None and data != self._data and not event.faults:
             self._notes.add(
-                line, DATA, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
+                line, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line", law=DATA
             )
 
     def _trial(self, line: int, event: TrialStarted) -> None:
@@ -148,9 +150,9 @@ class Machines(Check):
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
         if event.precision != usual:
-            self._notes.add(line, PRECISION, f"{event.precision!r} on {device!r}, but {usual!r} in other attempts")
+            self._notes.add(line, f"{event.precision!r} on {device!r}, but {usual!r} in other attempts", law=PRECISION)
         if self._configured not in (None, "auto", event.precision):
-            self._notes.add(line, PRECISION, f"{event.precision!r}, but configured is {self._configured!r}")
+            self._notes.add(line, f"{event.precision!r}, but configured is {self._configured!r}", law=PRECISION)
 
 
 class Presence(Check):
@@ -193,7 +195,7 @@ class Presence(Check):
         self._present[event.worker] = event
         if self._planned is not None and event.ranks > self._planned:
             notes.add(
-                line, PLANNED_RANKS, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}"
+                line, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}", law=PLANNED_RANKS
             )
         accelerators = _accelerators(event.machine)
         if not accelerators:
@@ -202,7 +204,9 @@ class Presence(Check):
         models = {str(one.get("model")) for one in accelerators}
         if event.device not in models:
             notes.add(
-                line, MODEL, f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}"
+                line,
+                f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}",
+                law=MODEL,
             )
         if event.hosts:  # The ranks of each host are not recorded for a worker over several hosts.
             return
@@ -211,7 +215,6 @@ class Presence(Check):
         if ranks > len(accelerators):
             notes.add(
                 line,
-                RANKS,
                 f"{event.host} has {len(accelerators)} accelerators, but {ranks} ranks at once, of workers "
                 f"{sorted(one.worker for one in present)}",
             )
@@ -274,7 +277,6 @@ class Rates(Check):
             if rate > at_best.flops:
                 self._notes.add(
                     None,
-                    RATE,
                     f"trial {number}: {done[number]:.6g} operations in {seconds[number]:.6g} s of busy accelerators, "
                     f"{'measured' if at_best.is_measured else 'dense'} peak {flops_per_second(at_best.flops)}",
                     "cannot be determined" if at_best.is_measured else "contradiction",

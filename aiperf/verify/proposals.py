@@ -18,12 +18,12 @@ import msgspec
 
 from aiperf.journal.events import COUNTS, AnyEvent, RunResumed, RunStarted, TrialProposed, TrialRejected, WorkerJoined
 from aiperf.journal.messages import ProposalReturned
-from aiperf.rules.proposals import check
+from aiperf.rules.proposals import check, counts_of, returned
 from aiperf.rules.state import Run
 from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 from aiperf.system.describe import versions
 from aiperf.system.processor import cpu_model
-from aiperf.verify.check import Certainty, CheckResult, Notes
+from aiperf.verify.check import Certainty, CheckResult, Notes, StateCheck
 from morphism import DamagedMorph, Graph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
@@ -32,32 +32,28 @@ GROWS = "an architecture has at least the operations and parameters of its paren
 NOT_COMPARED = frozenset({"at", "seconds"})
 
 
-class Graphs:
+class Graphs(StateCheck):
     """Check architectures, fingerprints and operation counts."""
-
-    looks_at_epochs = False
 
     def __init__(self, history: History, drawn: frozenset[int], *, is_searched: bool) -> None:
         """Keep `drawn`: numbers of the trials to rebuild. `is_searched`: False for a run that follows another."""
         self._history = history
         self._drawn = drawn
-        self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(_counted(history.space.start))}
+        self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(history.space.start)}
         """Counts of each trial. Key None: the starting graph."""
         self._is_searched = is_searched
         self._notes = Notes("graphs", ARCHITECTURE, "architectures")
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
         if isinstance(event, TrialProposed):
             self._check_growth(line, event)
             if event.number not in self._drawn:
                 return
             self._notes.examined += 1
             for name, found in self._differences(run, event).items():
-                self._notes.add(line, ARCHITECTURE, f"trial {event.number}: {name} {found}")
+                self._notes.add(line, f"trial {event.number}: {name} {found}")
 
     def checked(self) -> CheckResult:
-        """Return the result."""
         notes = self._notes
         notes.of = len(self._counts) - 1
         left_out = (
@@ -75,17 +71,17 @@ class Graphs:
         before, budget = self._counts[event.parent], self._history.space.budget
         for name, was, now in zip(COUNTS, before, counts, strict=True):
             if now < was:
-                self._notes.add(line, GROWS, f"trial {event.number}: {name} {now!r}, its parent's {was!r}")
+                self._notes.add(line, f"trial {event.number}: {name} {now!r}, its parent's {was!r}", law=GROWS)
         for name, allowed in (("forward_flops", budget.forward_flops), ("parameters", budget.parameters)):
             if allowed is not None and getattr(event, name) > allowed:
                 self._notes.add(
-                    line, GROWS, f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}"
+                    line, f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}", law=GROWS
                 )
 
     def _differences(self, run: Run, event: TrialProposed) -> Mapping[str, str]:
         if not self._is_searched:
             return _differing(event, self._rebuilt(event))
-        again = check(self._history, run.requests[event.number], _message(event), event.at)
+        again = check(self._history, run.requests[event.number], returned(event), event.at)
         if isinstance(again, TrialRejected):
             return {"would be rejected:": again.reason}
         return _differing(event, msgspec.structs.asdict(again))
@@ -95,39 +91,12 @@ class Graphs:
             graph = self._history.grown(event.parent, tuple(map(decode_morph, event.morphs)))
         except (IllegalMorph, DamagedMorph) as error:
             return {"morphs": str(error)}
-        return _counted(graph)
+        return counts_of(graph, cost(graph))
 
 
-def _counted(graph: Graph) -> dict[str, Any]:
-    counted = cost(graph)
-    return {
-        "fingerprint": graph.fingerprint,
-        "forward_flops": counted.forward_flops,
-        "backward_flops": counted.backward_flops,
-        "validation_flops": counted.forward_validation_flops,
-        "tensor_forward_flops": counted.tensor_forward_flops,
-        "tensor_backward_flops": counted.tensor_backward_flops,
-        "parameters": counted.parameters,
-    }
-
-
-def _counts(counted: Mapping[str, Any]) -> tuple[int, ...]:
+def _counts(graph: Graph) -> tuple[int, ...]:
+    counted = counts_of(graph, cost(graph))
     return tuple(counted[name] for name in COUNTS)
-
-
-def _message(event: TrialProposed) -> ProposalReturned:
-    """Return the message that the line records."""
-    return ProposalReturned(
-        number=event.number,
-        searcher=event.searcher,
-        parent=event.parent,
-        morphs=tuple(event.morphs),
-        batch_size=event.batch_size,
-        kernel_size=event.kernel_size,
-        pruned=tuple(event.pruned),
-        seconds=event.seconds,
-        tuned_by=event.tuned_by,
-    )
 
 
 def _differing(event: TrialProposed, again: Mapping[str, Any]) -> dict[str, str]:
@@ -143,10 +112,8 @@ LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 """Libraries with an influence on proposals."""
 
 
-class RecomputedProposals:
+class RecomputedProposals(StateCheck):
     """Check proposals. The check also keeps the searchers' history."""
-
-    looks_at_epochs = False
 
     def __init__(
         self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, *, is_any_drawn: bool
@@ -166,7 +133,6 @@ class RecomputedProposals:
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
         if isinstance(event, WorkerJoined | RunResumed):
             self._machines.append(event.machine)
         verified = self._again.take(run, event)
@@ -176,13 +142,12 @@ class RecomputedProposals:
                 self._unequal.append((line, verified))
 
     def checked(self) -> CheckResult:
-        """Return the result."""
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)
         for line, verified in self._unequal:
             here = "" if certainty == "contradiction" else f" (not re-derivable here: {'; '.join(differs)})"
-            notes.add(line, LAW, f"proposal {verified.number}: {_difference(verified)}{here}", certainty)
+            notes.add(line, f"proposal {verified.number}: {_difference(verified)}{here}", certainty)
         return notes.checked()
 
     def _certainty(self, differs: list[str]) -> Certainty:

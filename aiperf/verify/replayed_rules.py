@@ -10,7 +10,6 @@ import struct
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -27,7 +26,7 @@ from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, check_followed
-from aiperf.verify.check import CheckResult, Notes
+from aiperf.verify.check import CheckResult, Notes, StateCheck
 from aiperf.verify.decisions import LAW as DECISIONS
 from aiperf.verify.decisions import Decisions
 from aiperf.verify.proposals import LAW as PROPOSALS
@@ -41,7 +40,7 @@ REPORTED_ROUNDING = 1e-9
 """Absolute. Powers of C libraries differ in the last digit."""
 
 
-class Results:
+class Results(StateCheck):
     """Check the results of trials."""
 
     looks_at_epochs = True
@@ -53,7 +52,6 @@ class Results:
         self._curves = 0
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
         if type(event) is EpochFinished:
             trial = run.trials[event.trial]
             assert trial.worker is not None, "checked by the reader"
@@ -61,13 +59,12 @@ class Results:
                 over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
                 if over is not None:
                     self._notes.add(
-                        line, AFTER_END, f"epoch {event.epoch} of trial {trial.number} after its end ({over})"
+                        line, f"epoch {event.epoch} of trial {trial.number} after its end ({over})", law=AFTER_END
                     )
         elif isinstance(event, TrialFinished):
             self._finished(line, run, event)
 
     def checked(self) -> CheckResult:
-        """Return the result."""
         notes = self._notes
         if self._curves < notes.examined:
             notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
@@ -81,14 +78,12 @@ class Results:
             by_rules = "it continues" if reason is None else f"it ends by {reason!r}"
             notes.add(
                 line,
-                RESULTS,
                 f"trial {event.trial} of round {trial.round} ended by {event.reason!r} after {len(trial.losses)} epochs; "
                 f"by the rules of its round {by_rules}",
             )
         if event.accuracy != trial.best_accuracy:
             notes.add(
                 line,
-                RESULTS,
                 f"trial {event.trial}: accuracy {event.accuracy!r}, but its best epoch has {trial.best_accuracy!r}",
             )
         if event.trial in self._sample and trial.accuracies:
@@ -97,33 +92,16 @@ class Results:
             if abs(reported - event.reported_accuracy) > REPORTED_ROUNDING:
                 notes.add(
                     line,
-                    REPORTED,
                     f"trial {event.trial}: {event.reported_accuracy!r}, but its curve gives {reported!r}",
+                    law=REPORTED,
                 )
 
 
 LAW = "every line fits the state of its trial and worker, and the rules accept it"
 
 
-class StateCheck(Protocol):
-    """Check that examines events together with the run's state."""
-
-    looks_at_epochs: bool
-    """True to receive ends of epochs, which are most lines of this pass."""
-
-    def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
-        ...
-
-    def checked(self) -> CheckResult:
-        """Return the result."""
-        ...
-
-
-class _Skipped:
+class _Skipped(StateCheck):
     """Check that is skipped, with the reason."""
-
-    looks_at_epochs = False
 
     def __init__(self, notes: Notes, why_not: str) -> None:
         self._notes = notes
@@ -131,9 +109,6 @@ class _Skipped:
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         pass
-
-    def checked(self) -> CheckResult:
-        return self._notes.checked()
 
 
 class _HistoryOnly(_Skipped):
@@ -187,7 +162,7 @@ def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
                     decisions.after(run, event)
     except (*_OF_A_LINE, AiperfError) as error:
         named = str(error) if isinstance(error, AiperfError | ValueError) else f"{type(error).__name__}: {error}"
-        fitting.add(line, LAW, named)
+        fitting.add(line, named)
         fitting.not_checked = "all lines after it"
     fitting.examined = line
     return (fitting.checked(), *(check.checked() for check in checks))

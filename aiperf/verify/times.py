@@ -100,13 +100,13 @@ class Silences(Check):
             self._check(line, f"proposal {event.number} was rejected", event.at - request.at)
             if request.worker not in self._trials:
                 self._notes.add(
-                    line, LAW, f"proposal {event.number} was rejected for silence, but its worker trained nothing"
+                    line, f"proposal {event.number} was rejected for silence, but its worker trained nothing"
                 )
         elif event.by == "generator":
             self._notes.examined += 1
             if self._generator_lost < request.at:
                 found = f"proposal {event.number} was lost with a generator, but no line since its request records that loss"
-                self._notes.add(line, GENERATOR, found, "cannot be determined")
+                self._notes.add(line, found, "cannot be determined", law=GENERATOR)
 
     def _worker_lost(self, line: int, event: events.WorkerLost) -> None:
         trial = self._trials.pop(event.worker, None)
@@ -123,7 +123,7 @@ class Silences(Check):
             since = requests[0].at if requests else None
         if since is None:
             self._notes.add(
-                line, LAW, f"worker {event.worker} was declared lost for silence, but no message from it was due"
+                line, f"worker {event.worker} was declared lost for silence, but no message from it was due"
             )
         else:
             self._check(line, f"worker {event.worker} was declared lost", event.at - since)
@@ -132,9 +132,7 @@ class Silences(Check):
         assert self._seconds is not None, "checked by the caller"
         self._notes.examined += 1
         if silent < self._seconds:
-            self._notes.add(
-                line, LAW, f"{decision} after {silent:.3f} s, but limits.silence_seconds is {self._seconds:g}"
-            )
+            self._notes.add(line, f"{decision} after {silent:.3f} s, but limits.silence_seconds is {self._seconds:g}")
 
 
 INTERVALS = "an attempt's intervals follow one another without a gap, each to the time of its line"
@@ -174,17 +172,9 @@ class Intervals(Check):
         notes, start, end, worked = self._notes, work.start, work.end, self._running[event.trial].worked
         notes.examined += 1
         if start != worked:
-            notes.add(
-                line,
-                INTERVALS,
-                f"trial {event.trial}: it starts at {start!r} s, the previous one ended at {worked!r} s",
-            )
+            notes.add(line, f"trial {event.trial}: it starts at {start!r} s, the previous one ended at {worked!r} s")
         if end != event.at and end != max(event.at, start):
-            notes.add(
-                line,
-                INTERVALS,
-                f"trial {event.trial}: it ends at {end!r} s, in a line of {event.at!r} s",
-            )
+            notes.add(line, f"trial {event.trial}: it ends at {end!r} s, in a line of {event.at!r} s")
         length, busy = end - start, work.busy_seconds
         slack = INTERVAL_ROUNDING * (1.0 + length)
         if (
@@ -193,10 +183,10 @@ class Intervals(Check):
         ):
             notes.add(
                 line,
-                INTERVAL_PARTS,
                 f"trial {event.trial}: {work.communication_seconds!r} and {work.validation_seconds!r} s of exchange and "
                 f"validation, of {busy!r} s busy; "
                 f"{work.input_seconds!r} and {work.checkpoint_seconds!r} s of input and checkpoint, of {length!r} s in all",
+                law=INTERVAL_PARTS,
             )
 
 
@@ -220,7 +210,7 @@ class Edges(Check):
         is_most = 2 * len(late) > notes.examined
         is_moved = is_most and (len(late) >= SEVERAL_LATE or max(seconds for _, seconds, _ in late) > STALL_SECONDS)
         for line, _, found in late:
-            notes.add(line, EDGES, found, "contradiction" if is_moved else "cannot be determined")
+            notes.add(line, found, "contradiction" if is_moved else "cannot be determined")
         return notes.checked()
 
     def _started(self, line: int, event: RunStarted) -> None:
@@ -276,7 +266,5 @@ class Clocks(Check):
             by_boot = self._began + event.boot_seconds - self._boot_seconds
             before = event.at - event.down_seconds
             if abs(event.at - max(by_boot, before)) > CLOCK_ROUNDING:
-                self._notes.add(
-                    line, CLOCKS, f"resumed at {event.at!r} s, but at {by_boot!r} s by the host's boot clock"
-                )
+                self._notes.add(line, f"resumed at {event.at!r} s, but at {by_boot!r} s by the host's boot clock")
         self._boot_id, self._boot_seconds, self._began = event.boot_id, event.boot_seconds, event.at

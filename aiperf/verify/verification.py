@@ -83,9 +83,7 @@ def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
     try:
         report = _read_report(file)
     except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
-        notes.add(
-            None, SCORE_LAW, f"{REPORT_FILE} cannot be read ({type(error).__name__}: {error})", "cannot be determined"
-        )
+        notes.add(None, f"{REPORT_FILE} cannot be read ({type(error).__name__}: {error})", "cannot be determined")
         return notes.checked()
     named = report.run.events
     differing = _differing(report.score, score(work_log)) if named == lines else None
@@ -93,11 +91,11 @@ def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
         prefix, may_be_of_cut_lines = _prefix(journal, min(named, lines), named)
         certainty: Certainty = "cannot be determined" if may_be_of_cut_lines else "contradiction"
         if named > lines:
-            notes.add(None, SCORE_LAW, f"{REPORT_FILE} is made from {named} lines; the journal has {lines}", certainty)
+            notes.add(None, f"{REPORT_FILE} is made from {named} lines; the journal has {lines}", certainty)
             return notes.checked()
         differing = _differing(report.score, score(prefix))
         for found in differing:
-            notes.add(None, SCORE_LAW, f"{found} by the {named} lines that the report names", certainty)
+            notes.add(None, f"{found} by the {named} lines that the report names", certainty)
     notes.examined = len(FIGURES)
     if named < lines:
         notes.not_checked = f"{lines - named} of {lines} lines were written after {REPORT_FILE}"

@@ -14,7 +14,7 @@ from aiperf.data.dataset_config import ImagenetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.study.against import against
+from aiperf.simulate.study.predict import against
 from aiperf.simulate.study.sweep import (
     HEAD,
     alone,

@@ -20,7 +20,7 @@ import msgspec
 
 from aiperf.data.dataset_config import DATA_SETS, DataSetConf
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.journal.storage_config import StorageConf
+from aiperf.journal.local_journal import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf

@@ -27,8 +27,7 @@ from aiperf.units import count
 from aiperf.verify import verify
 from aiperf.verify.lines import read_lines
 from aiperf.verify.replayed_rules import follow
-from aiperf.verify.sample import DEFAULT
-from aiperf.verify.verification import samples_of
+from aiperf.verify.verification import DEFAULT, samples_of
 from benchmarks.pairs import describe_machine
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,15 +39,58 @@ _FLOPS_AND_WASTED = struct.Struct("<2d")
 assert _ROW.fields is not None and _ROW.itemsize == _PACKED.size, "a row is written and read in one form"
 _FLOPS_AT: int = _ROW.fields["flops"][1]
 
-Whole = npt.NDArray[np.int64]
 Real = npt.NDArray[np.float64]
+_Kind = TypeVar("_Kind", np.int64, np.float64)
+
+
+class _Column(Generic[_Kind]):
+    """Column of the table, by its name. A copy with shape (rows,)."""
+
+    def __init__(self, kind: type[_Kind]) -> None:
+        self._kind: type[_Kind] = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, table: IntervalTable, owner: type) -> npt.NDArray[_Kind]:
+        # A copy, because no row can be added while a view exists.
+        return np.array(np.frombuffer(table._rows, dtype=_ROW)[self._name], dtype=self._kind)
 
 
 @dataclass(slots=True)
 class IntervalTable:
-    """Table with one interval per row. Each property is a copy of one column, with shape (rows,)."""
+    """Table with one interval per row."""
 
     _rows: bytearray = field(default_factory=bytearray)
+
+    worker = _Column(np.int64)
+    """Number of the worker."""
+    ranks = _Column(np.int64)
+    """Number of participating accelerators."""
+    trial = _Column(np.int64)
+    """Number of the trial."""
+    training_images = _Column(np.int64)
+    """Images over all ranks, counted or wasted."""
+    start = _Column(np.float64)
+    """Seconds since the start of the run."""
+    end = _Column(np.float64)
+    """Seconds since the start of the run."""
+    flops = _Column(np.float64)
+    """Counted operations. 0 if wasted."""
+    wasted = _Column(np.float64)
+    """Repeated operations. 0 if counted."""
+    tensor_flops = _Column(np.float64)
+    """Operations of convolutions and matrix products alone, counted or wasted."""
+    busy = _Column(np.float64)
+    """Seconds of one rank in training or validation steps."""
+    communication = _Column(np.float64)
+    """Part of the busy seconds: gradient exchange that did not overlap with computation."""
+    validation = _Column(np.float64)
+    """Part of the busy seconds: validation steps."""
+    input = _Column(np.float64)
+    """Seconds of one rank waiting for images."""
+    checkpoint = _Column(np.float64)
+    """Seconds of training stopped by a checkpoint."""
 
     def append(self, trial: int, work: Work, ranks: int, flops: int, tensor_flops: int) -> int:
         """Append an interval and return its row index.
@@ -82,83 +126,3 @@ class IntervalTable:
 
     def __len__(self) -> int:
         return len(self._rows) // _ROW_BYTES
-
-    @property
-    def worker(self) -> Whole:
-        """Number of the worker."""
-        return self._whole("worker")
-
-    @property
-    def ranks(self) -> Whole:
-        """Number of participating accelerators."""
-        return self._whole("ranks")
-
-    @property
-    def trial(self) -> Whole:
-        """Number of the trial."""
-        return self._whole("trial")
-
-    @property
-    def training_images(self) -> Whole:
-        """Images over all ranks, counted or wasted."""
-        return self._whole("training_images")
-
-    @property
-    def start(self) -> Real:
-        """Seconds since the start of the run."""
-        return self._real("start")
-
-    @property
-    def end(self) -> Real:
-        """Seconds since the start of the run."""
-        return self._real("end")
-
-    @property
-    def flops(self) -> Real:
-        """Counted operations. 0 if wasted."""
-        return self._real("flops")
-
-    @property
-    def wasted(self) -> Real:
-        """Repeated operations. 0 if counted."""
-        return self._real("wasted")
-
-    @property
-    def tensor_flops(self) -> Real:
-        """Operations of convolutions and matrix products alone, counted or wasted."""
-        return self._real("tensor_flops")
-
-    @property
-    def busy(self) -> Real:
-        """Seconds of one rank in training or validation steps."""
-        return self._real("busy")
-
-    @property
-    def communication(self) -> Real:
-        """Part of the busy seconds: gradient exchange that did not overlap with computation."""
-        return self._real("communication")
-
-    @property
-    def validation(self) -> Real:
-        """Part of the busy seconds: validation steps."""
-        return self._real("validation")
-
-    @property
-    def input(self) -> Real:
-        """Seconds of one rank waiting for images."""
-        return self._real("input")
-
-    @property
-    def checkpoint(self) -> Real:
-        """Seconds of training stopped by a checkpoint."""
-        return self._real("checkpoint")
-
-    def _whole(self, name: str) -> Whole:
-        return np.array(self._table()[name], dtype=np.int64)
-
-    def _real(self, name: str) -> Real:
-        return np.array(self._table()[name], dtype=np.float64)
-
-    def _table(self) -> npt.NDArray[np.void]:
-        # A view, of which only copies are returned: no row can be added while a view exists.
-        return np.frombuffer(self._rows, dtype=_ROW)

@@ -48,25 +48,23 @@ def _end(work_log: WorkLog) -> str | None:
     if work_log.ended is None:
         return "the run has not ended: it continues, or its driver was killed"
     at = duration(work_log.ended.at)
-    match work_log.ended.reason:
-        case "duration":
-            return None
-        case "interrupted":
-            return f"the run was interrupted after {at}"
-        case "trials":
-            return f"the run ended after {at}, when as many trials had finished as limits.trials allows"
-        case "no proposals":
-            return f"the run ended after {at}, when nothing was left to propose"
-        case "corrupt images":
-            return f"the run ended after {at}: more images are corrupt than dataset.corrupt_limit allows"
-        case "followed":
-            return f"the run ended after {at}, when all trials of the followed run had been trained"
-        case "converged":
-            return f"the run ended after {at}, when its score had come to rest (schedule.stop=converged)"
-        case "no workers":
-            return f"the run ended after {at} without a worker"
-        case other:
-            return f"the run ended after {at} ({other})"
+    reason = work_log.ended.reason
+    if reason == "duration":
+        return None
+    if reason == "interrupted":
+        return f"the run was interrupted after {at}"
+    return f"the run ended after {at}{_ENDS.get(reason, f' ({reason})')}"
+
+
+_ENDS = {
+    "trials": ", when as many trials had finished as limits.trials allows",
+    "no proposals": ", when nothing was left to propose",
+    "corrupt images": ": more images are corrupt than dataset.corrupt_limit allows",
+    "followed": ", when all trials of the followed run had been trained",
+    "converged": ", when its score had come to rest (schedule.stop=converged)",
+    "no workers": " without a worker",
+}
+"""Text for each reason of an early end."""
 
 
 def _no_work(work_log: WorkLog) -> str:

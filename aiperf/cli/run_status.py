@@ -71,7 +71,7 @@ def status_of(folder: Path, now_unix: float) -> Status:
     from aiperf.accounting.work_log import WorkLog
     from aiperf.journal.events import RunResumed, RunStarted, WorkerLost
     from aiperf.journal.journal import NAME, folding, read
-    from aiperf.rules.replay import replay
+    from aiperf.rules.evolve import replay
 
     reader = read(folder)
     work_log = WorkLog()

@@ -16,9 +16,9 @@ from aiperf.report.facts import Report
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.statistics.difference import Verdict, verdict
-from aiperf.statistics.pairs import Pairs, pairs
+from aiperf.statistics.estimate import more_runs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference, shares_of_spread
-from aiperf.statistics.spread import more_runs
+from aiperf.statistics.work_mix import Pairs, pairs
 
 VERSION = 2
 """Version of the output of --json."""

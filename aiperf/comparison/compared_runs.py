@@ -8,9 +8,9 @@ from pathlib import Path
 
 from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.errors import CannotCompare
-from aiperf.journal.ends import JournalHashes, ends
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
+from aiperf.journal.sealed_log import JournalHashes, ends
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
 

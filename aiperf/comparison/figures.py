@@ -11,8 +11,7 @@ from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.report.facts import Report
 from aiperf.statistics.between_runs import ScoredRun, over_runs
 from aiperf.statistics.difference import RelativeChange, change
-from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.statistics.spread import Spread, spread
+from aiperf.statistics.estimate import Estimate, Spread, of_repeats, spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.journal import NAME, read
 from aiperf.report.facts import Report, TrialFacts
 from aiperf.report.write import report_of
-from aiperf.statistics.pairs import EQUAL_WORK, Pairs, pairs
+from aiperf.statistics.work_mix import EQUAL_WORK, Pairs, pairs
 
 
 @dataclass(frozen=True, slots=True)

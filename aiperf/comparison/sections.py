@@ -13,8 +13,8 @@ from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.section import Paragraph, Part, Section
 from aiperf.report.tables import Cell, Column, Table
-from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import MEANINGS, ScoreDifference
+from aiperf.statistics.work_mix import Pairs
 
 MOST_PAIRS = 200
 """Largest number of pairs in the page's table. report.json has all pairs."""

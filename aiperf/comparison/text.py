@@ -13,8 +13,8 @@ from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
 from aiperf.statistics.difference import RelativeChange
-from aiperf.statistics.pairs import Pairs
 from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
+from aiperf.statistics.work_mix import Pairs
 
 WIDTH = 80
 MOST_LOSSES = 5

@@ -40,13 +40,12 @@ from aiperf.rules.decide import (
     decide,
 )
 from aiperf.rules.evolve import evolve
-from aiperf.rules.following import answer
 from aiperf.rules.interpret import end, interpret
 from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
 from aiperf.rules.proposals import check
-from aiperf.rules.replay_queue import ReplayQueue
+from aiperf.rules.replay_queue import ReplayQueue, answer
 from aiperf.rules.state import Run
 from aiperf.shell_command import resuming
 from searchers.history import History, Observation

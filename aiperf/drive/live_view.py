@@ -11,8 +11,7 @@ from aiperf.accounting.valid_window import Window
 from aiperf.drive.driver import Driver
 from aiperf.journal.events import FollowedRun
 from aiperf.rules.procedure import epoch_limit
-from aiperf.rules.state import Run
-from aiperf.rules.worker import Worker
+from aiperf.rules.state import Run, Worker
 
 MOST_WORKERS = 100
 """Maximum number of workers in a view. The others are counted."""

@@ -309,7 +309,6 @@ class Journal:
 
     @property
     def committed_bytes(self) -> int:
-        """Bytes of the file that are committed."""
         return self._end
 
     def _keep_what_follows(self) -> Cut | None:

@@ -2,13 +2,17 @@
 
     {"event":"RunStarted",…,"chain":"<64 hexadecimal digits>"}
 
-A reader gets the decoder of a record and the checks of the first record and of every record from its caller.
+A reader gets the decoder of a record and the checks of the first record and of every record from its caller. The hashes of the
+first and the last line identify a log (`ends`), so that copies of one run are recognized.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Generic, TypeVar
 
 import msgspec
@@ -112,3 +116,33 @@ def _why_unsealed(line: bytes) -> str:
     if line[-TAIL : -len(ORIGIN) - 3] != _SEAL:
         return "it has no hash"
     return "its hash does not follow from the line before it. One of the two lines was changed"
+
+
+_TAIL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class JournalHashes:
+    """Hashes that identify a journal."""
+
+    first: str
+    """SHA-256 of the first line. Journals of one run have the same first line."""
+    last: str
+    """SHA-256 of the last whole line, which depends on all lines before it. If both hashes are equal, the journals are equal.
+    """
+
+
+def ends(journal: Path) -> JournalHashes:
+    """Return the identity of a journal whose hash chain was already checked."""
+    with journal.open("rb") as file:
+        first = file.readline()
+        length = file.seek(0, os.SEEK_END)
+        last, tail = b"", b""
+        while not last and len(tail) < length:  # a line is seldom longer than _TAIL, but may be
+            start = max(0, length - len(tail) - _TAIL)
+            file.seek(start)
+            tail = file.read(length - len(tail) - start) + tail
+            whole = tail[: tail.rfind(b"\n") + 1]
+            before = whole.rfind(b"\n", 0, -1)
+            last = whole[before + 1 :] if whole and (before >= 0 or start == 0) else b""
+    return JournalHashes(hashlib.sha256(first).hexdigest(), hashlib.sha256(last).hexdigest())

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.journal import events
-from aiperf.journal.descriptions import MachineFacts, PredictedFigures, ReadingFacts, check_shape
-from aiperf.journal.first_line import check_first_line
+from aiperf.journal.first_line import MachineFacts, PredictedFigures, ReadingFacts, check_first_line, check_shape
 from aiperf.journal.legality import (
     LARGEST,
     LARGEST_COUNT,
@@ -91,19 +90,15 @@ class Validator:
     """Names of the corrupt files since the last resume."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """See `StateView`."""
         return self._states.get(number)
 
     def attempt_of(self, trial: int) -> int:
-        """See `StateView`."""
         return self._trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
-        """See `StateView`."""
         return self._trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
-        """See `StateView`."""
         if worker in self._workers:
             return "idle" if self._workers[worker].trial is None else "training"
         return "lost" if worker in self._seen_workers else "unknown"

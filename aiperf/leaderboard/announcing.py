@@ -13,10 +13,9 @@ from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
 from aiperf.leaderboard.benchmark import purpose_of
 from aiperf.leaderboard.entry import AnnouncedCounts, Entry
-from aiperf.submission.announced_run import breaks_of
+from aiperf.submission.announced_run import Announced, announced, breaks_of
 from aiperf.submission.announcement_file import log_path, read_log
 from aiperf.submission.announcements import Announcements, RunAnnounced, SignedEntry
-from aiperf.submission.published import Announced, announced
 
 UNCHECKED = "its announcement is not checked: give the log of its site with --announcements"
 

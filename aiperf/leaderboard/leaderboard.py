@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import Benchmark, differing, title
-from aiperf.leaderboard.entry import Entry
+from aiperf.leaderboard.entry import Entry, of_system, system_key, uncertainty
 from aiperf.leaderboard.metric import METRICS, Metric, metric
-from aiperf.leaderboard.repeats import of_system, system_key, uncertainty
 from aiperf.ranking.division import BUILT_IN
-from aiperf.statistics.ties import ties
+from aiperf.statistics.difference import ties
 from aiperf.units import count
 
 Purpose = tuple[str, ...]

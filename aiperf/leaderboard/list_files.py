@@ -1,11 +1,15 @@
-"""Files of a list: HTML, Markdown, CSV and JSON. Each is written atomically, and equal lists give equal bytes."""
+"""Forms of a list: HTML, Markdown, CSV and JSON files, and lines for a terminal.
+
+Each file is written atomically, and equal lists give equal bytes. The page has the design of the reports, loads nothing and is
+complete without its script. The terminal shows a few columns, the files all.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +19,92 @@ from aiperf.atomic_files import replace_file
 from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
 from aiperf.leaderboard.metric import METRICS
-from aiperf.leaderboard.page import page
-from aiperf.leaderboard.phrases import about, differences, remarks
-from aiperf.leaderboard.tables import models
+from aiperf.leaderboard.tables import about, differences, models, remarks, torn
+from aiperf.report.document import document, listed, note, section, table, text, with_code
 from aiperf.report.tables import Cell, Table
 from aiperf.sanitize import cell, sanitize
+
+
+def page(found: Leaderboard) -> str:
+    listings = list(enumerate(found.listings, 1))
+    links = [(f"list-{index}", f"{listing.title} ({len(listing.rows)})") for index, listing in listings]
+    if found.sites:
+        links.append(("announced", "Announced runs"))
+    if found.unread:
+        links.append(("not-listed", "Not in the list"))
+    return document(
+        f"AIPerf list by {found.by.title}",
+        [
+            '<a class="skip" href="#main">To the list</a>',
+            "<header>",
+            '<p class="kind">AIPerf · list of runs</p>',
+            f"<h1>By {text(found.by.title)}</h1>",
+            f'<p class="about">{text(about(found))}</p>',
+            "</header>",
+            f'<nav aria-label="Lists"><ul>{"".join(_link(*link) for link in links)}</ul></nav>'
+            if len(links) > 1
+            else "",
+            '<main id="main">',
+            *(_listing(found, listing, index) for index, listing in listings),
+            *([section("announced", "Announced runs", [table(tables.sites(found))])] if found.sites else []),
+            *([section("not-listed", "Not in the list", [table(tables.unread(found))])] if found.unread else []),
+            "</main>",
+            '<div class="notes">',
+            *(note("clear", title, f"<p>{text(remark)}</p>", "") for title, remark in remarks(found)),
+            "</div>",
+            "<footer><p>Every figure is computed from the runs’ journals; rank.json has them unrounded. "
+            "How to read it: docs/ranking.md.</p></footer>",
+        ],
+        kind="list",
+    )
+
+
+def _link(name: str, title: str) -> str:
+    return f'<li><a href="#{name}">{text(title)}</a></li>'
+
+
+def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> str:
+    places = table(tables.every_place(listing, index))
+    others = [
+        table(tables.changes(listing, found.by, index)),
+        f"<details><summary>Places by every figure</summary>{places}</details>",
+    ]
+    return section(
+        f"list-{index}",
+        listing.title,
+        [
+            f'<div class="{listing.benchmark.standing}">',
+            *_differs(listing),
+            table(tables.order(listing, found.by, index)),
+            *(others if len(listing.rows) > 1 else ()),
+            '<details class="screen"><summary>Rules, warnings and origin of each run</summary>',
+            *map(_details, listing.rows),
+            "</details>",
+            "</div>",
+        ],
+    )
+
+
+def _differs(listing: BenchmarkRuns) -> Iterator[str]:
+    if listing.benchmark.is_simulated:
+        remark = "Virtual clock, invented learning curves: no work was done, and no such run is ever ranked."
+        yield note("simulated", "Simulated runs", f"<p>{remark}</p>", "")
+    if listing.differs:
+        yield f"<p>{text(differences(listing))}</p>"
+
+
+def _details(row: ListedRow) -> str:
+    entry = row.entry
+    parts = [table(tables.details(row))]
+    if entry.rules_not_met:
+        rules = "".join(f"<li>{with_code(rule)}</li>" for rule in entry.rules_not_met)
+        heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
+        parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
+    if entry.warnings:
+        criticals = any(each.severity == "critical" for each in entry.warnings)
+        parts.append(note("critical" if criticals else "warned", "Warnings", "", listed(entry.warnings)))
+    return f'<div class="entry" id="{tables.details_of(row)}">{"".join(parts)}</div>'
+
 
 Value = str | int | float | None
 VERSION = 2
@@ -40,27 +125,14 @@ def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
 
 def csv_text(found: Leaderboard) -> str:
     """Return the CSV text. A missing value is an empty cell."""
+    rows = [_csv_row(listing, row) for listing in found.listings for row in listing.rows]
+    rows += [{"folder": each.folder, "no place because": each.reason} for each in found.unread]
     file = io.StringIO(newline="")
-    writer: csv.DictWriter[str] | None = None
-    for fields in _csv_rows(found):
-        if writer is None:
-            writer = csv.DictWriter(file, fieldnames=list(fields))
-            writer.writeheader()
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]))
+    writer.writeheader()
+    for fields in rows:
         writer.writerow({name: cell(value) if isinstance(value, str) else value for name, value in fields.items()})
     return file.getvalue()
-
-
-def _csv_rows(found: Leaderboard) -> Iterator[dict[str, Value]]:
-    for listing in found.listings:
-        yield from (_csv_row(listing, row) for row in listing.rows)
-    for each in found.unread:
-        blank: dict[str, Value] = dict.fromkeys(_csv_columns(found))
-        yield blank | {"folder": each.folder, "no place because": each.reason}
-
-
-def _csv_columns(found: Leaderboard) -> dict[str, Value]:
-    listing = next(listing for listing in found.listings)
-    return _csv_row(listing, listing.rows[0])
 
 
 def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
@@ -105,7 +177,6 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
-    """Return the JSON text."""
     return msgspec.json.format(msgspec.json.encode(_json_document(found)), indent=1).decode() + "\n"
 
 
@@ -164,7 +235,6 @@ def _json_change(change: OrderChange) -> dict[str, Any]:
 
 
 def markdown(found: Leaderboard) -> str:
-    """Return the Markdown text."""
     return "\n".join(_markdown_lines(found))
 
 
@@ -184,8 +254,8 @@ def _markdown_lines(found: Leaderboard) -> Iterator[str]:
     if found.unread:
         yield "## Not in the list\n"
         yield from _markdown_table(tables.unread(found))
-    for title, text in remarks(found):
-        yield f"**{escaped(title)}.** {escaped(text)}\n"
+    for title, remark in remarks(found):
+        yield f"**{escaped(title)}.** {escaped(remark)}\n"
 
 
 def _markdown_table(shown: Table) -> Iterator[str]:
@@ -207,3 +277,69 @@ def _markdown_row(cells: Iterator[str]) -> str:
 def escaped(text: str) -> str:
     """Return one line of literal text, sanitized and without active mark-up."""
     return _MARKS.sub(r"\\\1", sanitize(text))
+
+
+MOST_ROWS = 100
+"""Rows of one benchmark. The files contain all rows."""
+_SHOWN = ("place", "run", "runs", "score", "regulated score", "error", "lost", "accelerators", "validity")
+_WITH_SMALLER_LINE = ("place", "lost")
+_WIDEST = {"run": 36, "validity": 44}
+
+
+def lines(found: Leaderboard) -> Iterator[str]:
+    """Yield the printed lines."""
+    yield f"by {found.by.title}: {about(found)}"
+    for index, listing in enumerate(found.listings, 1):
+        yield ""
+        yield from _printed_listing(found, listing, index)
+    yield from (sanitize(f"warning: {each}") for each in torn(found))
+    if found.sites:
+        yield ""
+    for site in tables.sites(found).rows:
+        log, published, missing, broken, twice = (sanitize(cell.text) for cell in site)
+        yield f"{log}: {published}; missing: {missing}; not as announced: {broken}; run more often: {twice}"
+    if found.unread:
+        yield "\nnot in the list:"
+        yield from (sanitize(f"  {each.folder}: {each.reason}") for each in found.unread)
+
+
+def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> Iterator[str]:
+    shown = tables.order(listing, found.by, index)
+    yield sanitize(f"{listing.title}: {shown.caption}")
+    if listing.differs:
+        yield sanitize(f"  {differences(listing)}")
+    names = [column.name for column in shown.columns]
+    wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
+    columns = sorted(names.index(name) for name in wanted if name in names)
+    table = [[names[column] for column in columns]]
+    table += [
+        [_cut(sanitize(_printed_text(row[column], names[column])), _WIDEST.get(names[column])) for column in columns]
+        for row in shown.rows[:MOST_ROWS]
+    ]
+    widths = [max(len(row[column]) for row in table) for column in range(len(columns))]
+    is_number = [shown.columns[column].is_number for column in columns]
+    yield from (_aligned(row, widths, is_number) for row in table)
+    if len(shown.rows) > MOST_ROWS:
+        yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
+    if basis := tables.basis(listing, found.by):
+        yield sanitize(f"  {basis}")
+    for change in tables.changes(listing, found.by, index).rows:
+        by, runs, correlation, moved, *_ = (cell.text for cell in change)
+        if correlation not in ("", tables.NONE):
+            yield f"  by {by}: {moved} of {runs} would move, Kendall’s τ {correlation}"
+
+
+def _printed_text(cell: Cell, column: str) -> str:
+    return f"{cell.text} ({cell.second_line})" if cell.second_line and column in _WITH_SMALLER_LINE else cell.text
+
+
+def _cut(text: str, widest: int | None) -> str:
+    return text if widest is None or len(text) <= widest else f"{text[: widest - 1]}…"
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], is_number: Sequence[bool]) -> str:
+    cells = (
+        text.rjust(width) if number else text.ljust(width)
+        for text, width, number in zip(row, widths, is_number, strict=True)
+    )
+    return "  " + "  ".join(cells).rstrip()

@@ -12,6 +12,7 @@ from typing import Any
 
 from aiperf.accounting.accelerator_time import TimeBreakdown
 from aiperf.accounting.availability import Availability
+from aiperf.accounting.convergence import Settled
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
@@ -19,7 +20,6 @@ from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
-from aiperf.statistics.convergence import Settled
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts
 from aiperf.system.summary import Telemetry

@@ -12,11 +12,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aiperf.accounting.accelerator_time import TimeBreakdown, accelerator_time, seconds_present, time_breakdown
+from aiperf.accounting.accelerator_time import (
+    TimeBreakdown,
+    WorkerSpan,
+    accelerator_time,
+    seconds_present,
+    spans,
+    time_breakdown,
+)
 from aiperf.accounting.availability import availability
+from aiperf.accounting.convergence import settled
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
-from aiperf.accounting.spans import WorkerSpan, spans
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
@@ -48,7 +55,6 @@ from aiperf.report.utilisation import peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
-from aiperf.statistics.convergence import settled
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
 from aiperf.system.power.meters import Meter

@@ -6,9 +6,8 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from aiperf.accounting.accelerator_time import AcceleratorTime
+from aiperf.accounting.accelerator_time import PARTS, AcceleratorTime
 from aiperf.accounting.losses import AcceleratorPeak, EnergyPart, Waterfall, waterfall
-from aiperf.accounting.spans import PARTS
 from aiperf.report.facts import Utilisation
 from aiperf.system.summary import Telemetry
 

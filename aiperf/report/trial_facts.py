@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from aiperf.accounting.trial_record import Operations, TrialRecord
 from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.accounting.work_log import Operations, TrialRecord
 from aiperf.report.facts import InWindow, TrialFacts
 from aiperf.report.fold import Collected, TrialResults
 

@@ -7,12 +7,14 @@ workers with proposal demand, lost trials, droppable checkpoints), so that decid
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from aiperf.journal import events
+from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.journal.legality import check_state
-from aiperf.rules.changes import attempts, checkpoints, proposals, transitions, workers
-from aiperf.rules.state import Run
+from aiperf.rules.changes import attempts, checkpoints, transitions, workers
+from aiperf.rules.state import Run, begin
 
 
 def evolve(run: Run, event: events.AnyEvent) -> None:
@@ -29,15 +31,15 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         run.at = event.at
     match event:
         case events.Progress():
-            attempts.worked(run, event, event)
+            attempts.worked(run, event)
         case events.EpochFinished():
             attempts.epoch_finished(run, event)
         case events.ProposalRequested():
-            proposals.requested(run, event)
+            workers.requested(run, event)
         case events.TrialProposed():
-            proposals.proposed(run, event)
+            workers.proposed(run, event)
         case events.TrialRejected():
-            proposals.rejected(run, event)
+            workers.rejected(run, event)
         case events.TrialStarted():
             attempts.started(run, event)
         case events.TrialPrepared():
@@ -45,11 +47,11 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
         case events.BatchReduced():
             attempts.batch_reduced(run, event)
         case events.CheckpointWritten():
-            attempts.checkpoint_written(run, event)
+            attempts.received(run, event).saved_epoch = event.epoch
         case events.CheckpointNotWritten():
-            attempts.checkpoint_not_written(run, event)
+            attempts.received(run, event).unsaved_epoch = event.epoch
         case events.TrialHeartbeat():
-            attempts.heartbeat(run, event)
+            attempts.received(run, event)
         case events.TrialFinished():
             transitions.finished(run, event)
         case events.TrialLost():
@@ -79,3 +81,30 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
             raise AssertionError("it was refused before")
         case _:
             assert_never(event)
+
+
+def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
+    """Yield each event with the run before the event. The first event is yielded with the run that it creates.
+
+    The run is always the same object. It takes the event when the next pair is requested.
+
+    Raises:
+        IllegalLine: an event does not fit the run.
+    """
+    lines = iter(events)
+    first = next(lines, None)
+    assert isinstance(first, RunStarted), "the journal's reader has checked that it begins with RunStarted"
+    run = begin(first)
+    yield run, first
+    for event in lines:
+        yield run, event
+        evolve(run, event)
+
+
+def state_after(events: Iterable[AnyEvent]) -> Run:
+    """Return the state after a journal's events."""
+    run: Run | None = None
+    for run, _ in replay(events):  # noqa: B007 - the last one is used
+        pass
+    assert run is not None, "a replay gives at least one pair"
+    return run

@@ -17,10 +17,9 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.legality import TrialState
 from aiperf.rng import derive
+from aiperf.rules.evolve import replay
 from aiperf.rules.procedure import epoch_limit
-from aiperf.rules.replay import replay
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 
 WHY_LEFT_OUT = {
     TrialState.REQUESTED: "rejected",

@@ -14,8 +14,7 @@ import msgspec
 from aiperf.journal import events, messages
 from aiperf.journal.legality import TrialState
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 
 WorkerMessage = (
     messages.WorkerUp

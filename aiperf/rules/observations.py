@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from aiperf.journal import events
 from aiperf.journal.legality import TrialState, check_state
-from aiperf.rules.state import Run
-from aiperf.rules.worker import Worker
+from aiperf.rules.state import Run, Worker
 from morphism import decode_morph
 from searchers.history import (
     CeilingKnown,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from aiperf.journal.events import FollowedValues, ProposalRequested, TrialProposed, TrialRejected
+from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
@@ -98,6 +99,12 @@ def check(
     return described(history, request, word, graph, counted, at)
 
 
+def returned(event: TrialProposed) -> ProposalReturned:
+    """Return the message that an event records."""
+    values = {name: getattr(event, name) for name in ProposalReturned.__struct_fields__}
+    return ProposalReturned(**values | {"morphs": tuple(event.morphs), "pruned": tuple(event.pruned)})
+
+
 def described(
     history: History,
     request: ProposalRequested,
@@ -118,12 +125,12 @@ def described(
         own_kernel=own_size(graph),
         can_grow=not choices(graph, history.space.budget).is_empty(),
         pruned=list(word.pruned),
-        fingerprint=graph.fingerprint,
-        forward_flops=counted.forward_flops,
-        backward_flops=counted.backward_flops,
-        validation_flops=counted.forward_validation_flops,
-        tensor_forward_flops=counted.tensor_forward_flops,
-        tensor_backward_flops=counted.tensor_backward_flops,
-        parameters=counted.parameters,
         follows=follows,
+        **counts_of(graph, counted),
     )
+
+
+def counts_of(graph: Graph, counted: Cost) -> dict[str, Any]:
+    """Return the fingerprint of a graph and its COUNTS, as in TrialProposed."""
+    costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
+    return {"fingerprint": graph.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

@@ -9,11 +9,81 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiperf.journal.events import ProposalRequested, RunStarted
+from aiperf.journal.events import FollowedValues, ProposalRequested, RunStarted
 from aiperf.journal.legality import Presence, TrialState
 from aiperf.rules.limits import LimitsConf, ScheduleConf, limits_of, schedule_of
-from aiperf.rules.trial import Trial
-from aiperf.rules.worker import Worker
+
+
+@dataclass(slots=True)
+class Worker:
+    """One placement of accelerators. A worker that returns after a loss has a new number."""
+
+    number: int
+    host: str
+    ranks: int
+    device: str
+    joined: float
+    round: int = 0
+    """Number of trials that it has started. Retries do not count."""
+    trial: int | None = None
+    nears_end: bool = False
+    """True if its trial may be over after the current epoch."""
+    waiting: list[int] = field(default_factory=list)
+    """Proposals made for it, in the order of their requests."""
+    requested: set[int] = field(default_factory=set)
+    rejected_in_a_row: int = 0
+    """Consecutive rejected requests since the last proposal."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """Proposal and its progress. The score's work log counts its images."""
+
+    number: int
+    round: int
+    """Round of the worker that starts it. Before the start: round of the request."""
+    made_for: int
+    """Worker that trains it first."""
+    parent: int | None
+    morphs: list[dict[str, Any]]
+    batch_size: int
+    can_grow: bool = True
+    """True if it may be a parent."""
+    follows: FollowedValues | None = None
+    """Values of the trial that it follows."""
+    state: TrialState = TrialState.REQUESTED
+    """Changed by `aiperf.rules.changes.transitions.enter` alone."""
+    attempt: int = 0
+    losses_of_worker: int = 0
+    """Attempts that ended alone or with the worker. Losses with a killed driver do not count."""
+    worker: int | None = None
+    epoch: int = 0
+    """Finished epochs since the last resumable one."""
+    saved_epoch: int = 0
+    """Last epoch with a checkpoint."""
+    unsaved_epoch: int = 0
+    """Last epoch of its attempt whose checkpoint could not be written."""
+    losses: list[float] = field(default_factory=list)
+    accuracies: list[float] = field(default_factory=list)
+    best_accuracy: float = 0.0
+    reported_accuracy: float | None = None
+    last_message: float = 0.0
+    is_prepared: bool = False
+    """True if its attempt has reported that the module is ready."""
+    has_worked: bool = False
+    """True if its attempt has reported work."""
+    # Sums of the current epoch, from which intervals are computed.
+    current_epoch: int = 0
+    training_images: int = 0
+    validation_images: int = 0
+    interval_end: float = 0.0
+    sums: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
+    """busy, communication, validation, input and checkpoint seconds of the attempt."""
+
+    @property
+    def epochs(self) -> int | None:
+        """Exact number of epochs of a following trial. None if its round and its losses decide."""
+        return None if self.follows is None else self.follows.epochs
 
 
 @dataclass(slots=True)
@@ -79,7 +149,6 @@ class Run:
     """Names of the images skipped since the start or the last resume. Files may be repaired in between."""
 
     def state_of(self, number: int) -> TrialState | None:
-        """See `aiperf.journal.legality.StateView`."""
         if (trial := self.trials.get(number)) is not None:
             return trial.state
         if number in self.requests:
@@ -87,15 +156,12 @@ class Run:
         return TrialState.REJECTED if 0 <= number < self.next_number else None
 
     def attempt_of(self, trial: int) -> int:
-        """See `StateView`."""
         return self.trials[trial].attempt
 
     def made_for(self, trial: int) -> int:
-        """See `StateView`."""
         return self.trials[trial].made_for
 
     def presence_of(self, worker: int) -> Presence:
-        """See `StateView`."""
         if worker in self.workers:
             return "idle" if worker in self.idle else "training"
         return "lost" if worker in self.departed else "unknown"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container
 from dataclasses import dataclass
+
+import msgspec
 
 from aiperf.errors import CannotFollow, OtherRules
 from aiperf.journal.events import AnyEvent, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
 from aiperf.rules.followed import FollowedHistory
-from aiperf.rules.following import answer
 from aiperf.rules.observations import observations
-from aiperf.rules.proposals import Proposer, check, make
-from aiperf.rules.replay import replay
-from aiperf.rules.replay_queue import ReplayQueue
+from aiperf.rules.proposals import Proposer, check, make, returned
+from aiperf.rules.replay_queue import ReplayQueue, answer
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
 from searchers.history import History
@@ -43,16 +43,8 @@ class VerifiedProposal:
             return self._is_rightly_rejected(self.recorded)
         if isinstance(self.anew, ProposalFailed):
             return False
-        return (
-            self.recorded.searcher == self.anew.searcher
-            and self.recorded.parent == self.anew.parent
-            and self.recorded.morphs == list(self.anew.morphs)
-            and self.recorded.batch_size == self.anew.batch_size
-            and self.recorded.kernel_size == self.anew.kernel_size
-            and self.recorded.pruned == list(self.anew.pruned)
-            and self.recorded.tuned_by == self.anew.tuned_by
-            and self.recorded.follows == self.follows
-        )
+        recorded = msgspec.structs.replace(returned(self.recorded), seconds=self.anew.seconds)
+        return recorded == self.anew and self.recorded.follows == self.follows
 
     def _is_rightly_rejected(self, recorded: TrialRejected) -> bool:
         was_nothing = isinstance(self.anew, ProposalFailed)
@@ -126,22 +118,17 @@ def _order(event: ProposalRequested) -> Propose:
     )
 
 
-def check_followed(first: RunStarted, work: FollowedHistory | None, last_hash: str | None) -> FollowedHistory:
+def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
     """Return `work` if it is the run that this run follows. Otherwise raise CannotFollow.
 
     `last_hash`: last hash of the journal that `work` was read from.
     """
     assert first.follows is not None, "checked by the caller"
     followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
-    if work is None:
-        raise CannotFollow(
-            f"the proposals of a following run need the followed run's journal. '{first.run}' follows {followed}, "
-            "which was not given"
-        )
     if last_hash != first.follows.last_hash:
         raise CannotFollow(
             f"the proposals of '{first.run}' are recomputed from the journal of {followed}. The given journal is "
-            f"'{work.first.run}' with the hash {(last_hash or '')[:12]}…: "
+            f"'{work.first.run}' with the hash {last_hash[:12]}…: "
             "give the journal of the followed run"
         )
     return work
@@ -177,43 +164,4 @@ class FollowedReplay:
         if isinstance(anew, TrialRejected):
             nothing = ProposalFailed(number=anew.number, reason=anew.reason)
             return VerifiedProposal(recorded.number, recorded, nothing, anew, is_in_turn=is_in_turn)
-        word = ProposalReturned(
-            number=anew.number,
-            searcher=anew.searcher,
-            parent=anew.parent,
-            morphs=tuple(anew.morphs),
-            batch_size=anew.batch_size,
-            kernel_size=anew.kernel_size,
-            pruned=(),
-            seconds=anew.seconds,
-            tuned_by=anew.tuned_by,
-        )
-        return VerifiedProposal(recorded.number, recorded, word, None, anew.follows, is_in_turn)
-
-
-def verify_proposals(
-    events: Iterable[AnyEvent],
-    proposer: Proposer,
-    followed: FollowedHistory | None = None,
-    followed_hash: str | None = None,
-) -> Iterator[VerifiedProposal]:
-    """Yield each proposal of a journal, recomputed with the history at the line of its request.
-
-    Floating-point results differ in the last bits between processors and library versions. If these differ from the
-    journal's, an unequal proposal means "not re-derivable here" and not "wrong". `followed`, `followed_hash`: trials of the
-    followed run and the last hash of its journal's lines.
-
-    Raises:
-        OtherRules: the journal uses another version of the proposal rules.
-        CannotFollow: the run follows another run that was not given.
-    """
-    again: ProposalReplay | FollowedReplay | None = None
-    for run, event in replay(events):
-        if again is None:
-            assert isinstance(event, RunStarted), "a replay begins with it"
-            if event.follows is None:
-                again = ProposalReplay(event, proposer)
-            else:
-                again = FollowedReplay(event, ReplayQueue(check_followed(event, followed, followed_hash).trials))
-        elif (verified := again.take(run, event)) is not None:
-            yield verified
+        return VerifiedProposal(recorded.number, recorded, returned(anew), None, anew.follows, is_in_turn)

@@ -24,8 +24,8 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.driver_restarts import SimulationCost, drive
-from aiperf.simulate.faults.building import build_faults
+from aiperf.simulate.driver_restarts import AfterTurn, SimulationCost, drive
+from aiperf.simulate.faults.kinds import build_faults
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
@@ -56,10 +56,10 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = Non
     folder = new_folder(opening.plan.conf, time.time())
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
-    effort = drive(world, opening.first, folder / NAME, after_turn=after_turn, around=ending_on_interrupt)
-    print(
-        effort_in_words(effort, world.clock.now())
-    )  # of the clock, because a user may have ended the run before its time
+    audience = None if after_turn is None else AfterTurn(after_turn)
+    effort = drive(world, opening.first, folder / NAME, audience, ending_on_interrupt)
+    # The time of the clock, because a user may have ended the run before its time.
+    print(effort_in_words(effort, world.clock.now()))
     return folder
 
 

@@ -115,7 +115,6 @@ class Announcements:
         return self.entries[-1].id if self.entries else ORIGIN.decode()
 
     def by_id(self, wanted: str) -> SignedEntry | None:
-        """Return the entry of that id."""
         return next((each for each in self.entries if each.id == wanted), None)
 
     def withdrawn(self) -> dict[str, RunWithdrawn]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
@@ -34,29 +34,32 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
+from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect
-from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
 from aiperf.system.power.meters import FOLDER as POWER
 from aiperf.system.source import COMMIT, SOURCE, revision
 
 
-@dataclass(frozen=True, slots=True)
-class SubmissionContents:
-    """Contents of a submission."""
-
-    runs: Sequence[Path]
-    """Folders of the runs."""
-    key: Path | None
-    """Signing key. None for no signature."""
-    log: str | None
-    """Log of the site's announcements. None: the log in the runs' configuration."""
-    with_telemetry: bool = True
-
-
-def build(wanted: SubmissionContents, path: Path, signers: Path | None = None) -> Inspection:
+def build(
+    runs: Sequence[Path],
+    path: Path,
+    *,
+    key: Path | None,
+    log: str | None,
+    with_telemetry: bool = True,
+    signers: Path | None = None,
+) -> Inspection:
     """Create the submission and inspect it. After a bad finding, no file remains.
+
+    Args:
+        runs: Folders of the runs.
+        path: New file.
+        key: Signing key. None for no signature.
+        log: Log of the site's announcements. None: the log in the runs' configuration.
+        with_telemetry: True to include the samples.
+        signers: File of allowed signers. Default: any key may sign.
 
     Raises:
         BadConfiguration: The file exists, or the log of an announced run is missing.
@@ -66,11 +69,11 @@ def build(wanted: SubmissionContents, path: Path, signers: Path | None = None) -
     """
     if path.exists():
         raise BadConfiguration(f"a submission is a new file. '{path}' is there already: name another by --out")
-    contents = _contents(wanted)
+    contents = _contents(runs, log, with_telemetry=with_telemetry)
     manifest = manifest_of(contents)
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
     try:
-        pack(draft, contents, manifest, None if wanted.key is None else sign(wanted.key, manifest))
+        pack(draft, contents, manifest, None if key is None else sign(key, manifest))
         found = inspect(draft, Requirements(signers=signers))
         if found.is_good:
             draft.rename(path)
@@ -79,14 +82,14 @@ def build(wanted: SubmissionContents, path: Path, signers: Path | None = None) -
     return replace(found, path=str(path))
 
 
-def _contents(wanted: SubmissionContents) -> dict[str, Content]:
+def _contents(runs: Sequence[Path], given_log: str | None, *, with_telemetry: bool) -> dict[str, Content]:
     parts: dict[str, Content] = {}
     submitted, firsts = [], []
-    for number, folder in enumerate(wanted.runs, 1):
-        run, first = _run(folder, f"runs/{number}", parts, with_telemetry=wanted.with_telemetry)
+    for number, folder in enumerate(runs, 1):
+        run, first = _run(folder, f"runs/{number}", parts, with_telemetry=with_telemetry)
         submitted.append(run)
         firsts.append(first)
-    log = _log(wanted.log, firsts)
+    log = _log(given_log, firsts)
     submission = Submission(
         release=versions().get("aiperf-cluster", "unknown"),
         source=revision(),

@@ -1,13 +1,13 @@
-"""Inspection of one run of a submission: its journal, and the files that must follow from the journal."""
+"""Result of an inspection, and inspection of one run: its journal, and the files that must follow from the journal."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,9 +16,12 @@ from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
 from aiperf.ranking.breaches import breaches
+from aiperf.ranking.division import Division
 from aiperf.report.candidate import candidate_of
 from aiperf.report.facts import Report
 from aiperf.report.write import recomputed
+from aiperf.submission.announced_run import ABSENT, Announced, differences
+from aiperf.submission.archive import MOST_BYTES
 from aiperf.submission.contents import (
     CONFIGURATION,
     PAGE,
@@ -31,10 +34,71 @@ from aiperf.submission.contents import (
     configuration_of,
     system_of,
 )
-from aiperf.submission.differences import ABSENT, differences
-from aiperf.submission.inspection import InspectionFinding, Outcome, Requirements
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.verify import verify
+from aiperf.verify.verification import DEFAULT
+
+Outcome = Literal["good", "bad", "note"]
+"""'bad': impossible in an honest submission of these runs. 'note': important for the reader, or not checkable."""
+SignedBy = Literal["good", "unsigned", "unknown key", "bad signature", "not checked"]
+"""'unknown key': valid, but the key is not among the allowed signers. 'not checked': valid, without a list of allowed
+signers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirements:
+    """Further requirements on a submission."""
+
+    signers: Path | None = None
+    """File of allowed signers (`read_allowed`). Default: any key may sign."""
+    source: Path | None = None
+    """Checkout of the runs' sources. Default: the sources of this installation."""
+    sample: int | None = DEFAULT
+    """Number of recomputed proposals per run. None for all."""
+    division: Division | None = None
+    """Division whose rules each run must keep. Default: count the broken rules of the ranking."""
+    most_bytes: int = MOST_BYTES
+    """Largest unpacked size in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionFinding:
+    """Result of one check."""
+
+    check: str
+    outcome: Outcome
+    text: str
+    run: str | None = None
+    """Name of the run. None for the whole submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Result of the inspection of a submission."""
+
+    path: str
+    sha256: str
+    """SHA-256 of the file."""
+    signature: SignedBy | None
+    """None if the submission was rejected before the check of its signature."""
+    key: str | None
+    """Fingerprint of the signing key."""
+    signers: tuple[str, ...]
+    """Owners of the key in the list of allowed signers."""
+    release: str | None
+    """Release that created the submission."""
+    runs: tuple[str, ...]
+    announced: Announced | None
+    """None without a log of announcements."""
+    findings: tuple[InspectionFinding, ...]
+    used: tuple[tuple[str, str, str], ...] = ()
+    """Announcements of the runs: id, run and SHA-256 of the journal."""
+
+    @property
+    def is_good(self) -> bool:
+        """True without a bad finding."""
+        return all(finding.outcome != "bad" for finding in self.findings)
+
 
 TOLERANCE = 1e-9
 """Relative tolerance of figures recomputed on another machine. Figures of the score are exact."""
@@ -79,7 +143,7 @@ def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, requireme
             _to_know(run, report),
             _of_rules(run, folder, report, requirements),
         ):
-            findings += check
+            findings += (replace(finding, run=run.run) for finding in check)
     except AiperfError as error:
         findings.append(InspectionFinding("journal", "bad", str(error), run.run))
         return RunInspection(run.run, None, None, chain, tuple(findings))
@@ -101,19 +165,19 @@ def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> It
     try:
         found = verify(folder, requirements.sample)
     except OtherRules as error:
-        yield InspectionFinding("verify", "bad", str(error), run.run)
+        yield InspectionFinding("verify", "bad", str(error))
         return
     for each in found.findings:
         where = "" if each.line is None else f"line {each.line}: "
         outcome: Outcome = "bad" if each.certainty == "contradiction" else "note"
-        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}", run.run)
+        yield InspectionFinding("verify", outcome, f"{each.check}: {where}{each.found}. Law: {each.law}")
     if found.is_sound:
         again = f"{len(found.sample)} proposals recomputed" if found.sample else "no proposal recomputed"
         text = f"no contradictions. {len(found.checks)} checks, {again}"
-        yield InspectionFinding("verify", "good", text, run.run)
+        yield InspectionFinding("verify", "good", text)
     for check in found.checks:
         if check.not_checked is not None:
-            yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}", run.run)
+            yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}")
 
 
 def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[InspectionFinding]:
@@ -129,7 +193,7 @@ def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Repo
     for name, value in expected.items():
         if getattr(run, name) != value:
             text = f"submission.json has {name} {getattr(run, name)!r}. The journal and its folder have {value!r}"
-            yield InspectionFinding("submission", "bad", text, run.run)
+            yield InspectionFinding("submission", "bad", text)
 
 
 def _of_files(
@@ -143,23 +207,23 @@ def _of_files(
         (REPORT, report),
     ):
         if (folder / name).is_file():
-            yield from _same(run.run, name, folder / name, again, is_ours=is_ours)
+            yield from _same(name, folder / name, again, is_ours=is_ours)
 
 
-def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
+def _same(name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
     """Compare a file with its recomputed value. `is_ours`: the same sources made the file, so nothing may differ."""
     check = name.removesuffix(".json")
     encoded = msgspec.json.encode(again)
     if file.stat().st_size > LARGER * len(encoded) + (1 << 20):
         yield InspectionFinding(
-            check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal", run
+            check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal"
         )
         file.unlink()  # prevents other checks from reading it
         return
     try:
         given = json.loads(file.read_bytes())
     except (ValueError, RecursionError) as error:
-        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})", run)
+        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})")
         return
     differing = list(differences(given, json.loads(encoded), tolerance=TOLERANCE))
     exact = [each for each in differing if _is_exact(name, *each)]
@@ -167,14 +231,14 @@ def _same(run: str, name: str, file: Path, again: object, *, is_ours: bool) -> I
         differing = [each for each in differing if ABSENT not in each[1:]]
     bad = differing if is_ours else exact
     if not bad:
-        yield InspectionFinding(check, "good", f"{name} agrees with the journal", run)
+        yield InspectionFinding(check, "good", f"{name} agrees with the journal")
     outcome: Outcome = "bad" if bad else "note"
     for at, value, recomputed_value in (bad or differing)[:SHOWN]:
         by = "" if is_ours else " (another release made the file)"
         text = f"{name}: {at} is {value!r:.80}. From the journal it is {recomputed_value!r:.80}{by}"
-        yield InspectionFinding(check, outcome, text, run)
+        yield InspectionFinding(check, outcome, text)
     if len(bad or differing) > SHOWN:
-        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ", run)
+        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ")
 
 
 def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bool:
@@ -187,36 +251,36 @@ def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bo
 def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Iterator[InspectionFinding]:
     recorded = first.versions.get(SOURCE)
     if recorded is None:
-        yield InspectionFinding("source", "note", "the journal does not record its driver's sources", run.run)
+        yield InspectionFinding("source", "note", "the journal does not record its driver's sources")
         return
     root = source or installed()
     where = "of this installation" if source is None else f"in '{source}'"
     if recorded == digest(root):
-        yield InspectionFinding("source", "good", f"the sources are those {where}: {recorded[:12]}…", run.run)
+        yield InspectionFinding("source", "good", f"the sources are those {where}: {recorded[:12]}…")
         return
     commit = first.versions.get(COMMIT)
     of = "no commit is named" if commit is None else f"commit {commit}"
     text = f"the sources are not those {where}: {recorded[:12]}…, {of}"
     if source is not None:
-        yield InspectionFinding("source", "bad", text, run.run)
+        yield InspectionFinding("source", "bad", text)
     else:
-        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it", run.run)
+        yield InspectionFinding("source", "note", f"{text}. Check them with --source FOLDER, a checkout of it")
 
 
 def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     facts = report.run
     if facts.is_simulated:
-        yield InspectionFinding("run", "note", "simulated: no machine did this work", run.run)
+        yield InspectionFinding("run", "note", "simulated: no machine did this work")
     if facts.resumes:
-        yield InspectionFinding("run", "note", f"resumed {facts.resumes} times", run.run)
+        yield InspectionFinding("run", "note", f"resumed {facts.resumes} times")
     if facts.end_reason != "duration":
         yield InspectionFinding(
-            "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}", run.run
+            "run", "note", f"not run to its declared end: {facts.end_reason or 'no end in the journal'}"
         )
     if run.telemetry != "included":
-        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked", run.run)
+        yield InspectionFinding("run", "note", f"telemetry: {run.telemetry}. It cannot be checked")
     yield InspectionFinding(
-        "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal", run.run
+        "report", "note", f"{PAGE} is not checked: `python -m aiperf report` writes it from the journal"
     )
 
 
@@ -225,16 +289,14 @@ def _of_rules(
 ) -> Iterator[InspectionFinding]:
     if requirements.division is None:
         if report.breaches:
-            yield InspectionFinding(
-                "rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken", run.run
-            )
+            yield InspectionFinding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken")
         else:
-            yield InspectionFinding("rules", "good", "no rule of the ranking is broken", run.run)
+            yield InspectionFinding("rules", "good", "no rule of the ranking is broken")
         return
     name = requirements.division.name
     broken = breaches(candidate_of(read(folder)), requirements.division)
     for breach in broken:
         where = "" if breach.line is None else f" (line {breach.line})"
-        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}", run.run)
+        yield InspectionFinding("rules", "bad", f"{name}: {breach.rule}, but found{where}: {breach.found}")
     if not broken:
-        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken", run.run)
+        yield InspectionFinding("rules", "good", f"no rule of division {name} is broken")

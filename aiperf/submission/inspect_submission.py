@@ -16,6 +16,7 @@ from pathlib import Path
 from aiperf.errors import AnnouncementsDamaged, BundleRefused
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
+from aiperf.submission.announced_run import Announced, announced, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import UnpackedSubmission, unpack
 from aiperf.submission.contents import (
@@ -26,9 +27,16 @@ from aiperf.submission.contents import (
     is_member,
     submission_of,
 )
-from aiperf.submission.inspect_run import SHOWN, RunInspection, judge_run
-from aiperf.submission.inspection import Inspection, InspectionFinding, Outcome, Requirements, SignedBy
-from aiperf.submission.published import Announced, announced, witnessed_unix
+from aiperf.submission.inspect_run import (
+    SHOWN,
+    Inspection,
+    InspectionFinding,
+    Outcome,
+    Requirements,
+    RunInspection,
+    SignedBy,
+    judge_run,
+)
 from aiperf.submission.signatures import principals, signing_key
 from aiperf.system.source import SOURCE, digest, installed
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from aiperf.accounting.spans import WorkerSpan
+from aiperf.accounting.accelerator_time import WorkerSpan
 from aiperf.system.load.host_load import HostLoad, LoadBuilder
 from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
 from aiperf.system.sampler import Device, Kind

@@ -6,7 +6,7 @@ found.is_sound, found.findings
 
 from __future__ import annotations
 
-from aiperf.verify.finding import CheckResult, Finding, Verification
+from aiperf.verify.check import CheckResult, Finding, Verification
 from aiperf.verify.verification import verify
 
 __all__ = ["CheckResult", "Finding", "Verification", "verify"]

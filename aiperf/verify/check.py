@@ -1,12 +1,96 @@
-"""Base of a check: it receives the lines that it examines, keeps its findings, and returns a result at the end."""
+"""Base of a check, its findings, and the result of a verification."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from aiperf.verify.finding import MOST, Certainty, CheckResult, Finding
+from aiperf.accounting.score import Score
+from aiperf.journal.events import AnyEvent
+from aiperf.rules.state import Run
+
+Certainty = Literal["contradiction", "cannot be determined"]
+"""'contradiction': no run by these rules can write both. 'cannot be determined': not settled by the journal on this machine."""
+
+MOST = 20
+"""Maximum number of findings of a check that are kept. The others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A law that a journal breaks, or may break."""
+
+    check: str
+    law: str
+    found: str
+    line: int | None
+    """Line of the journal, from 1. None if the finding is of no single line."""
+    certainty: Certainty = "contradiction"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """Result of one check."""
+
+    name: str
+    law: str
+    """Law that the journal must keep, as a sentence."""
+    examined: int
+    """Number of examined objects."""
+    unit: str
+    """Noun for the examined objects, in plural."""
+    of: int | None = None
+    """Number of all objects if a sample was examined. None if all were examined."""
+    not_checked: str | None = None
+    """Objects that were not examined, with the reason. None if all were examined."""
+    contradictions: int = 0
+    untold: int = 0
+    """Number of findings that cannot be determined."""
+    findings: tuple[Finding, ...] = ()
+    """First findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Result of verifying a journal."""
+
+    path: str
+    run: str | None
+    """Name in the journal's first line. None if the line cannot be read."""
+    lines: int
+    """Number of complete lines read."""
+    chain: str
+    """Hash of the last line. It determines the sample, so a repetition draws the same sample."""
+    is_whole: bool
+    """True if every line is readable and has the hash that follows from the previous line."""
+    sample: tuple[int, ...]
+    """Numbers of the recomputed proposals."""
+    checks: tuple[CheckResult, ...]
+    score: Score | None
+    """Score recomputed from the journal. None if it could not be computed."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the findings of all checks, in the order of the checks."""
+        return tuple(finding for check in self.checks for finding in check.findings)
+
+    @property
+    def contradictions(self) -> int:
+        """Return the number of contradictions, including those that were only counted."""
+        return sum(check.contradictions for check in self.checks)
+
+    @property
+    def untold(self) -> int:
+        """Return the number of findings that cannot be determined."""
+        return sum(check.untold for check in self.checks)
+
+    @property
+    def is_sound(self) -> bool:
+        """Return True without a contradiction. A finding that cannot be determined is neither contradiction nor proof."""
+        return not self.contradictions
+
 
 Handler = Callable[[int, Any], None]
 """Receives the number of a line, from 1, and its event."""
@@ -25,16 +109,18 @@ class Notes:
         self._findings: list[Finding] = []
         self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be determined": 0}
 
-    def add(self, line: int | None, law: str, found: str, certainty: Certainty = "contradiction") -> None:
-        """Add a finding. Only the first ones of each certainty are kept, all are counted."""
+    def add(
+        self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
+    ) -> None:
+        """Add a finding. Only the first ones of each certainty are kept, all are counted. `law`: default: the check's."""
         self._counts[certainty] += 1
         if self._counts[certainty] <= MOST:
-            self._findings.append(Finding(self.name, law, found, line, certainty))
+            self._findings.append(Finding(self.name, law or self.law, found, line, certainty))
 
     def checked(self) -> CheckResult:
         """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
         if self.of and not self.examined and self.not_checked is None:
-            self.add(None, self.law, f"0 of {self.of} {self.unit} were examined")
+            self.add(None, f"0 of {self.of} {self.unit} were examined")
         return CheckResult(
             name=self.name,
             law=self.law,
@@ -56,6 +142,22 @@ class Check(ABC):
     @abstractmethod
     def handlers(self) -> Mapping[type, Handler]:
         """Return the handler of each event type that this check examines."""
+
+    def checked(self) -> CheckResult:
+        """Return the result. Call it after the last line."""
+        return self._notes.checked()
+
+
+class StateCheck(ABC):
+    """Check that examines events together with the run's state."""
+
+    looks_at_epochs = False
+    """True to receive ends of epochs, which are most lines of this pass."""
+    _notes: Notes
+
+    @abstractmethod
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        """Examine an event. `run`: state before the event."""
 
     def checked(self) -> CheckResult:
         """Return the result. Call it after the last line."""

@@ -77,7 +77,7 @@ class Converged(Check):
             (look, _), self._reached = self._reached, None
             if self._rest(look).is_reached:
                 self._notes.add(
-                    line, LAW, f"the score had converged at {look:g} s, but the run continues at {event.at:.3f} s"
+                    line, f"the score had converged at {look:g} s, but the run continues at {event.at:.3f} s"
                 )
         due = self._last_look(event.at)
         if due is not None and due != self._tested:
@@ -92,7 +92,7 @@ class Converged(Check):
             return
         if self._rule is None:
             if self._limits is not None:
-                self._notes.add(line, LAW, "it ended as converged, but its configuration has schedule.stop=duration")
+                self._notes.add(line, "it ended as converged, but its configuration has schedule.stop=duration")
             return
         # The driver read its clock after the previous line, and before it wrote this one.
         looks = {self._last_look(self._work_log.at), self._last_look(event.at)}
@@ -100,7 +100,7 @@ class Converged(Check):
         self._notes.examined += 1
         if not any(rest.is_reached for rest in tests):
             found = "no test was due" if not tests else "; ".join(map(_description, tests))
-            self._notes.add(line, LAW, f"it ended as converged at {event.at:.3f} s; {found}")
+            self._notes.add(line, f"it ended as converged at {event.at:.3f} s; {found}")
 
     def _last_look(self, at: float) -> float | None:
         """Return the time of the last test before `at` for which all work had been reported, or None."""

@@ -2,7 +2,7 @@
 
 Decisions are a function of the run's state and the time (`aiperf/rules/decide.py`). The driver carries out all of them, in
 their order, before it receives the next message. An added, removed, exchanged or moved line leads to other decisions, and so
-does a changed worker, seed or option. `silences.py` checks decisions from silence, because this pass skips the intervals of
+does a changed worker, seed or option. `times.py` checks decisions from silence, because this pass skips the intervals of
 work, which end a silence.
 """
 
@@ -26,8 +26,7 @@ from aiperf.rules.decide import (
 )
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.verify.check import Notes
-from aiperf.verify.finding import CheckResult
+from aiperf.verify.check import Notes, StateCheck
 
 LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
@@ -36,7 +35,7 @@ FROM_OUTSIDE = ("interrupted", "no workers", "converged")
 """Reasons of run ends that do not follow from the run's state. `converged.py` checks convergence from the recorded work."""
 
 
-class Decisions:
+class Decisions(StateCheck):
     """Check the driver's decisions against the rules."""
 
     looks_at_epochs = True
@@ -54,7 +53,6 @@ class Decisions:
         self._due_since: float | None = None
 
     def before(self, line: int, run: Run, event: events.AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
         goes_with = self._goes_with
         if type(event) is events.EpochFinished and goes_with is None and not self._required and self._due_since is None:
             return
@@ -85,10 +83,6 @@ class Decisions:
         else:
             self._due_since = None
 
-    def checked(self) -> CheckResult:
-        """Return the result."""
-        return self._notes.checked()
-
     def _decided(self, line: int, run: Run, event: events.AnyEvent) -> None:
         self._notes.examined += 1
         self._due_since = None
@@ -107,7 +101,7 @@ class Decisions:
             self._required = expected[1:]
             return
         first = _description(expected[0]) if expected else "nothing"
-        self._notes.add(line, LAW, f"recorded is {_recorded(event)}, but the rules require {first}")
+        self._notes.add(line, f"recorded is {_recorded(event)}, but the rules require {first}")
         self._required = []
 
     def _received(self, line: int, run: Run, event: events.AnyEvent) -> None:
@@ -119,20 +113,18 @@ class Decisions:
             due = decide(run, event.at, self._agenda)
             if due and not isinstance(due[0], End):
                 self._notes.add(
-                    line,
-                    LAW,
-                    f"the rules require {_description(due[0])} since {self._due_since:.3f} s, but it was not done",
+                    line, f"the rules require {_description(due[0])} since {self._due_since:.3f} s, but it was not done"
                 )
             self._due_since = None
 
     def _missing(self, line: int, event: events.AnyEvent) -> None:
         self._notes.add(
-            line, LAW, f"recorded is {_recorded(event)}, but the rules require {_description(self._required[0])} first"
+            line, f"recorded is {_recorded(event)}, but the rules require {_description(self._required[0])} first"
         )
 
 
 def _is_from_silence(event: events.AnyEvent) -> bool:
-    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`silences.py`)."""
+    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`times.py`)."""
     if isinstance(event, events.WorkerLost):
         return event.cause == "silence"
     return isinstance(event, events.TrialRejected) and event.by == "silence"
@@ -159,32 +151,38 @@ def _is_due(run: Run) -> bool:
 
 def _is(command: Command, event: events.AnyEvent, run: Run) -> bool:
     """Return if the event records the execution of the command."""
-    match command, event:
-        case StartTrial(), events.TrialStarted():
-            recorded = (event.trial, event.attempt, event.worker, event.epoch, event.round)
-            return recorded == (command.trial, command.attempt, command.worker, command.epoch, command.round) and (
-                event.batch_size == run.trials[event.trial].batch_size
+    if isinstance(event, events.TrialStarted) and event.batch_size != run.trials[event.trial].batch_size:
+        return False
+    if isinstance(command, DropCheckpoint) and isinstance(event, events.CheckpointDropped):
+        return command.trial == event.trial  # its reason counts the checkpoints that remain
+    return _command(event) == command
+
+
+def _command(event: events.AnyEvent) -> Command | None:
+    """Return the command that an event records. None for an event that records no decision."""
+    match event:
+        case events.TrialStarted():
+            return StartTrial(event.trial, event.attempt, event.worker, event.epoch, event.round)
+        case events.ProposalRequested():
+            return RequestProposal(
+                event.number,
+                event.worker,
+                event.round,
+                event.seed,
+                event.starting_network,
+                event.spare,
+                event.follows,
             )
-        case RequestProposal(), events.ProposalRequested():
-            requested = (event.worker, event.round, event.seed, event.starting_network, event.spare, event.follows)
-            return event.number == command.number and requested == (
-                command.worker,
-                command.round,
-                command.seed,
-                command.starting_network,
-                command.spare,
-                command.follows,
-            )
-        case Finish(), events.TrialFinished():
-            return (event.trial, event.reason) == (command.trial, command.reason)
-        case GiveUp(), events.TrialFailed():
-            return (event.trial, event.reason) == (command.trial, command.reason)
-        case DropCheckpoint(), events.CheckpointDropped():
-            return event.trial == command.trial
-        case End(), events.RunEnded():
-            return event.reason == command.reason
+        case events.TrialFinished():
+            return Finish(event.trial, event.reason)
+        case events.TrialFailed():
+            return GiveUp(event.trial, event.reason)
+        case events.CheckpointDropped():
+            return DropCheckpoint(event.trial, event.reason)
+        case events.RunEnded():
+            return End(event.reason)
         case _:
-            return False
+            return None
 
 
 def _description(command: Command) -> str:
@@ -214,21 +212,6 @@ def _description(command: Command) -> str:
 
 
 def _recorded(event: events.AnyEvent) -> str:
-    match event:
-        case events.TrialStarted():
-            command: Command = StartTrial(event.trial, event.attempt, event.worker, event.epoch, event.round)
-            return f"{_description(command)}, batch {event.batch_size}"
-        case events.ProposalRequested():
-            return _description(
-                RequestProposal(
-                    event.number, event.worker, event.round, event.seed, event.starting_network, event.spare
-                )
-            )
-        case events.RunEnded():
-            return _description(End(event.reason))
-        case events.CheckpointDropped():
-            return _description(DropCheckpoint(event.trial, event.reason))
-        case events.TrialFinished():
-            return _description(Finish(event.trial, event.reason))
-        case _:
-            return type(event).__name__
+    command = _command(event)
+    batch = f", batch {event.batch_size}" if isinstance(event, events.TrialStarted) else ""
+    return type(event).__name__ if command is None else f"{_description(command)}{batch}"

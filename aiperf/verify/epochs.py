@@ -12,8 +12,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
 from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
-from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import CheckResult
+from aiperf.verify.check import Check, CheckResult, Handler, Notes
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
 ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
@@ -80,7 +79,6 @@ class Images(Check):
         if not training or not self._validation - skipped <= done[1] <= self._validation:
             self._notes.add(
                 line,
-                IMAGES,
                 f"epoch {event.epoch} of trial {event.trial}, batch {attempt.batch_size} on {attempt.ranks} ranks: {done[0]} "
                 f"training and {done[1]} validation images, expected {' or '.join(map(str, sorted(wholes)))} and "
                 f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
@@ -94,19 +92,19 @@ class Images(Check):
         ):
             self._notes.add(
                 line,
-                ACCURACY,
                 f"epoch {event.epoch} of trial {event.trial}: accuracy {accuracy!r} of {self._validation} images is "
                 f"{accuracy * self._validation!r} images",
+                law=ACCURACY,
             )
         if loss < (1.0 - accuracy) * math.log(2.0) * (1.0 - LOSS_ROUNDING):
             self._notes.add(
                 line,
-                SMALLEST_LOSS,
                 f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy {accuracy!r}",
+                law=SMALLEST_LOSS,
             )
         if accuracy == 1.0 and self._classes and loss > math.log(self._classes) * (1.0 + LOSS_ROUNDING):
             self._notes.add(
-                line, LARGEST_LOSS, f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy 1"
+                line, f"epoch {event.epoch} of trial {event.trial}: loss {loss!r} at accuracy 1", law=LARGEST_LOSS
             )
 
 
@@ -148,7 +146,6 @@ class LearningRates(Check):
         if not any(math.isclose(event.learning_rate, rate, rel_tol=RATE_ROUNDING) for rate in rates):
             self._notes.add(
                 line,
-                RATES,
                 f"epoch {event.epoch} of trial {event.trial}: {event.learning_rate!r}, but by the schedule "
                 f"{' or '.join(map(repr, rates))}",
             )
@@ -187,4 +184,4 @@ class Weights(Check):
             return
         self._notes.examined += 1
         if event.parent not in self._saved:
-            self._notes.add(line, WEIGHTS, f"trial {event.number}: its parent, trial {event.parent}, has no checkpoint")
+            self._notes.add(line, f"trial {event.number}: its parent, trial {event.parent}, has no checkpoint")

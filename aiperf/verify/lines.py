@@ -16,15 +16,12 @@ from aiperf.errors import JournalDamaged
 from aiperf.journal.events import TrialProposed, TrialRejected
 from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
-from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, Handler, Notes
 from aiperf.verify.converged import Converged
 from aiperf.verify.epochs import Images, LearningRates, Weights
-from aiperf.verify.finding import CheckResult
-from aiperf.verify.machines import Machines, Presence
+from aiperf.verify.machines import Machines, Presence, Rates
 from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
-from aiperf.verify.rates import Rates
-from aiperf.verify.silences import Silences
-from aiperf.verify.times import Clocks, Edges, Intervals
+from aiperf.verify.times import Clocks, Edges, Intervals, Silences
 
 LAW = "every line has the hash that follows from the previous line, is an event of the schema, and keeps the laws of reading"
 
@@ -78,7 +75,7 @@ def read_lines(path: Path) -> Lines:
             raise
         reading.examined = damage.line - 1
         reading.not_checked = "all lines after it"
-        reading.add(damage.line, LAW, str(damage))
+        reading.add(damage.line, str(damage))
         return Lines(work_log, "", reading.examined, (), False, _closed(reading, checks))
     rates.add_work(work_log)
     end = reader.reading

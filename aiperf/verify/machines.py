@@ -1,4 +1,4 @@
-"""Checks of machines: one description in all places of the journal, and ranks within the accelerators of a host.
+"""Checks of machines: equal descriptions in all places of the journal, ranks, and training rates.
 
 The driver, its preflight and each worker describe their hosts independently. A device, version or data set that is changed in
 one place contradicts the others. A change in all places is not found here.
@@ -6,9 +6,13 @@ one place contradicts the others. A change in all places is not found here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
+
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import (
     NodeChecked,
     RunResumed,
@@ -18,9 +22,10 @@ from aiperf.journal.events import (
     WorkerJoined,
     WorkerLost,
 )
+from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
-from aiperf.verify.check import Check, Handler, Notes
-from aiperf.verify.finding import CheckResult
+from aiperf.units import flops_per_second
+from aiperf.verify.check import Check, CheckResult, Handler, Notes
 
 LAW = "all descriptions of a machine agree"
 VERSIONS = "a host has one version of each library while it is up"
@@ -79,13 +84,13 @@ class Machines(Check):
     def _driver(self, line: int, event: RunStarted | RunResumed) -> None:
         self._driver_host, self._driver_boot = event.machine.get("host"), event.machine.get("boot_id")
         if event.boot_id is not None and self._driver_boot not in (None, event.boot_id):
-            self._notes.add(line, HOST, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine")
+            self._notes.add(line, f"boot {event.boot_id!r}, but {self._driver_boot!r} in its machine", law=HOST)
         self._versions.clear()  # The environment may change while no driver runs.
         described = event.machine.get("versions")
         # A host's description has no version of the driver's sources.
         libraries = {name: version for name, version in event.versions.items() if name not in (SOURCE, COMMIT)}
         if isinstance(described, dict) and described != libraries:
-            self._notes.add(line, VERSIONS, f"the line and its machine differ: {_difference(libraries, described)}")
+            self._notes.add(line, f"the line and its machine differ: {_difference(libraries, described)}", law=VERSIONS)
         self._machine(line, event.machine)
 
     def _joined(self, line: int, event: WorkerJoined) -> None:
@@ -93,16 +98,18 @@ class Machines(Check):
         self._devices[event.worker] = event.device
         host, boot = event.machine.get("host", event.host), event.machine.get("boot_id")
         if host != event.host:
-            self._notes.add(line, HOST, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}")
+            self._notes.add(line, f"worker {event.worker} is on {event.host!r}, but its machine is {host!r}", law=HOST)
         if host == self._driver_host and boot != self._driver_boot:
             self._notes.add(
                 line,
-                HOST,
                 f"worker {event.worker}: boot {boot!r}, but the driver on this host has {self._driver_boot!r}",
+                law=HOST,
             )
         model = event.machine.get("cpu_model")
         if MEASURED in event.machine and event.device != model:
-            self._notes.add(line, DEVICE, f"worker {event.worker}: device {event.device!r}, but processor {model!r}")
+            self._notes.add(
+                line, f"worker {event.worker}: device {event.device!r}, but processor {model!r}", law=DEVICE
+            )
 
     def _machine(self, line: int, machine: Mapping[str, Any]) -> None:
         if not machine:
@@ -114,7 +121,7 @@ class Machines(Check):
             for name in OF_A_BOOT:
                 if first.get(name) != machine.get(name):
                     self._notes.add(
-                        line, PROCESSOR, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot"
+                        line, f"{name} {machine.get(name)!r}, but {first.get(name)!r} on the same boot", law=PROCESSOR
                     )
         if isinstance(host, str) and isinstance(versions, dict):
             self._same(line, host, versions)
@@ -122,7 +129,7 @@ class Machines(Check):
     def _same(self, line: int, host: str, versions: Mapping[str, str]) -> None:
         before = self._versions.setdefault(host, versions)
         if before != versions:
-            self._notes.add(line, VERSIONS, f"host {host!r}: {_difference(before, versions)}")
+            self._notes.add(line, f"host {host!r}: {_difference(before, versions)}", law=VERSIONS)
 
     def _node(self, line: int, event: NodeChecked) -> None:
         self._notes.examined += 1
@@ -132,7 +139,7 @@ class Machines(Check):
         data = _fact(event, "data", "fingerprint")
         if data is not None and self._data is not None and data != self._data and not event.faults:
             self._notes.add(
-                line, DATA, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line"
+                line, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line", law=DATA
             )
 
     def _trial(self, line: int, event: TrialStarted) -> None:
@@ -142,9 +149,9 @@ class Machines(Check):
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
         if event.precision != usual:
-            self._notes.add(line, PRECISION, f"{event.precision!r} on {device!r}, but {usual!r} in other attempts")
+            self._notes.add(line, f"{event.precision!r} on {device!r}, but {usual!r} in other attempts", law=PRECISION)
         if self._configured not in (None, "auto", event.precision):
-            self._notes.add(line, PRECISION, f"{event.precision!r}, but configured is {self._configured!r}")
+            self._notes.add(line, f"{event.precision!r}, but configured is {self._configured!r}", law=PRECISION)
 
 
 class Presence(Check):
@@ -187,7 +194,7 @@ class Presence(Check):
         self._present[event.worker] = event
         if self._planned is not None and event.ranks > self._planned:
             notes.add(
-                line, PLANNED_RANKS, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}"
+                line, f"worker {event.worker} has {event.ranks} ranks, planned are {self._planned}", law=PLANNED_RANKS
             )
         accelerators = _accelerators(event.machine)
         if not accelerators:
@@ -196,7 +203,9 @@ class Presence(Check):
         models = {str(one.get("model")) for one in accelerators}
         if event.device not in models:
             notes.add(
-                line, MODEL, f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}"
+                line,
+                f"worker {event.worker} on {event.host}: {event.device!r}, the host has {sorted(models)}",
+                law=MODEL,
             )
         if event.hosts:  # The ranks of each host are not recorded for a worker over several hosts.
             return
@@ -205,7 +214,6 @@ class Presence(Check):
         if ranks > len(accelerators):
             notes.add(
                 line,
-                RANKS,
                 f"{event.host} has {len(accelerators)} accelerators, but {ranks} ranks at once, of workers "
                 f"{sorted(one.worker for one in present)}",
             )
@@ -228,3 +236,60 @@ def _difference(one: Mapping[str, str], other: Mapping[str, str]) -> str:
         for name in sorted({*one, *other})
         if one.get(name) != other.get(name)
     )
+
+
+RATE = "no trial is trained faster than the dense peak of its accelerators"
+LEAST_SECONDS = 1.0
+"""Shortest examined trial in seconds. In a shorter one the time after its last message is too large a part."""
+
+
+class Rates(Check):
+    """Check training rates. Call `add_work` after the last line."""
+
+    def __init__(self) -> None:
+        self._notes = Notes("rates", RATE, "trials")
+        self._workers: dict[int, WorkerJoined] = {}
+        self._precision: dict[int, str] = {}
+        """Precision of each trial's last attempt."""
+
+    def handlers(self) -> Mapping[type, Handler]:
+        return {WorkerJoined: self._joined, TrialPrepared: self._prepared}
+
+    def add_work(self, work_log: WorkLog) -> None:
+        """Check the rate of each trial, and count trials on devices of unknown peak."""
+        rows = work_log.intervals
+        trials, busy, tensor = rows.trial, rows.busy, rows.tensor_flops
+        peaks = {number: self._peak(number, record.worker) for number, record in work_log.trials.items()}
+        size = max(peaks, default=-1) + 1
+        seconds = np.bincount(trials, busy * rows.ranks, minlength=size)
+        length = np.bincount(trials, rows.end - rows.start, minlength=size)
+        done = np.bincount(trials, tensor, minlength=size)
+        unknown = 0
+        for number, at_best in peaks.items():
+            if length[number] < LEAST_SECONDS:
+                continue
+            if at_best is None:
+                unknown += 1
+                continue
+            self._notes.examined += 1
+            rate = done[number] / seconds[number] if seconds[number] > 0 else math.inf if done[number] else 0.0
+            if rate > at_best.flops:
+                self._notes.add(
+                    None,
+                    f"trial {number}: {done[number]:.6g} operations in {seconds[number]:.6g} s of busy accelerators, "
+                    f"{'measured' if at_best.is_measured else 'dense'} peak {flops_per_second(at_best.flops)}",
+                    "cannot be determined" if at_best.is_measured else "contradiction",
+                )
+        if unknown:
+            self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
+
+    def _joined(self, line: int, event: WorkerJoined) -> None:
+        self._workers[event.worker] = event
+
+    def _prepared(self, line: int, event: TrialPrepared) -> None:
+        self._precision[event.trial] = event.precision
+
+    def _peak(self, trial: int, worker: int | None) -> WorkerPeak | None:
+        joined, precision = self._workers.get(-1 if worker is None else worker), self._precision.get(trial)
+        kind: DataType | None = next((one for one in get_args(DataType) if one == precision), None)
+        return None if joined is None or kind is None else worker_peak(joined.device, joined.machine, kind)

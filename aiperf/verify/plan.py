@@ -51,19 +51,17 @@ class PredictedScore(Check):
         self._notes.examined += 1
         self._notes.of = 1
         if first.config.get("predict") is None:
-            self._notes.add(line, PREDICTED, "the configuration names no prediction")
+            self._notes.add(line, "the configuration names no prediction")
         if differing := differing_options(content, first.config):
-            self._notes.add(line, PREDICTED, f"it was made for other options: {', '.join(differing)}")
+            self._notes.add(line, f"it was made for other options: {', '.join(differing)}")
         if OURS in first.versions and content["release"] != first.versions[OURS]:
-            self._notes.add(
-                line, PREDICTED, f"release {content['release']!r}, but {first.versions[OURS]!r} in the first line"
-            )
+            self._notes.add(line, f"release {content['release']!r}, but {first.versions[OURS]!r} in the first line")
         if tuple(content["nodes"]) != node_hashes(self._nodes):
-            self._notes.add(line, PREDICTED, "it was made for other nodes than those of the lines before it")
+            self._notes.add(line, "it was made for other nodes than those of the lines before it")
         of_scores = ScorePrediction(**{name: content[name] for name in ScorePrediction.__dataclass_fields__})
         for name, known in (("score", of_scores.score), ("interval", list(of_scores.interval))):
             if content[name] != known:
-                self._notes.add(line, PREDICTED, f"{name} is {content[name]!r}, but its simulations give {known!r}")
+                self._notes.add(line, f"{name} is {content[name]!r}, but its simulations give {known!r}")
 
 
 class RecordedDataSet(Check):
@@ -98,7 +96,7 @@ class RecordedDataSet(Check):
     def _same(self, line: int, name: str, recorded: object, known: object) -> None:
         self._notes.examined += 1
         if recorded != known:
-            self._notes.add(line, DATA_SET, f"{name} is {recorded!r}, expected {known!r}")
+            self._notes.add(line, f"{name} is {recorded!r}, expected {known!r}")
 
 
 class Plan(Check):
@@ -124,13 +122,15 @@ class Plan(Check):
         for name, value in made.items():
             self._notes.examined += 1
             if recorded.get(name) != value:
-                self._notes.add(line, PLAN, f"{name} is {recorded.get(name)!r}, but {value!r} by the rest of the line")
+                self._notes.add(line, f"{name} is {recorded.get(name)!r}, but {value!r} by the rest of the line")
 
     def _check_build(self, line: int, event: RunStarted) -> None:
         """Build searcher and tuning again: the driver built both before it wrote the first line."""
         self._notes.examined += 1
         if missing := [name for name in GROUPS if not isinstance(event.config.get(name), dict)]:
-            self._notes.add(line, BUILT, f"the configuration has no {', '.join(missing)}, which each release records")
+            self._notes.add(
+                line, f"the configuration has no {', '.join(missing)}, which each release records", law=BUILT
+            )
             return
         try:
             conf = from_plain(event.config)
@@ -141,9 +141,9 @@ class Plan(Check):
             by = f" (by {OURS} {recorded}; here {here})" if is_other else ""
             self._notes.add(
                 line,
-                BUILT,
                 f"{error or type(error).__name__}{by}",
                 "cannot be determined" if is_other else "contradiction",
+                law=BUILT,
             )
 
 

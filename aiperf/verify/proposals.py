@@ -1,8 +1,12 @@
-"""Check of proposals: recompute a sample, or all, from the run's seed and history, and compare.
+"""Checks of proposals: recompute a sample, or all, from seed and history, and rebuild architectures from their lineage.
 
 The last bits of floating point differ between processors and library versions. A searcher may then choose otherwise, so an
 unequal proposal on such a machine is no contradiction. Choices are rounded to make this rare (docs/searchers.md). If most of a
 sample is unequal with equal versions, another processor is no explanation.
+
+An architecture takes 2 ms. In a long run a sample is rebuilt, and the others are compared with their parents and the budget,
+because morphs only add operations. The check of the driver is repeated for a searcher's architecture: legal morphs,
+existing weights, budget, no duplicate. All counts are whole numbers, without tolerance.
 """
 
 from __future__ import annotations
@@ -10,25 +14,106 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aiperf.journal.events import AnyEvent, RunResumed, RunStarted, TrialProposed, WorkerJoined
+import msgspec
+
+from aiperf.journal.events import COUNTS, AnyEvent, RunResumed, RunStarted, TrialProposed, TrialRejected, WorkerJoined
 from aiperf.journal.messages import ProposalReturned
+from aiperf.rules.proposals import check, counts_of, returned
 from aiperf.rules.state import Run
 from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 from aiperf.system.describe import versions
 from aiperf.system.host import cpu_model
-from aiperf.verify.check import Notes
-from aiperf.verify.finding import Certainty, CheckResult
+from aiperf.verify.check import Certainty, CheckResult, Notes, StateCheck
+from morphism import DamagedMorph, Graph, IllegalMorph, cost, decode_morph
 from searchers.history import History
+
+ARCHITECTURE = "a trial's architecture, its fingerprint and its operations follow from its parent's and its morphs"
+GROWS = "an architecture has at least the operations and parameters of its parent, and is within the budget"
+NOT_COMPARED = frozenset({"at", "seconds"})
+
+
+class Graphs(StateCheck):
+    """Check architectures, fingerprints and operation counts."""
+
+    def __init__(self, history: History, drawn: frozenset[int], *, is_searched: bool) -> None:
+        """Keep `drawn`: numbers of the trials to rebuild. `is_searched`: False for a run that follows another."""
+        self._history = history
+        self._drawn = drawn
+        self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(history.space.start)}
+        """Counts of each trial. Key None: the starting graph."""
+        self._is_searched = is_searched
+        self._notes = Notes("graphs", ARCHITECTURE, "architectures")
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        if isinstance(event, TrialProposed):
+            self._check_growth(line, event)
+            if event.number not in self._drawn:
+                return
+            self._notes.examined += 1
+            for name, found in self._differences(run, event).items():
+                self._notes.add(line, f"trial {event.number}: {name} {found}")
+
+    def checked(self) -> CheckResult:
+        notes = self._notes
+        notes.of = len(self._counts) - 1
+        left_out = (
+            [] if self._is_searched else ["the check of the driver: the architectures are those of a followed run"]
+        )
+        if notes.examined < notes.of and (notes.examined or not self._drawn):
+            left_out.append(
+                f"{notes.of - notes.examined} were compared only with their parents and the budget (use --all)"
+            )
+        notes.not_checked = "; ".join(left_out) or None
+        return notes.checked()
+
+    def _check_growth(self, line: int, event: TrialProposed) -> None:
+        counts = self._counts[event.number] = tuple(getattr(event, name) for name in COUNTS)
+        before, budget = self._counts[event.parent], self._history.space.budget
+        for name, was, now in zip(COUNTS, before, counts, strict=True):
+            if now < was:
+                self._notes.add(line, f"trial {event.number}: {name} {now!r}, its parent's {was!r}", law=GROWS)
+        for name, allowed in (("forward_flops", budget.forward_flops), ("parameters", budget.parameters)):
+            if allowed is not None and getattr(event, name) > allowed:
+                self._notes.add(
+                    line, f"trial {event.number}: {name} {getattr(event, name)!r}, allowed {allowed!r}", law=GROWS
+                )
+
+    def _differences(self, run: Run, event: TrialProposed) -> Mapping[str, str]:
+        if not self._is_searched:
+            return _differing(event, self._rebuilt(event))
+        again = check(self._history, run.requests[event.number], returned(event), event.at)
+        if isinstance(again, TrialRejected):
+            return {"would be rejected:": again.reason}
+        return _differing(event, msgspec.structs.asdict(again))
+
+    def _rebuilt(self, event: TrialProposed) -> dict[str, Any]:
+        try:
+            graph = self._history.grown(event.parent, tuple(map(decode_morph, event.morphs)))
+        except (IllegalMorph, DamagedMorph) as error:
+            return {"morphs": str(error)}
+        return counts_of(graph, cost(graph))
+
+
+def _counts(graph: Graph) -> tuple[int, ...]:
+    counted = counts_of(graph, cost(graph))
+    return tuple(counted[name] for name in COUNTS)
+
+
+def _differing(event: TrialProposed, again: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: f"{getattr(event, name)!r}, recomputed {value!r}"
+        for name, value in again.items()
+        if name not in NOT_COMPARED and getattr(event, name) != value
+    }
+
 
 LAW = "a proposal follows from the run's seed and the history at its line, architecture and hyperparameters"
 LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 """Libraries with an influence on proposals."""
 
 
-class RecomputedProposals:
+class RecomputedProposals(StateCheck):
     """Check proposals. The check also keeps the searchers' history."""
-
-    looks_at_epochs = False
 
     def __init__(
         self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, *, is_any_drawn: bool
@@ -48,7 +133,6 @@ class RecomputedProposals:
         return self._again.history
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
         if isinstance(event, WorkerJoined | RunResumed):
             self._machines.append(event.machine)
         verified = self._again.take(run, event)
@@ -58,13 +142,12 @@ class RecomputedProposals:
                 self._unequal.append((line, verified))
 
     def checked(self) -> CheckResult:
-        """Return the result."""
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)
         for line, verified in self._unequal:
             here = "" if certainty == "contradiction" else f" (not re-derivable here: {'; '.join(differs)})"
-            notes.add(line, LAW, f"proposal {verified.number}: {_difference(verified)}{here}", certainty)
+            notes.add(line, f"proposal {verified.number}: {_difference(verified)}{here}", certainty)
         return notes.checked()
 
     def _certainty(self, differs: list[str]) -> Certainty:

@@ -11,7 +11,7 @@ from aiperf.data.survey import held_to
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
 from aiperf.journal.journal import read
-from aiperf.rules.replay import replay
+from aiperf.rules.evolve import replay
 from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder

@@ -1,62 +1,107 @@
 """Second pass over the run by its rules, for the checks of decisions, architectures, proposals and results.
 
+The accuracy reported to the search is the value of a fitted learning curve. In a long run it is recomputed for a sample.
 Most lines are intervals of work. They do not matter to these checks and are not decoded (`read_again`).
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
 from aiperf.config import from_plain
 from aiperf.errors import AiperfError
-from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted
+from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted, TrialFinished
 from aiperf.journal.journal import folding, read, read_again
 from aiperf.rules.evolve import evolve
 from aiperf.rules.followed import followed
 from aiperf.rules.observations import observations
+from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
 from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, check_followed
-from aiperf.verify.check import Notes
+from aiperf.verify.check import CheckResult, Notes, StateCheck
 from aiperf.verify.decisions import LAW as DECISIONS
 from aiperf.verify.decisions import Decisions
-from aiperf.verify.finding import CheckResult
-from aiperf.verify.graphs import Graphs
 from aiperf.verify.proposals import LAW as PROPOSALS
-from aiperf.verify.proposals import RecomputedProposals
-from aiperf.verify.results import Results
+from aiperf.verify.proposals import Graphs, RecomputedProposals
 from searchers.history import History
+
+RESULTS = "a trial ends when the rules of its round end it, with the best of its accuracies"
+REPORTED = "the accuracy reported to the search is the value of the trial's curve at the last epoch of round 1"
+AFTER_END = "no epoch follows the end of a trial"
+REPORTED_ROUNDING = 1e-9
+"""Absolute. Powers of C libraries differ in the last digit."""
+
+
+class Results(StateCheck):
+    """Check the results of trials."""
+
+    looks_at_epochs = True
+
+    def __init__(self, sample: Container[int]) -> None:
+        """Keep `sample`: trials whose reported accuracy is recomputed."""
+        self._sample = sample
+        self._notes = Notes("results", RESULTS, "trials")
+        self._curves = 0
+
+    def before(self, line: int, run: Run, event: AnyEvent) -> None:
+        if type(event) is EpochFinished:
+            trial = run.trials[event.trial]
+            assert trial.worker is not None, "checked by the reader"
+            if run.workers[trial.worker].nears_end:  # Else the trial cannot have ended.
+                over = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
+                if over is not None:
+                    self._notes.add(
+                        line, f"epoch {event.epoch} of trial {trial.number} after its end ({over})", law=AFTER_END
+                    )
+        elif isinstance(event, TrialFinished):
+            self._finished(line, run, event)
+
+    def checked(self) -> CheckResult:
+        notes = self._notes
+        if self._curves < notes.examined:
+            notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
+        return notes.checked()
+
+    def _finished(self, line: int, run: Run, event: TrialFinished) -> None:
+        notes, trial = self._notes, run.trials[event.trial]
+        notes.examined += 1
+        reason = end_of_trial(run.schedule, trial.round, trial.losses, trial.epochs)
+        if reason != event.reason:
+            by_rules = "it continues" if reason is None else f"it ends by {reason!r}"
+            notes.add(
+                line,
+                f"trial {event.trial} of round {trial.round} ended by {event.reason!r} after {len(trial.losses)} epochs; "
+                f"by the rules of its round {by_rules}",
+            )
+        if event.accuracy != trial.best_accuracy:
+            notes.add(
+                line,
+                f"trial {event.trial}: accuracy {event.accuracy!r}, but its best epoch has {trial.best_accuracy!r}",
+            )
+        if event.trial in self._sample and trial.accuracies:
+            self._curves += 1
+            reported = reported_accuracy(run.schedule, trial.accuracies)
+            if abs(reported - event.reported_accuracy) > REPORTED_ROUNDING:
+                notes.add(
+                    line,
+                    f"trial {event.trial}: {event.reported_accuracy!r}, but its curve gives {reported!r}",
+                    law=REPORTED,
+                )
+
 
 LAW = "every line fits the state of its trial and worker, and the rules accept it"
 
 
-class StateCheck(Protocol):
-    """Check that examines events together with the run's state."""
-
-    looks_at_epochs: bool
-    """True to receive ends of epochs, which are most lines of this pass."""
-
-    def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        """Examine an event. `run`: state before the event."""
-        ...
-
-    def checked(self) -> CheckResult:
-        """Return the result."""
-        ...
-
-
-class _Skipped:
+class _Skipped(StateCheck):
     """Check that is skipped, with the reason."""
-
-    looks_at_epochs = False
 
     def __init__(self, notes: Notes, why_not: str) -> None:
         self._notes = notes
@@ -64,9 +109,6 @@ class _Skipped:
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         pass
-
-    def checked(self) -> CheckResult:
-        return self._notes.checked()
 
 
 class _HistoryOnly(_Skipped):
@@ -120,7 +162,7 @@ def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
                     decisions.after(run, event)
     except (*_OF_A_LINE, AiperfError) as error:
         named = str(error) if isinstance(error, AiperfError | ValueError) else f"{type(error).__name__}: {error}"
-        fitting.add(line, LAW, named)
+        fitting.add(line, named)
         fitting.not_checked = "all lines after it"
     fitting.examined = line
     return (fitting.checked(), *(check.checked() for check in checks))

@@ -2,24 +2,186 @@
 
 One pass reads all lines (`lines.py`), another applies the rules (`replayed_rules.py`). For a long journal the two run in
 parallel, in a process each. `report.json` next to the journal is compared with the journal.
+
+Costly checks examine a sample, which the journal's last hash determines. The author of a journal does not know the sample
+before the last line is written.
 """
 
 from __future__ import annotations
 
+import hashlib
+import heapq
+import math
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from aiperf.accounting.score import score
-from aiperf.journal.journal import NAME
+import msgspec
+
+from aiperf.accounting.score import Score, score
+from aiperf.accounting.work_log import WorkLog
+from aiperf.files import bounded_lines
+from aiperf.journal.events import RunResumed
+from aiperf.journal.journal import NAME, folding, read
+from aiperf.journal.sealed_log import LONGEST_LINE
 from aiperf.reader_processes import interrupts_held, side_processes
 from aiperf.rules.verify_proposals import check_rules
-from aiperf.verify import sample as drawing
-from aiperf.verify.finding import CheckResult, Verification
+from aiperf.verify.check import Certainty, CheckResult, Notes, Verification
 from aiperf.verify.lines import read_lines
 from aiperf.verify.replayed_rules import CostlySamples, follow
-from aiperf.verify.scores import scores
+
+SCORE_LAW = "a report's score, error and interval are those of the journal lines that it names"
+REPORT_FILE = "report.json"
+LARGEST_REPORT = 1 << 30
+"""Bytes. The report of 12 hours of 4096 workers has some 100 MB."""
+ROUNDING = 1e-9
+"""Relative. Score and error are exact, the interval is computed by numpy (docs/benchmark.md, "The arithmetic")."""
+
+
+class _Run(msgspec.Struct, frozen=True):
+    """Part of the report that names the journal's lines."""
+
+    events: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+    """Number of journal lines that the report was made from."""
+
+
+class _Score(msgspec.Struct, frozen=True):
+    """Figures of the report that follow from the journal."""
+
+    flops_per_second: float | None
+    cumulative_flops_per_second: float
+    regulated_flops_per_second: float | None
+    error: float | None
+    window_seconds: float
+    trials_finished: int
+    busy_share: float | None
+    wasted_flops: float
+    valid: bool
+    interval_method: int | None = None
+    flops_per_second_interval: tuple[float, float] | None = None
+
+
+class _Report(msgspec.Struct, frozen=True):
+    run: _Run
+    score: _Score
+
+
+FIGURES = tuple(name for name in _Score.__struct_fields__ if "interval" not in name)
+_decoder = msgspec.json.Decoder(_Report)
+
+
+def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
+    """Check the report in the journal's folder. `work_log`: fold of all `lines` lines of the journal."""
+    notes = Notes("score", SCORE_LAW, "figures")
+    file = journal.parent / REPORT_FILE
+    if not file.is_file():
+        notes.not_checked = f"no {REPORT_FILE} next to the journal"
+        return notes.checked()
+    try:
+        report = _read_report(file)
+    except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        notes.add(None, f"{REPORT_FILE} cannot be read ({type(error).__name__}: {error})", "cannot be determined")
+        return notes.checked()
+    named = report.run.events
+    differing = _differing(report.score, score(work_log)) if named == lines else None
+    if differing is None or differing:
+        prefix, may_be_of_cut_lines = _prefix(journal, min(named, lines), named)
+        certainty: Certainty = "cannot be determined" if may_be_of_cut_lines else "contradiction"
+        if named > lines:
+            notes.add(None, f"{REPORT_FILE} is made from {named} lines; the journal has {lines}", certainty)
+            return notes.checked()
+        differing = _differing(report.score, score(prefix))
+        for found in differing:
+            notes.add(None, f"{found} by the {named} lines that the report names", certainty)
+    notes.examined = len(FIGURES)
+    if named < lines:
+        notes.not_checked = f"{lines - named} of {lines} lines were written after {REPORT_FILE}"
+    return notes.checked()
+
+
+def _read_report(file: Path) -> _Report:
+    with file.open("rb") as opened:
+        content = opened.read(LARGEST_REPORT + 1)
+    if len(content) > LARGEST_REPORT:
+        raise ValueError(f"it has more than {LARGEST_REPORT} bytes")
+    return _decoder.decode(content)
+
+
+def _prefix(journal: Path, lines: int, named: int) -> tuple[WorkLog, bool]:
+    """Return the fold of the first `lines` lines, and if a rollback among them cut lines that the report may be made from."""
+    work_log, may_be_of_cut_lines = WorkLog(), False
+    reader = read(journal, lines)
+    with folding(reader):
+        for before, event in enumerate(reader):
+            work_log.take(event)
+            if isinstance(event, RunResumed) and before + event.rolled_back_lines >= named:
+                may_be_of_cut_lines = True
+    return work_log, may_be_of_cut_lines
+
+
+def _differing(reported: _Score, again: Score) -> list[str]:
+    """Return the figures that differ, as text."""
+    names = list(FIGURES)
+    if reported.interval_method == again.interval_method:
+        names.append("flops_per_second_interval")
+    return [
+        f"{name}: {getattr(reported, name)!r} in {REPORT_FILE}, {getattr(again, name)!r}"
+        for name in names
+        if not _is_equal(getattr(reported, name), getattr(again, name))
+    ]
+
+
+def _is_equal(reported: object, again: object) -> bool:
+    if isinstance(reported, tuple) and isinstance(again, tuple):
+        return len(reported) == len(again) and all(map(_is_equal, reported, again))
+    if isinstance(reported, int | float) and isinstance(again, int | float):
+        return math.isclose(reported, again, rel_tol=ROUNDING)
+    return reported == again
+
+
+DEFAULT = 50
+"""Number of recomputed proposals. Default of `--sample`."""
+_ANSWER = re.compile(rb'\{"event":"Trial(?:Proposed|Rejected)","at":[^,]+,"number":(\d{1,10}),')
+_CHAIN = re.compile(rb'"chain":"([0-9a-f]{64})"\}\n$')
+
+
+def drawn(chain: str, numbers: Sequence[int], size: int | None) -> tuple[int, ...]:
+    """Return `size` of the numbers, in ascending order, or all of them if `size` is None or larger.
+
+    These are the numbers of the smallest SHA-256 over the chain and the number, both as text.
+    """
+    if size is None or size >= len(numbers):
+        return tuple(sorted(numbers))
+    return tuple(sorted(heapq.nsmallest(size, numbers, key=lambda number: _rank(chain, number))))
+
+
+def _rank(chain: str, number: int) -> bytes:
+    return hashlib.sha256(f"{chain}{number}".encode()).digest()
+
+
+def expected(path: Path) -> tuple[str, list[int]]:
+    """Return the last hash and the numbers of the answered proposals, from a fast scan of the lines.
+
+    The scan is right for every journal that a driver wrote. The caller must compare it with the parsed lines, because a forger
+    can write lines in another form.
+    """
+    numbers: list[int] = []
+    last = b""
+    with path.open("rb", buffering=1 << 20) as file:
+        for line in bounded_lines(file, LONGEST_LINE):
+            if (
+                line.startswith((b'{"event":"TrialP', b'{"event":"TrialR'))
+                and (found := _ANSWER.match(line)) is not None
+            ):
+                numbers.append(int(found[1]))
+            if line[-1] == 0x0A:
+                last = line
+    chain = _CHAIN.search(last)
+    return "" if chain is None else chain[1].decode(), numbers
+
 
 LONG = 64 << 20
 """Size of a journal in bytes from which a second process is used."""
@@ -29,7 +191,7 @@ REPORTED = 1000
 """Number of trials whose reported accuracy is recomputed, at 1 ms each."""
 
 
-def verify(path: Path, sample: int | None = drawing.DEFAULT, followed: Path | None = None) -> Verification:
+def verify(path: Path, sample: int | None = DEFAULT, followed: Path | None = None) -> Verification:
     """Verify a run's journal; `path` is the journal or its run folder.
 
     `sample`: number of proposals to recompute, None for all. `followed`: folder of the run that this run follows. All
@@ -67,9 +229,9 @@ def samples_of(chain: str, answered: Sequence[int], sample: int | None, followed
         chain=chain,
         answered=len(answered),
         followed=followed,
-        proposals=drawing.drawn(chain, answered, sample),
-        reported=drawing.drawn(chain, answered, None if sample is None else REPORTED),
-        built=drawing.drawn(chain, answered, None if sample is None else BUILT),
+        proposals=drawn(chain, answered, sample),
+        reported=drawn(chain, answered, None if sample is None else REPORTED),
+        built=drawn(chain, answered, None if sample is None else BUILT),
     )
 
 
@@ -84,7 +246,7 @@ def _following(
     if not journal.is_file() or journal.stat().st_size < LONG or len(os.sched_getaffinity(0)) < 2:
         yield lambda samples: follow(journal, samples)
         return
-    begun = samples_of(*drawing.expected(journal), sample, followed)
+    begun = samples_of(*expected(journal), sample, followed)
     with side_processes(1) as processes:
         with interrupts_held():
             following = processes.submit(follow, journal, begun)

@@ -20,7 +20,7 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.replay import state_after
+from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth

@@ -12,7 +12,7 @@ from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.legality import TrialState
-from aiperf.rules.replay import replay
+from aiperf.rules.evolve import replay
 from aiperf.rules.state import Run
 from tests.audit.random_runs import play, random_case
 

@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aiperf.accounting.accelerator_time import accelerator_time
+from aiperf.accounting.accelerator_time import accelerator_time, spans
 from aiperf.accounting.availability import availability
 from aiperf.accounting.losses import MEANINGS, AcceleratorPeak, Waterfall, waterfall
 from aiperf.accounting.score import score
-from aiperf.accounting.spans import spans
 from aiperf.accounting.valid_window import window
 from aiperf.accounting.work_log import WorkLog, work_log
 from aiperf.journal.events import AnyEvent, RunStarted

@@ -15,7 +15,8 @@ from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
-from aiperf.rules.replay import state_after
+from aiperf.rules.evolve import state_after
+from aiperf.simulate.driver_restarts import Audience
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from tests.audit.added_up import check_work_log
@@ -29,7 +30,7 @@ LATE_ROUND = 6
 """Round from which on parents count as late: the first generations had time to be trained and to be parents."""
 
 
-class Auditor:
+class Auditor(Audience):
     """Checker of one run. Raises BrokenLaw at the first event that breaks a law."""
 
     def __init__(

@@ -27,7 +27,6 @@ from aiperf.planning.plan import Plan
 from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.rules.proposals import Proposer
-from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.simulate.driver_restarts import SimulationCost, drive
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import Opening, open_run, world_of
@@ -36,6 +35,7 @@ from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 from tests.audit.auditor import Auditor
 from tests.audit.laws import AGAIN, ENDS, JOURNAL, BrokenLaw
+from tests.builders.verified_proposals import verify_proposals
 
 PLENTY = 32 * 2**30
 """Memory for every batch that a case may propose."""
@@ -117,17 +117,19 @@ def play(case: Case) -> Outcome:
         opening = _opening(case, follows)
         ground_truth = GroundTruth()
         world = world_of(opening, None if case.searches else cheap(), ground_truth)
-        auditor = Auditor(ground_truth, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
         after_end = 0
 
-        def watch(driver: Driver) -> None:
-            nonlocal after_end
-            after_end += driver.run.ended is None and driver.clock.now() >= case.seconds
-            if after_end > _TURNS_TO_END:
-                raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
+        class Watching(Auditor):
+            def after_turn(self, driver: Driver) -> None:
+                nonlocal after_end
+                super().after_turn(driver)
+                after_end += driver.run.ended is None and driver.clock.now() >= case.seconds
+                if after_end > _TURNS_TO_END:
+                    raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
 
+        auditor = Watching(ground_truth, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
         try:
-            effort = drive(world, opening.first, path, auditor, watch)
+            effort = drive(world, opening.first, path, auditor)
             auditor.finish(path)
             if follows is not None:
                 _check_rederivable(path, world.proposer, True, follows)
@@ -166,7 +168,7 @@ def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: in
 
 def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool, follows: Following | None = None) -> None:
     """`is_honest`: no fault answers for a generator, so that rejections follow from the journal as well."""
-    work, last_hash = (None, None) if follows is None else (follows.work, follows.recorded.last_hash)
+    work, last_hash = (None, "") if follows is None else (follows.work, follows.recorded.last_hash)
     for again in verify_proposals(read(path), proposer, work, last_hash):
         if (isinstance(again.recorded, TrialProposed) or is_honest) and not again.is_equal:
             raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.anew}", again.number)

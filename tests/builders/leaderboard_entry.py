@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from aiperf.journal.ends import JournalHashes
+from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark, of_division
 from aiperf.leaderboard.entry import Entry, ModelCount
 

@@ -10,7 +10,7 @@ from aiperf.cli.arguments import VERBS, parser_of
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 from aiperf.option_limits import WIDEST
-from aiperf.verify.sample import DEFAULT
+from aiperf.verify.verification import DEFAULT
 
 WRONG = ("nan", "inf", "-inf", "1e400", "many", "", str(WIDEST + 1), "-1", "1:2")
 """Numbers that no verb accepts."""

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from aiperf.journal.journal import NAME, read, torn_warning
-from aiperf.leaderboard import terminal
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import leaderboard
-from aiperf.leaderboard.list_files import json_text, markdown
+from aiperf.leaderboard.list_files import json_text, lines, markdown, page
 from aiperf.leaderboard.metric import metric
-from aiperf.leaderboard.page import page
 from aiperf.leaderboard.reading import read_entry
 from tests.builders.forged_journal import lines_of, write
 from tests.cli.test_score import whole_run
@@ -53,7 +51,7 @@ def test_a_ranking_reports_a_dropped_line_in_each_format(torn: Path) -> None:
     assert isinstance(entry, Entry)
     found = leaderboard([entry], [], metric("score"))
 
-    forms = ("\n".join(terminal.lines(found)), json_text(found), markdown(found), page(found))
+    forms = ("\n".join(lines(found)), json_text(found), markdown(found), page(found))
 
     assert all(SAID.replace("'", "’") in form.replace("&#x27;", "'").replace("'", "’") for form in forms)
 

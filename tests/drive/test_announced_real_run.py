@@ -26,8 +26,8 @@ from aiperf.planning.worker_shape import this_machine
 from aiperf.ranking.announced_seed import announced_seed
 from aiperf.submission.announced_run import announcement, require_announced
 from aiperf.submission.announcement_file import add
+from aiperf.submission.inspect_run import Requirements
 from aiperf.submission.inspect_submission import inspect
-from aiperf.submission.inspection import Requirements
 from aiperf.submission.signatures import read_allowed
 from morphism import encode
 from tests.builders.order import plain_graph

@@ -25,7 +25,7 @@ from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
-from aiperf.rules.replay import state_after
+from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network

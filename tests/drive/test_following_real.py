@@ -10,8 +10,8 @@ from aiperf.journal.events import AnyEvent, EpochFinished, RunEnded, TrialFinish
 from aiperf.journal.journal import read
 from aiperf.planning.following import following
 from aiperf.rules.proposals import Proposer
-from aiperf.rules.verify_proposals import verify_proposals
 from searchers.searcher_config import RandomConf
+from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.real_run import Begin, small
 
 TRIALS = 3

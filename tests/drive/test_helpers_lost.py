@@ -6,9 +6,8 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
 from aiperf.journal.messages import HelperDown
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
-from aiperf.rules.replay import state_after
 from tests.builders.journal import joined, started
 
 

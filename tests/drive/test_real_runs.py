@@ -34,7 +34,7 @@ from aiperf.journal.events import (
     WorkerLost,
 )
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import verify_proposals
+from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.processes import command_line, descendants, worker_host
 from tests.rigs.real_run import CTRL_C, SMALL, Begin, Left, RealRun, left_behind, mark_of, rank_of, small
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.journal import ends as journal_ends
-from aiperf.journal.ends import ends
+from aiperf.journal import sealed_log
 from aiperf.journal.journal import NAME
+from aiperf.journal.sealed_log import ends
 from tests.builders.listed_runs import copied, golden
 
 
@@ -33,6 +33,6 @@ def test_the_last_line_is_found_whatever_its_length(tmp_path: Path, monkeypatch:
     expected = {each: ends(each / NAME) for each in (folder, one)}
 
     for tail in (1, 7, 100):
-        monkeypatch.setattr(journal_ends, "_TAIL", tail)
+        monkeypatch.setattr(sealed_log, "_TAIL", tail)
         assert {each: ends(each / NAME) for each in (folder, one)} == expected
     assert expected[one].first == expected[one].last

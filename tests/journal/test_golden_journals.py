@@ -14,7 +14,7 @@ from aiperf.config import from_plain
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import read
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import verify_proposals
+from tests.builders.verified_proposals import verify_proposals
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 JOURNALS = sorted(GOLDEN.glob("*.jsonl"))

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, JournalNotWritten
-from aiperf.journal import local_journal, storage_config
+from aiperf.journal import local_journal
 from aiperf.journal.journal import NAME, Journal, JournalReading, read
-from aiperf.journal.local_journal import local_path, open_journal, to_be_read
-from aiperf.journal.storage_config import StorageConf
+from aiperf.journal.local_journal import StorageConf, local_path, open_journal, to_be_read
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
@@ -63,7 +62,7 @@ def taken_up(folder: Path, disk: Path, until: int | None = None) -> None:
 
 
 def test_where_a_journal_lies_is_said_in_one_of_two_ways() -> None:
-    assert doctest.testmod(storage_config).failed == 0
+    assert doctest.testmod(local_journal).failed == 0
     for wrong in ("local", "local:", "local:relative", "/scratch", ""):
         with pytest.raises(BadConfiguration, match=r"storage\.journal is 'shared', or 'local:FOLDER'"):
             StorageConf(wrong)

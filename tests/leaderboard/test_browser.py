@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import pytest
 
-from aiperf.journal.ends import JournalHashes
+from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark
 from aiperf.leaderboard.entry import Entry, ModelCount, Power
 from aiperf.leaderboard.leaderboard import UnreadableJournal, leaderboard
+from aiperf.leaderboard.list_files import page
 from aiperf.leaderboard.metric import metric
-from aiperf.leaderboard.page import page
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.run_warning import RunWarning
 from tests.builders.leaderboard_entry import QUICK, RANKED, entry

@@ -14,13 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from aiperf.journal.ends import JournalHashes
+from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.entry import ModelCount, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, UnreadableJournal, leaderboard
-from aiperf.leaderboard.list_files import csv_text, escaped, json_text, markdown
+from aiperf.leaderboard.list_files import csv_text, escaped, json_text, lines, markdown, page
 from aiperf.leaderboard.metric import METRICS, metric
-from aiperf.leaderboard.page import page
-from aiperf.leaderboard.terminal import lines
 from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from tests.builders.leaderboard_entry import QUICK, entry

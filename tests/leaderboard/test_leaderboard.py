@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.journal.ends import JournalHashes
+from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
 from aiperf.leaderboard.metric import METRICS, metric

@@ -11,9 +11,8 @@ from aiperf.errors import NoSuchRun
 from aiperf.journal.journal import NAME
 from aiperf.leaderboard import reading
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.finding import runs_under
 from aiperf.leaderboard.leaderboard import UnreadableJournal
-from aiperf.leaderboard.reading import read_entries, read_entry
+from aiperf.leaderboard.reading import read_entries, read_entry, runs_under
 from aiperf.report.write import report_of
 from tests.builders.listed_runs import damaged, golden
 

@@ -17,14 +17,11 @@ from hypothesis import strategies as st
 from aiperf.config import as_plain, configure
 from aiperf.leaderboard.announcing import SiteAnnouncements
 from aiperf.leaderboard.benchmark import purpose_of
-from aiperf.leaderboard.entry import Entry, Power
+from aiperf.leaderboard.entry import Entry, Power, middle
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
-from aiperf.leaderboard.list_files import csv_text, json_text, markdown
+from aiperf.leaderboard.list_files import csv_text, json_text, lines, markdown, page
 from aiperf.leaderboard.metric import metric
-from aiperf.leaderboard.page import page
-from aiperf.leaderboard.repeats import middle
-from aiperf.leaderboard.terminal import lines
-from aiperf.submission.published import Announced
+from aiperf.submission.announced_run import Announced
 from tests.builders.leaderboard_entry import QUICK, entry
 from tests.ranking.test_ranking import having
 

@@ -24,9 +24,8 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
-from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from tests.builders.journal import (
     LIMITS,

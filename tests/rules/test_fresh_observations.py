@@ -24,11 +24,10 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.decide import Command, GiveUp, RequestProposal, StartTrial, decide
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
-from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from searchers.history import SpareBegan, WithdrawnTrial
 from tests.audit.random_runs import Case, play

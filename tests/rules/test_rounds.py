@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from aiperf.journal.events import AnyEvent, WorkerLost
 from aiperf.rules.decide import StartTrial, decide
-from aiperf.rules.evolve import evolve
-from aiperf.rules.replay import state_after
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.state import Run
 from tests.builders.journal import begun, finished, joined, one_trial, proposed, requested, resumed, started
 

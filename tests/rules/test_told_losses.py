@@ -11,9 +11,8 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
 from aiperf.journal.messages import CheckpointFailed, CheckpointSaved, CorruptImagesFound
 from aiperf.rules.decide import End, decide
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
-from aiperf.rules.replay import state_after
 from aiperf.rules.state import Run
 from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
 

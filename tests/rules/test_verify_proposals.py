@@ -20,10 +20,10 @@ from aiperf.journal.events import (
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Propose, Word
 from aiperf.rules.proposals import Proposer, make
-from aiperf.rules.verify_proposals import verify_proposals
 from morphism import decode
 from searchers import RandomConf
 from tests.builders.journal import begun, evaluated, finished, joined, positioned, proposed, requested, started
+from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.scripted_driver import SPACE, drivable, driver_after, written
 
 PROPOSER = Proposer(RandomConf().build(), None)

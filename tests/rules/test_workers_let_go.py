@@ -8,9 +8,8 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, WorkerLost, WorkerNotStarted
 from aiperf.journal.messages import NotStarted, WorkerDown
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
-from aiperf.rules.replay import state_after
 from tests.builders.journal import begun, joined, proposed, requested, started
 
 

@@ -14,7 +14,7 @@ from aiperf.cli.help import main as help_of_a_run
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import limits_of
-from aiperf.simulate.faults.building import build_fault, build_faults
+from aiperf.simulate.faults.kinds import build_fault, build_faults
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.session import open_run
 from cluster.faults import FAULTS, AnyFault, CrashConf, FaultConf, LateConf, WorkerLostConf

@@ -44,8 +44,7 @@ from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
 from aiperf.rules.replay_queue import ReplayQueue
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 from cluster.faults import (
     AnyFault,
     BadProposalConf,
@@ -111,7 +110,7 @@ def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    from aiperf.simulate.faults.faulty_journal import _FullDisk
+    from aiperf.simulate.driver_restarts import _FullDisk
 
     patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
     patch.setattr(Journal, "_keep_what_follows", _go_on_behind_it)

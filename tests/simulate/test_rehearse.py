@@ -14,17 +14,20 @@ from aiperf.data.dataset_config import ImagenetConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.study.against import against
-from aiperf.simulate.study.rehearse import alone, differences, rehearse, sizes
+from aiperf.simulate.study.predict import against
 from aiperf.simulate.study.sweep import (
     HEAD,
+    alone,
     configured,
     cost_of_faults,
+    differences,
     draw,
     introduction,
     line,
     lost,
     reference_text,
+    rehearse,
+    sizes,
 )
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf

@@ -15,9 +15,9 @@ from aiperf.journal.events import AnyEvent, RunEnded, TrialFinished, TrialPropos
 from aiperf.journal.journal import read
 from aiperf.rules.limits import LimitsConf
 from aiperf.rules.proposals import proposer_of
-from aiperf.rules.verify_proposals import verify_proposals
 from cluster.faults import WorkerLostConf
 from searchers.searcher_config import MorphismConf
+from tests.builders.verified_proposals import verify_proposals
 from tests.simulate.test_session import configured, journal
 
 

@@ -8,9 +8,8 @@ import random
 import pytest
 
 from aiperf.statistics.between_runs import LONG, ScoredRun, over_runs, prior_of
-from aiperf.statistics.difference import change
+from aiperf.statistics.difference import change, ties
 from aiperf.statistics.estimate import quantile
-from aiperf.statistics.ties import ties
 
 PAIRS = 1000
 BATCHES = 20

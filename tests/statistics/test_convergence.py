@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aiperf.accounting.convergence import settled
 from aiperf.accounting.score import CurvePoint
 from aiperf.accounting.valid_window import Window
-from aiperf.statistics.convergence import settled
 
 
 def _curve(*values: float | None) -> list[CurvePoint]:

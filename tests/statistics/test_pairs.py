@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.comparison.work import work_of
-from aiperf.statistics.pairs import pairs
-from aiperf.statistics.work_mix import RunWork
+from aiperf.statistics.work_mix import RunWork, pairs
 from tests.builders.run import folder_of, run_of
 
 

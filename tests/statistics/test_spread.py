@@ -8,14 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from aiperf.statistics import estimate, spread
-from aiperf.statistics.estimate import of_one_run, of_repeats, quantile
-from aiperf.statistics.spread import more_runs
+from aiperf.statistics import estimate
+from aiperf.statistics.estimate import more_runs, of_one_run, of_repeats, quantile, spread
 
 
-@pytest.mark.parametrize("module", [estimate, spread])
-def test_worked_numbers_of_the_docstrings_are_right(module: object) -> None:
-    found = doctest.testmod(module)  # type: ignore[arg-type]
+def test_worked_numbers_of_the_docstrings_are_right() -> None:
+    found = doctest.testmod(estimate)
 
     assert found.attempted and not found.failed
 
@@ -25,7 +23,7 @@ def test_interval_of_the_variation_has_95_percent_coverage(runs: int, variation:
     chance = np.random.default_rng(1)
     drawn = chance.normal(100.0, 100.0 * variation, size=(1500, runs)).tolist()
 
-    found = [spread.spread(values) for values in drawn]
+    found = [spread(values) for values in drawn]
 
     between = [each.variation_interval for each in found if each is not None and each.variation_interval is not None]
     assert len(between) > 1400
@@ -38,7 +36,7 @@ def test_suggested_runs_reach_the_precision_in_95_of_100_cases() -> None:
     precision, holds = 0.01, 0
     for _ in range(1500):
         first = chance.normal(100.0, 1.5, size=4)
-        found = spread.spread(first.tolist())
+        found = spread(first.tolist())
         assert found is not None
         more = chance.normal(100.0, 1.5, size=more_runs(found, precision))
         holds += abs(float(np.concatenate([first, more]).mean()) - 100.0) <= precision * found.mean
@@ -47,14 +45,14 @@ def test_suggested_runs_reach_the_precision_in_95_of_100_cases() -> None:
 
 
 def test_two_runs_suggest_more_than_five_of_the_same_spread() -> None:
-    two, five = spread.spread([99.0, 101.0]), spread.spread([98.6, 99.3, 100.0, 100.7, 101.4])
+    two, five = spread([99.0, 101.0]), spread([98.6, 99.3, 100.0, 100.7, 101.4])
     assert two is not None and five is not None
 
     assert more_runs(two, 0.01) > 10 * more_runs(five, 0.01) > 0
 
 
 def test_one_run_tells_nothing_of_another() -> None:
-    assert of_repeats([5.0]) is None and spread.spread([5.0]) is None
+    assert of_repeats([5.0]) is None and spread([5.0]) is None
 
 
 def test_interval_of_one_run_survives_the_estimate() -> None:
@@ -66,14 +64,14 @@ def test_interval_of_one_run_survives_the_estimate() -> None:
 
 
 def test_runs_without_spread_need_no_further_runs() -> None:
-    found = spread.spread([7.0, 7.0, 7.0])
+    found = spread([7.0, 7.0, 7.0])
 
     assert found is not None and found.variation == 0.0 and found.variation_interval is None
     assert more_runs(found, 0.001) == 0
 
 
 def test_a_precision_that_is_just_met_asks_for_no_run_beyond() -> None:
-    found = spread.spread([99.0, 100.0, 101.0])
+    found = spread([99.0, 100.0, 101.0])
     assert found is not None
     just = quantile(2) * found.variation / math.sqrt(3)
 

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiperf.statistics.difference import holm, ties
 from aiperf.statistics.estimate import Estimate, of_repeats
-from aiperf.statistics.ties import holm, ties
 
 entries = st.lists(
     st.tuples(st.floats(1.0, 1e6), st.one_of(st.none(), st.floats(0.0, 0.3)), st.integers(1, 20)), max_size=12

@@ -14,7 +14,7 @@ from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.ranking.announced_seed import announced_seed
-from aiperf.submission.announced_run import announcement
+from aiperf.submission.announced_run import announced, announcement, witnessed_unix
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (
     Announcements,
@@ -24,7 +24,6 @@ from aiperf.submission.announcements import (
     RunWithdrawn,
     signers_of,
 )
-from aiperf.submission.published import announced, witnessed_unix
 from tests.builders.journal import started
 from tests.builders.submission import key_file
 

@@ -24,8 +24,8 @@ from aiperf.journal.journal import NAME, read
 from aiperf.ranking.announced_seed import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
+from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect, inspect_all
-from aiperf.submission.inspection import Inspection, Requirements
 from aiperf.submission.signatures import read_allowed, sign
 from aiperf.system.source import CONFIGURATION, PACKAGES, installed, revision
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, KeptCheckpoints

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.accounting.spans import WorkerSpan
+from aiperf.accounting.accelerator_time import WorkerSpan
 from aiperf.errors import BadPower
 from aiperf.system.log import Log, Record, RecordedSample, Sample, Session, read
 from aiperf.system.power.eehpc import Level, Measurement, level

@@ -16,7 +16,7 @@ from aiperf.verify import verification, verify
 from aiperf.verify.attempts import whole_epoch
 from aiperf.verify.check import Notes
 from aiperf.verify.lines import read_lines
-from aiperf.verify.sample import drawn, expected
+from aiperf.verify.verification import drawn, expected
 from tests.builders.forged_journal import Line, lines_of, write
 
 GOLDEN = Path(__file__).parents[1] / "golden"

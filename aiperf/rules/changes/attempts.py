@@ -6,8 +6,18 @@ from aiperf.journal import events
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
 from aiperf.rules.procedure import nears_its_end
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
+
+FromAttempt = (
+    events.TrialPrepared
+    | events.BatchReduced
+    | events.Progress
+    | events.EpochFinished
+    | events.CheckpointWritten
+    | events.CheckpointNotWritten
+    | events.TrialHeartbeat
+)
+"""Events of a running attempt, which prove that its worker is alive."""
 
 
 def started(run: Run, event: events.TrialStarted) -> None:
@@ -34,30 +44,32 @@ def started(run: Run, event: events.TrialStarted) -> None:
     proposal_demand.update(run, worker)
 
 
+def received(run: Run, event: FromAttempt) -> Trial:
+    """Record a message of an attempt, and return its trial."""
+    trial = run.trials[event.trial]
+    trial.last_message = event.at
+    run.running.move_to_end(event.trial)
+    return trial
+
+
 def prepared(run: Run, event: events.TrialPrepared) -> None:
     """Mark the network and its weights as ready."""
-    trial = run.trials[event.trial]
-    trial.is_prepared, trial.last_message = True, event.at
+    trial = received(run, event)
+    trial.is_prepared = True
     if not trial.has_worked:
         trial.interval_end = event.at
-    run.running.move_to_end(event.trial)
 
 
 def batch_reduced(run: Run, event: events.BatchReduced) -> None:
     """Restart the epoch with a smaller batch."""
-    trial = run.trials[event.trial]
+    trial = received(run, event)
     trial.batch_size = event.to_batch_size
-    trial.last_message = event.at
     _begin_epoch(trial, trial.current_epoch)
-    run.running.move_to_end(event.trial)
 
 
-def worked(run: Run, event: events.Progress | events.EpochFinished, work: events.Work) -> None:
+def worked(run: Run, event: events.Progress) -> None:
     """Add an interval of work."""
-    trial = run.trials[event.trial]
-    _add(trial, event.epoch, work)
-    trial.last_message = event.at
-    run.running.move_to_end(event.trial)
+    _add(received(run, event), event.epoch, event)
 
 
 def _add(trial: Trial, epoch: int, work: events.Work) -> None:
@@ -78,7 +90,7 @@ def _add(trial: Trial, epoch: int, work: events.Work) -> None:
 
 def epoch_finished(run: Run, event: events.EpochFinished) -> None:
     """End an epoch together with its last interval."""
-    trial, epoch, accuracy = run.trials[event.trial], event.epoch, event.accuracy
+    trial, epoch, accuracy = received(run, event), event.epoch, event.accuracy
     if event.interval is not None:
         _add(trial, epoch, event.interval)
     trial.epoch = epoch
@@ -88,8 +100,6 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
         trial.best_accuracy = accuracy
     if event.checkpoint:
         trial.saved_epoch = epoch
-    trial.last_message = event.at
-    run.running.move_to_end(event.trial)
     if run.best_accuracy is None or accuracy > run.best_accuracy:
         run.best_accuracy = accuracy
     _begin_epoch(trial, epoch + 1)
@@ -98,26 +108,6 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
     if nears_end != worker.nears_end:  # nothing else of an epoch changes its worker's demand
         worker.nears_end = nears_end
         proposal_demand.update(run, worker)
-
-
-def checkpoint_written(run: Run, event: events.CheckpointWritten) -> None:
-    """Record the epoch as resumable."""
-    trial = run.trials[event.trial]
-    trial.last_message, trial.saved_epoch = event.at, event.epoch
-    run.running.move_to_end(event.trial)
-
-
-def checkpoint_not_written(run: Run, event: events.CheckpointNotWritten) -> None:
-    """Record the failed write."""
-    trial = run.trials[event.trial]
-    trial.last_message, trial.unsaved_epoch = event.at, event.epoch
-    run.running.move_to_end(event.trial)
-
-
-def heartbeat(run: Run, event: events.TrialHeartbeat) -> None:
-    """Record a sign of life."""
-    run.trials[event.trial].last_message = event.at
-    run.running.move_to_end(event.trial)
 
 
 def _may_be_over_after_an_epoch(run: Run, trial: Trial) -> bool:

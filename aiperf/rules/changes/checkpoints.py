@@ -5,8 +5,7 @@ from __future__ import annotations
 import heapq
 
 from aiperf.journal.events import CheckpointDropped, TrialProposed
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 from searchers.history import PARENTS
 
 RETAINED = 2 * PARENTS

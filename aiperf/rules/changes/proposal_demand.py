@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from aiperf.rules.state import Run
-from aiperf.rules.worker import Worker
+from aiperf.rules.state import Run, Worker
 
 
 def update(run: Run, worker: Worker) -> None:

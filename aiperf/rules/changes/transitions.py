@@ -6,8 +6,7 @@ from aiperf.journal.events import RunResumed, TrialFailed, TrialFinished, TrialL
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import checkpoints, proposal_demand
 from aiperf.rules.procedure import end_of_trial
-from aiperf.rules.state import Run
-from aiperf.rules.trial import Trial
+from aiperf.rules.state import Run, Trial
 
 
 def enter(run: Run, trial: Trial, state: TrialState) -> None:

@@ -2,38 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word, WorkerDown, WorkerUp
+from aiperf.option_limits import hold
 from aiperf.simulate.model.fault import AppendFailure, DriverKilled, Fault
-from cluster.faults import (
-    AllGoneConf,
-    BadProposalConf,
-    CheckpointsUnwrittenConf,
-    CheckpointsVanishConf,
-    CrashConf,
-    DiskFullConf,
-    DriverDiesConf,
-    FlapConf,
-    GeneratorDeadConf,
-    IdleWorkerHungConf,
-    LateConf,
-    LateJoinConf,
-    MemoryRunsOutConf,
-    NeverConf,
-    NodeLostConf,
-    OutOfOrderConf,
-    StragglerConf,
-    TwiceConf,
-    WorkerHungConf,
-    WorkerLostConf,
-    WrongClockConf,
-)
+from cluster import faults
+from cluster.faults import AnyFault
 
 if TYPE_CHECKING:
     from aiperf.simulate.model.simulated_attempt import SimulatedAttempt, SimulatedWorker
@@ -44,7 +24,7 @@ if TYPE_CHECKING:
 class WorkerLost(Fault):
     """Loss of a worker before, during or after a trial. Another starts in its place."""
 
-    conf: WorkerLostConf
+    conf: faults.WorkerLostConf
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() >= self.conf.rate:
@@ -66,7 +46,7 @@ class WorkerLost(Fault):
 class WorkerHung(Fault):
     """Silent hang of a training worker."""
 
-    conf: WorkerHungConf
+    conf: faults.WorkerHungConf
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
@@ -78,7 +58,7 @@ class WorkerHung(Fault):
 class IdleWorkerHung(Fault):
     """Silent hang of a worker after its start."""
 
-    conf: IdleWorkerHungConf
+    conf: faults.IdleWorkerHungConf
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
@@ -89,7 +69,7 @@ class IdleWorkerHung(Fault):
 class NodeLost(Fault):
     """Loss and return of a host with all its workers."""
 
-    conf: NodeLostConf
+    conf: faults.NodeLostConf
 
     def began(self, cluster: SimulatedExecutor) -> None:
         def lose() -> None:
@@ -107,7 +87,7 @@ class NodeLost(Fault):
 class LateJoin(Fault):
     """Late start of some workers."""
 
-    conf: LateJoinConf
+    conf: faults.LateJoinConf
     _late: dict[int, bool] = field(default_factory=dict, init=False, repr=False)
 
     def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
@@ -121,7 +101,7 @@ class LateJoin(Fault):
 class Flap(Fault):
     """Repeated loss and return of some workers."""
 
-    conf: FlapConf
+    conf: faults.FlapConf
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         number = worker.number
@@ -136,7 +116,7 @@ class Flap(Fault):
 class AllGone(Fault):
     """Loss of all workers at once, without new ones for a while."""
 
-    conf: AllGoneConf
+    conf: faults.AllGoneConf
 
     def began(self, cluster: SimulatedExecutor) -> None:
         def lose_all() -> None:
@@ -158,7 +138,7 @@ class AllGone(Fault):
 class Straggler(Fault):
     """Slow workers."""
 
-    conf: StragglerConf
+    conf: faults.StragglerConf
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
@@ -169,7 +149,7 @@ class Straggler(Fault):
 class WrongClock(Fault):
     """Workers whose clocks run fast or slow."""
 
-    conf: WrongClockConf
+    conf: faults.WrongClockConf
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
@@ -180,7 +160,7 @@ class WrongClock(Fault):
 class Crash(Fault):
     """Crash of an attempt. Its worker survives."""
 
-    conf: CrashConf
+    conf: faults.CrashConf
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
@@ -192,7 +172,7 @@ class Crash(Fault):
 class MemoryRunsOut(Fault):
     """Lack of memory during an epoch, which restarts with the next smaller batch or fails if there is none."""
 
-    conf: MemoryRunsOutConf
+    conf: faults.MemoryRunsOutConf
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
@@ -203,7 +183,7 @@ class MemoryRunsOut(Fault):
 class CheckpointsVanish(Fault):
     """Loss of a trial's checkpoints from the folder just before they are needed."""
 
-    conf: CheckpointsVanishConf
+    conf: faults.CheckpointsVanishConf
 
     def ordered(self, cluster: SimulatedExecutor, order: Order) -> None:
         if isinstance(order, Train) and self.draw.random() < self.conf.rate:
@@ -216,7 +196,7 @@ class CheckpointsVanish(Fault):
 class CheckpointsUnwritten(Fault):
     """Failed writes of all checkpoints of an attempt."""
 
-    conf: CheckpointsUnwrittenConf
+    conf: faults.CheckpointsUnwrittenConf
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         if self.draw.random() < self.conf.rate:
@@ -227,7 +207,7 @@ class CheckpointsUnwritten(Fault):
 class Late(Fault):
     """Random delay of each message. Later messages may overtake it."""
 
-    conf: LateConf
+    conf: faults.LateConf
 
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
@@ -239,7 +219,7 @@ class Late(Fault):
 class Twice(Fault):
     """Repeated delivery of messages."""
 
-    conf: TwiceConf
+    conf: faults.TwiceConf
 
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
@@ -251,7 +231,7 @@ class Twice(Fault):
 class OutOfOrder(Fault):
     """Exchange of messages with those sent shortly after them."""
 
-    conf: OutOfOrderConf
+    conf: faults.OutOfOrderConf
 
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
@@ -263,7 +243,7 @@ class OutOfOrder(Fault):
 class Never(Fault):
     """Loss of messages, except the executor's own messages WorkerUp and WorkerDown."""
 
-    conf: NeverConf
+    conf: faults.NeverConf
 
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
@@ -275,7 +255,7 @@ class Never(Fault):
 class GeneratorDead(Fault):
     """Workers whose proposal generators never answer."""
 
-    conf: GeneratorDeadConf
+    conf: faults.GeneratorDeadConf
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
@@ -291,7 +271,7 @@ class GeneratorDead(Fault):
 class BadProposal(Fault):
     """Answers that cannot be built or contain no proposal."""
 
-    conf: BadProposalConf
+    conf: faults.BadProposalConf
 
     def propose(
         self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
@@ -309,7 +289,7 @@ class BadProposal(Fault):
 class DriverDies(Fault):
     """Death of the driver while it writes or sends. The last line may be torn. The run is resumed later."""
 
-    conf: DriverDiesConf
+    conf: faults.DriverDiesConf
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> AppendFailure | None:
         if self.draw.random() >= self.conf.rate:
@@ -328,7 +308,7 @@ class DriverDies(Fault):
 class DiskFull(Fault):
     """Full disk that takes a part of a write. The run is resumed after space is freed."""
 
-    conf: DiskFullConf
+    conf: faults.DiskFullConf
 
     def appending(self, cluster_time: float, events: Sequence[AnyEvent]) -> AppendFailure | None:
         if self.draw.random() >= self.conf.rate:
@@ -339,3 +319,42 @@ class DiskFull(Fault):
             self.draw.expovariate(1 / self.conf.seconds),
         )
         return AppendFailure(whole, torn, down, is_disk_full=True)
+
+
+_KINDS: dict[type, Callable[[Any], Fault]] = {
+    faults.WorkerLostConf: WorkerLost,
+    faults.WorkerHungConf: WorkerHung,
+    faults.IdleWorkerHungConf: IdleWorkerHung,
+    faults.NodeLostConf: NodeLost,
+    faults.LateJoinConf: LateJoin,
+    faults.FlapConf: Flap,
+    faults.AllGoneConf: AllGone,
+    faults.StragglerConf: Straggler,
+    faults.WrongClockConf: WrongClock,
+    faults.CrashConf: Crash,
+    faults.MemoryRunsOutConf: MemoryRunsOut,
+    faults.CheckpointsVanishConf: CheckpointsVanish,
+    faults.CheckpointsUnwrittenConf: CheckpointsUnwritten,
+    faults.LateConf: Late,
+    faults.TwiceConf: Twice,
+    faults.OutOfOrderConf: OutOfOrder,
+    faults.NeverConf: Never,
+    faults.GeneratorDeadConf: GeneratorDead,
+    faults.BadProposalConf: BadProposal,
+    faults.DriverDiesConf: DriverDies,
+    faults.DiskFullConf: DiskFull,
+}
+
+
+def build_faults(configured: Sequence[AnyFault], seed: int) -> tuple[Fault, ...]:
+    """Return the faults of a list, each with its own random numbers from the run's seed and its place in the list."""
+    built = tuple(build_fault(each) for each in configured)
+    for place, fault in enumerate(built):
+        fault.seed(seed, place)
+    return built
+
+
+def build_fault(conf: AnyFault) -> Fault:
+    """Return the fault of a configuration. Raises BadConfiguration if a value is outside its limits."""
+    hold(conf, "cluster.faults")
+    return _KINDS[type(conf)](conf)

@@ -78,7 +78,6 @@ class ByOperations:
     """Operations of one image in training, for the starting graph."""
 
     def floor(self, graph: Graph) -> float:
-        """See Learning."""
         return self.floor_of(cost(graph).training_flops)
 
     def floor_of(self, training_flops: float) -> float:
@@ -86,7 +85,6 @@ class ByOperations:
         return float(_FLOOR * (training_flops / self.start_flops) ** -_FLOOR_EXPONENT)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
-        """See Learning."""
         return curve(seed, classes, floor, inherited_epochs, epochs)
 
 

@@ -47,10 +47,10 @@ from aiperf.journal.messages import (
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, this_machine
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.rules.verify_proposals import verify_proposals
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
 from tests.builders.history import space
+from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.processes import command_line, descendants
 from tests.rigs.ray_cluster import SmallCluster, small_cluster
 from tests.rigs.real_run import SMALL

@@ -5,9 +5,8 @@ from __future__ import annotations
 from aiperf.journal.events import AnyEvent, TrialHeartbeat
 from aiperf.journal.messages import Heartbeat
 from aiperf.rules.decide import DeclareLost, decide
-from aiperf.rules.evolve import evolve
+from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
-from aiperf.rules.replay import state_after
 from tests.builders.journal import begun, joined, proposed, requested, started
 
 DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"

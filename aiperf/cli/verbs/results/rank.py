@@ -46,12 +46,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.output import print_line
     from aiperf.errors import BadConfiguration, NoSuchRun
     from aiperf.leaderboard.announcing import first_lines, read_logs, with_announcements
-    from aiperf.leaderboard.finding import runs_under
     from aiperf.leaderboard.leaderboard import leaderboard
-    from aiperf.leaderboard.list_files import json_text, write
+    from aiperf.leaderboard.list_files import json_text, lines, write
     from aiperf.leaderboard.metric import metric
-    from aiperf.leaderboard.reading import read_entries
-    from aiperf.leaderboard.terminal import lines
+    from aiperf.leaderboard.reading import read_entries, runs_under
 
     by, logs = metric(arguments.by), read_logs(arguments.announcements)
     folders, fruitless = runs_under(arguments.runs)

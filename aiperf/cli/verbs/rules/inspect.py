@@ -14,7 +14,7 @@ from aiperf.cli.output import print_line
 from aiperf.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from aiperf.submission.inspection import Inspection
+    from aiperf.submission.inspect_run import Inspection
 
 DESCRIPTION = """Checks submissions: checksums, signature, announcements, the journal of each run, and that report,
 configuration and system description agree with the journal. Exit status: 0 nothing bad was found, 1 something
@@ -54,10 +54,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division
     from aiperf.submission.archive import MOST_BYTES
+    from aiperf.submission.inspect_run import Requirements
     from aiperf.submission.inspect_submission import inspect_all
-    from aiperf.submission.inspection import Requirements
     from aiperf.submission.signatures import read_allowed
-    from aiperf.verify.sample import DEFAULT
+    from aiperf.verify.verification import DEFAULT
 
     signers = None if arguments.allowed is None else read_allowed(arguments.allowed)
     requirements = Requirements(

@@ -45,19 +45,20 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.cli.verbs.rules.inspect import lines
     from aiperf.errors import BadConfiguration
     from aiperf.journal.run_folder import run_folder
-    from aiperf.submission.build import SubmissionContents, build
+    from aiperf.submission.build import build
     from aiperf.submission.signatures import read_allowed
 
     folders = [run_folder(word) for word in arguments.runs]
     path = arguments.out or Path(f"{folders[0].resolve().name}.aiperf.tar.gz")
-    contents = SubmissionContents(
-        runs=folders,
-        key=arguments.key,
-        log=arguments.log,
-        with_telemetry=not arguments.no_telemetry,
-    )
     try:
-        inspection = build(contents, path, None if arguments.allowed is None else read_allowed(arguments.allowed))
+        inspection = build(
+            folders,
+            path,
+            key=arguments.key,
+            log=arguments.log,
+            with_telemetry=not arguments.no_telemetry,
+            signers=None if arguments.allowed is None else read_allowed(arguments.allowed),
+        )
         for line in lines(inspection):
             print_line(line)
         if inspection.is_good:

@@ -38,7 +38,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify import verify
-    from aiperf.verify.sample import DEFAULT
+    from aiperf.verify.verification import DEFAULT
 
     # not in add_arguments: --help would import the verification
     sample = DEFAULT if arguments.sample is None else arguments.sample

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table, draw the picture and return the exit status."""
     if arguments.against is not None:
-        from aiperf.simulate.study.against import against, against_lines
+        from aiperf.simulate.study.predict import against, against_lines
 
         print("\n".join(against_lines(against(arguments.against, "runs", options))))
         return 0

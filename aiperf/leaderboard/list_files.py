@@ -22,7 +22,7 @@ from aiperf.report.tables import Cell, Table
 from aiperf.sanitize import cell, sanitize
 
 Value = str | int | float | None
-VERSION = 2
+VERSION = 3
 """Raised when a name is removed or changes its meaning. New names do not raise it."""
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~@:!$^=]|(?<=www)\.)")
 """Characters that could form a table's edge, a link, mark-up or a tag."""

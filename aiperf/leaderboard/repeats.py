@@ -62,6 +62,8 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
         regulated_flops_per_second=of(lambda run: run.regulated_flops_per_second),
         error=of(lambda run: run.error, is_less_better=True),
         valid_flops=of(lambda run: run.valid_flops),
+        valid_flops_5=of(lambda run: run.valid_flops_5),
+        valid_flops_10=of(lambda run: run.valid_flops_10),
         mfu=of(lambda run: run.mfu),
         availability=of(lambda run: run.availability),
         power=_power(runs, missing),

@@ -40,7 +40,11 @@ def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> Iterator
     if listing.differs:
         yield sanitize(f"  {differences(listing)}")
     names = [column.name for column in shown.columns]
-    wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
+    wanted = [
+        *_SHOWN,
+        *(column.name for column in tables.EXPONENT_COLUMNS),
+        *([found.by.title] if found.by.title not in _SHOWN else []),
+    ]
     columns = sorted(names.index(name) for name in wanted if name in names)
     table = [[names[column] for column in columns]]
     table += [

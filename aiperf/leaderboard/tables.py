@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 
 from aiperf import units
 from aiperf.accounting.valid_flops import exchange_exponent
@@ -65,8 +64,10 @@ def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
     rows = tuple(_row(row) for row in listing.rows)
     if by is _VALID:
         columns += EXPONENT_COLUMNS
-        above = (None, *listing.rows)
-        rows = tuple((*cells, *_exponents(*pair)) for cells, pair in zip(rows, pairwise(above), strict=True))
+        above = (None, *listing.rows[:-1])
+        rows = tuple(
+            (*cells, *_exponents(upper, row)) for cells, upper, row in zip(rows, above, listing.rows, strict=True)
+        )
     kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
     entries = f"{units.count(len(rows))} {'entry' if len(rows) == 1 else 'entries'}"
     return Table(

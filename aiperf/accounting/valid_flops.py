@@ -80,6 +80,24 @@ def valid_flops(flops_per_second: float, quality: float, target: float, exponent
     return flops_per_second * (quality / target) ** exponent
 
 
+def exchange_exponent(first: tuple[float, float], second: tuple[float, float]) -> float | None:
+    """Return the exponent at which two runs of one workload have equal valid FLOPS: ln(F1/F2) ÷ ln(q2/q1).
+
+    Each run is given by its valid FLOPS with each of EXPONENTS, which determine its FLOPS and quality. None for equal qualities
+    or a value of 0.
+
+    >>> runs = [tuple(valid_flops(flops, quality, 0.763, n) for n in EXPONENTS) for flops, quality in ((2, 0.5), (1, 0.7))]
+    >>> round(exchange_exponent(*runs), 3) == round(math.log(2) / math.log(0.7 / 0.5), 3)
+    True
+    """
+    if min(*first, *second) <= 0:
+        return None
+    low, high = (math.log(one / other) for one, other in zip(first, second, strict=True))
+    if math.isclose(low, high, abs_tol=1e-12):
+        return None
+    return EXPONENTS[0] + low * (EXPONENTS[1] - EXPONENTS[0]) / (low - high)
+
+
 def sampling_share(quality: float, images: int, exponent: int) -> float | None:
     """Return the half width of the 95 % interval of quality^exponent ÷ its value, for a share of independent images.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from aiperf.accounting.valid_flops import valid_flops
 from aiperf.journal.journal import torn_warning
 from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.benchmark import Benchmark, benchmark_of, procedure_of, purpose_of
@@ -81,6 +82,10 @@ class Entry:
     error: float | None
     valid_flops: float | None
     """HPC AI500's, with the exponent of the run. None for a run without a target."""
+    valid_flops_5: float | None
+    """With exponent 5, whatever the exponent of the run is."""
+    valid_flops_10: float | None
+    """With exponent 10."""
     mfu: float | None
     peak_source: str | None
     accelerators: tuple[ModelCount, ...]
@@ -145,6 +150,8 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         regulated_flops_per_second=score.regulated_flops_per_second,
         error=score.error,
         valid_flops=None if report.fixed_network is None else report.fixed_network.valid_flops_per_second,
+        valid_flops_5=_valid_flops(report, 5),
+        valid_flops_10=_valid_flops(report, 10),
         mfu=report.utilisation.mfu,
         peak_source=report.utilisation.peak_source,
         accelerators=_accelerators(report),
@@ -166,6 +173,13 @@ def entry_of(report: Report, folder: str, journal: JournalHashes) -> Entry:
         attempts_lost_share=report.attempts_lost_share,
         trials_given_up_share=report.trials_given_up_share,
     )
+
+
+def _valid_flops(report: Report, exponent: int) -> float | None:
+    result = report.fixed_network
+    if result is None:
+        return None
+    return valid_flops(result.flops_per_second_to_last_epoch, result.quality, result.target_quality, exponent)
 
 
 def _accelerators(report: Report) -> tuple[ModelCount, ...]:
@@ -255,6 +269,8 @@ def of_system(runs: Sequence[Entry], missing: int) -> Entry:
         regulated_flops_per_second=of(lambda run: run.regulated_flops_per_second),
         error=of(lambda run: run.error, is_less_better=True),
         valid_flops=of(lambda run: run.valid_flops),
+        valid_flops_5=of(lambda run: run.valid_flops_5),
+        valid_flops_10=of(lambda run: run.valid_flops_10),
         mfu=of(lambda run: run.mfu),
         availability=of(lambda run: run.availability),
         power=_power_of_system(runs, missing),

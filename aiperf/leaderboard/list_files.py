@@ -107,7 +107,7 @@ def _details(row: ListedRow) -> str:
 
 
 Value = str | int | float | None
-VERSION = 2
+VERSION = 3
 """Raised when a name is removed or changes its meaning. New names do not raise it."""
 _MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~@:!$^=]|(?<=www)\.)")
 """Characters that could form a table's edge, a link, mark-up or a tag."""
@@ -309,7 +309,8 @@ def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> 
     if listing.differs:
         yield sanitize(f"  {differences(listing)}")
     names = [column.name for column in shown.columns]
-    wanted = [*_SHOWN, *([found.by.title] if found.by.title not in _SHOWN else [])]
+    exponents = [column.name for column in tables.EXPONENT_COLUMNS]
+    wanted = [*_SHOWN, *exponents, *([found.by.title] if found.by.title not in _SHOWN else [])]
     columns = sorted(names.index(name) for name in wanted if name in names)
     table = [[names[column] for column in columns]]
     table += [

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aiperf import units
+from aiperf.accounting.valid_flops import exchange_exponent
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
 from aiperf.leaderboard.metric import METRICS, Metric
@@ -17,6 +18,13 @@ from aiperf.units import count
 NONE = "—"
 """Cell without a value: no place, or a figure that was not measured or does not apply."""
 _SCORE, _REGULATED, _ERROR, _VALID, _MFU, _PER_WATT, _AVAILABILITY = METRICS
+
+EXPONENT_COLUMNS = (
+    Column("n = 5", True, "valid FLOPS with exponent 5"),
+    Column("n = 10", True, "valid FLOPS with exponent 10"),
+    Column("equal at n", True, "exponent at which this entry and the one above change places: ln(F₁/F₂) ÷ ln(q₂/q₁)"),
+)
+"""Columns of an order by valid FLOPS only."""
 
 
 def details_of(row: ListedRow) -> str:
@@ -55,6 +63,12 @@ def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
         Column("announced", True, "published runs, of those that the site announced"),
     )
     rows = tuple(_row(row) for row in listing.rows)
+    if by is _VALID:
+        columns += EXPONENT_COLUMNS
+        above = (None, *listing.rows[:-1])
+        rows = tuple(
+            (*cells, *_exponents(upper, row)) for cells, upper, row in zip(rows, above, listing.rows, strict=True)
+        )
     kept = [at for at, column in enumerate(columns) if at < 2 or any(row[at].text != NONE for row in rows)]
     entries = f"{units.count(len(rows))} {'entry' if len(rows) == 1 else 'entries'}"
     return Table(
@@ -65,6 +79,21 @@ def order(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
         is_sortable=len(rows) > 1,
         heads_rows=1,
         footnote=_footnote(listing, by, [column.name for at, column in enumerate(columns) if at not in kept]),
+    )
+
+
+def _exponents(above: ListedRow | None, row: ListedRow) -> tuple[Cell, ...]:
+    """Return the cells of EXPONENT_COLUMNS."""
+    at = None
+    pairs = [(one.entry.valid_flops_5, one.entry.valid_flops_10) for one in (above, row) if one and one.place]
+    if len(pairs) == 2:
+        (first_5, first_10), (second_5, second_10) = pairs
+        if first_5 is not None and first_10 is not None and second_5 is not None and second_10 is not None:
+            at = exchange_exponent((first_5, first_10), (second_5, second_10))
+    values = (row.entry.valid_flops_5, row.entry.valid_flops_10)
+    return (
+        *(Cell(NONE) if value is None else Cell(_VALID.shown(value), value) for value in values),
+        Cell(NONE) if at is None else Cell(f"{at:.2f}".replace("-", "−"), at),
     )
 
 

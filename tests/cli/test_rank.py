@@ -28,7 +28,7 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
         "rank.csv", "rank.html", "rank.json", "rank.md"
     ]  # fmt: skip
     outputs = json.loads((tmp_path / "list" / "rank.json").read_text())
-    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 2, "regulated")
+    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 3, "regulated")
     with (tmp_path / "list" / "rank.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     scores = {

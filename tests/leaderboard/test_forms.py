@@ -123,7 +123,7 @@ def test_every_name_stays_in_its_row_and_cell_of_markdown() -> None:
 def test_json_has_its_version_and_unrounded_figures() -> None:
     document = json.loads(json_text(of("a", "b", benchmark=QUICK, mfu=1 / 3)))
 
-    assert (document["format"], document["version"], document["by"]) == ("aiperf-list", 2, "score")
+    assert (document["format"], document["version"], document["by"]) == ("aiperf-list", 3, "score")
     assert [each["name"] for each in document["metrics"]] == [each.name for each in METRICS]
     (listing,) = document["lists"]
     assert [row["entry"]["mfu"] for row in listing["rows"]] == [1 / 3, 1 / 3]

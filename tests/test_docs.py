@@ -63,20 +63,23 @@ def test_every_page_and_section_that_the_code_names_exists() -> None:
     assert [each for each in named if each[1] and not _has_section(PROJECT / "docs" / each[0], each[1])] == []
 
 
-def test_readme_and_pages_stay_short() -> None:
-    """Words of README, and of the pages that are written by hand without their generated tables."""
-    readme = (PROJECT / "README.md").read_text()
-    pages = [
-        page
-        for page in PAGES
-        if page.parent.name == "docs" and page.stem not in {"events", "graph-format", "divisions"}
-    ]
-    text = re.sub(
-        r"<!-- .*?: begin -->.*?<!-- .*?: end -->", "", "\n".join(page.read_text() for page in pages), flags=re.S
-    )
+GENERATED = {"events", "graph-format", "divisions"}
+OTHER_SYSTEMS = {"bops", "hpc-ai500", "hpl", "prediction", "scaling"}
+"""Pages of the four systems that joined AIPerf."""
 
-    assert len(readme.split()) <= 900
-    assert sum(any(character.isalnum() for character in word) for word in text.split()) <= 28_600
+
+def test_readme_and_pages_stay_short() -> None:
+    assert len((PROJECT / "README.md").read_text().split()) <= 900
+    stems = {page.stem for page in PAGES if page.parent.name == "docs"} - GENERATED
+    assert _words_by_hand(stems - OTHER_SYSTEMS) <= 25_000
+    assert _words_by_hand(stems & OTHER_SYSTEMS) <= 5_000
+
+
+def _words_by_hand(stems: set[str]) -> int:
+    """Return the number of words of these pages without their generated tables."""
+    text = "\n".join((PROJECT / f"docs/{stem}.md").read_text() for stem in stems)
+    text = re.sub(r"<!-- .*?: begin -->.*?<!-- .*?: end -->", "", text, flags=re.S)
+    return sum(any(character.isalnum() for character in word) for word in text.split())
 
 
 def test_each_measured_figure_names_a_command_that_exists() -> None:

@@ -38,16 +38,13 @@ USAGE = """AIPerf: an AutoML benchmark for AI clusters. The score is floating-po
 
 usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run; ends with a score and a report
        python -m aiperf VERB …                               see `VERB --help`
-       python -m aiperf help OPTION|GROUP|VERB               meaning, limits and default
-       python -m aiperf help options                         all options
-       python -m aiperf [OPTION=VALUE …] --cfg job           the composed configuration as YAML
-       python -m aiperf --version
+       python -m aiperf help OPTION|GROUP|VERB|options       meaning, limits and default (`help options`: all)
+       python -m aiperf [OPTION=VALUE …] --cfg job           the composed configuration as YAML; --version
 """
 EXAMPLES = """
 examples:
   python -m aiperf                                     a run of 3 minutes on this machine
   python -m aiperf dry_run=true                        its plan; starts nothing
-  python -m aiperf dataset=images dataset.root=/data/flowers schedule.duration_seconds=900
   python -m aiperf schedule=ranking dataset=imagenet dataset.root=/data/imagenet
   python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
 COMMON = {

@@ -31,7 +31,7 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
 
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
-    drawings = [_curves(of, cases, source), _stacks(cases, source)]
+    drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]
     load = f"other programs used at most {units.share(max(loads), 0)} of the processors" if loads else "not known"
     facts = of.calibration.get("facts", {})
     about = [("System", source), ("Load while HPL ran", load)]
@@ -41,8 +41,8 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
         ("gap", "Part with the largest gap", [Steps((*words, *remarks))]),
         ("runs", "Predicted and measured", [_table(cases), drawings[0]]),
         ("parts", "Seconds by part", [drawings[1]]),
-        ("figures", "Gain from better figures", [_figure_table(of, largest)]),
-        ("about", "Measurement", [pairs("about", "System and load", about, ("name", "value"))]),
+        ("elasticities", "Gain from better figures", [drawings[2]]),
+        ("about", "Measurement", [pairs("about", "System and load", about, ("name", "value")), _figure_table(of)]),
     ]
     body = [
         '<a class="skip" href="#main">To the figures</a>',
@@ -85,18 +85,18 @@ def _table(cases: Sequence[Case]) -> Table:
     return Table("runs", "Predicted and measured, with 95 % intervals", columns, tuple(rows), is_sortable=True)
 
 
-def _figure_table(of: SystemFile, case: Case) -> Table:
-    """Return the figures of a system with the elasticities of one case."""
-    elasticities = case.prediction.elasticities()
+def _figure_table(of: SystemFile) -> Table:
     rows = []
     for name, value in figures(of.system).items():
         low, high = of.intervals.get(name, (None, None))
         between = "not measured" if low is None or high is None else f"{low:.4g} to {high:.4g}"
-        gain = elasticities.get(name, 0.0)
-        rows.append((Cell(name), Cell(f"{value:.4g}", value), Cell(between), Cell(f"{gain:+.4f}", gain)))
-    columns = (Column("figure"), Column("value", True), Column("95 % interval"), Column("elasticity", True))
-    note = f"Elasticity: per cent of GFLOPS gained by one per cent more of the figure, {case.in_words()}."
-    return Table("figures", "Figures of the system", columns, tuple(rows), footnote=note, is_sortable=True)
+        rows.append((Cell(name), Cell(f"{value:.4g}", value), Cell(between)))
+    return Table(
+        "figures",
+        "Figures of the system",
+        (Column("figure"), Column("value", True), Column("95 % interval")),
+        tuple(rows),
+    )
 
 
 def _curves(of: SystemFile, cases: Sequence[Case], source: str) -> DrawnFigure:
@@ -180,3 +180,24 @@ def _stacks(cases: Sequence[Case], source: str) -> DrawnFigure:
     name, title = "hpl-parts", "Seconds by part, predicted and measured"
     caption = "Measured parts are HPL's detailed timers. “Broadcast” contains waiting. Without timers only the total is drawn."
     return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, 0.9 + 0.5 * len(cases), source))
+
+
+def _elasticities(case: Case, source: str) -> DrawnFigure:
+    from aiperf.report.plots.figure import drawn
+    from aiperf.report.plots.palette import BLUE, VERMILION
+
+    shares = sorted(case.prediction.elasticities().items(), key=lambda each: abs(each[1]))
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        values = [value for _, value in shares]
+        axes.barh(range(len(shares)), values, color=[BLUE.light if value > 0 else VERMILION.light for value in values])
+        axes.set_yticks(range(len(shares)), [name for name, _ in shares])
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel(f"per cent of GFLOPS for one per cent of the figure, {case.in_words()}")
+
+    name, title = "hpl-elasticities", "Elasticities"
+    caption = (
+        "Gain in GFLOPS if one figure rises by one per cent. More latency lowers GFLOPS. Shown for the largest run."
+    )
+    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, 0.8 + 0.3 * len(shares), source))

@@ -129,7 +129,7 @@ def test_real_hpl_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "N 1000, 1 x 1: predicted" in printed
     assert len(found["cases"]) == 1
     assert found["cases"][0]["measured_gflops"][0] > 0
-    assert (tmp_path / "out/hpl.html").read_text().count("<svg") == 2
+    assert (tmp_path / "out/hpl.html").read_text().count("<svg") == 3
     assert {path.suffix for path in (tmp_path / "out/plots").iterdir()} == {".svg", ".png"}
     outputs = [str(path) for path in (tmp_path / "out").glob("*.out")]
     assert main(["hpl", "explain", *outputs, "--system", str(tmp_path / "guess.yaml")]) == 0

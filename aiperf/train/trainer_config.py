@@ -5,6 +5,7 @@ They cover gradient exchange between ranks, precision, the optimiser's constants
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
@@ -14,6 +15,7 @@ from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
+RateDecay = Literal["linear", "cosine"]
 
 COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_choice",
@@ -78,9 +80,11 @@ class TrainerConf:
     learning_rate: float = field(default=0.1, metadata={"least": 1e-12, "most": 1000})
     """Learning rate at the beginning of a trial.
 
-    It falls linearly. Below the limits no FP32 weight changes, and above them the first step overwrites all weights.
+    It falls by `rate`. Below the limits no FP32 weight changes, and above them the first step overwrites all weights.
     The largest published rates, of LARS, are below 100.
     """
+    rate: str = field(default="linear", metadata={"among": get_args(RateDecay)})
+    """Fall of the learning rate from epoch to epoch: linear, or cosine (half a cosine after the warm-up)."""
     decay_epochs: int | None = field(default=60, metadata={"least": 1, "most": 1_000_000_000})
     """Epochs after which the learning rate would reach zero.
 
@@ -179,16 +183,23 @@ def ranks_of_hosts(conf: TrainerConf, hosts: Sequence[tuple[int, int]]) -> list[
 def learning_rate(conf: TrainerConf, epoch: int, global_batch: int, done: float = 0.0) -> float:
     """Return the learning rate of a step. `epoch`: from 1. `done`: share of the epoch's steps before this one, 0..1.
 
-    It falls linearly by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial. Later epochs keep the
-    last rate above zero. If it is scaled by k = global batch / reference batch > 1, the factor rises from 1 to k, by
-    the same amount at each step, in the first `warmup_epochs` (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677,
-    section 2.2).
+    It falls by epoch from `learning_rate` towards zero at `decay_epochs`, in each trial: linearly, or by half a cosine that
+    begins after the warm-up of a scaled rate. Later epochs keep the last rate above zero. If it is scaled by k = global
+    batch / reference batch > 1, the factor rises from 1 to k, by the same amount at each step, in the first
+    `warmup_epochs` (gradual warm-up: Goyal et al. 2017, arXiv:1706.02677, section 2.2).
 
     >>> [round(learning_rate(TrainerConf(), epoch, 256), 4) for epoch in (1, 31, 60)]
     [0.1, 0.05, 0.0017]
+    >>> [round(learning_rate(TrainerConf(rate="cosine"), epoch, 256), 4) for epoch in (1, 31, 60)]
+    [0.1, 0.05, 0.0001]
     """
     assert conf.decay_epochs is not None, "a run's configuration says how many: aiperf/config.py"
-    left = max(1, conf.decay_epochs - (epoch - 1)) / conf.decay_epochs
+    past = min(epoch, conf.decay_epochs) - 1
+    if conf.rate == "linear":
+        left = (conf.decay_epochs - past) / conf.decay_epochs
+    else:
+        flat = min(conf.warmup_epochs if conf.scale_learning_rate else 0, conf.decay_epochs - 1)
+        left = (1 + math.cos(math.pi * max(0, past - flat) / (conf.decay_epochs - flat))) / 2
     return conf.learning_rate * _scale(conf, epoch - 1 + done, global_batch) * left
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,22 @@ def test_steps_of_a_warmed_up_epoch_are_done_at_a_rising_rate(tmp_path: Path, mo
     expected = [learning_rate(conf, e, 64, s / of_an_epoch) for e in (1, 2) for s in range(of_an_epoch)]
     assert used == pytest.approx(expected) and used == sorted(used) and used[0] == 0.001
     assert [word.learning_rate for word in words] == pytest.approx([used[of_an_epoch - 1], used[-1]])
+
+
+@given(st.integers(0, 50), st.integers(2, 200), BATCHES)
+def test_a_cosine_falls_from_its_full_rate_to_above_zero(warmup: int, falling: int, batch: int) -> None:
+    """Half a cosine from the end of the warm-up to `decay_epochs`, as in the published reference of HPC AI500."""
+    conf = replace(SCALED, rate="cosine", decay_epochs=warmup + falling, warmup_epochs=warmup)
+
+    rates = [learning_rate(conf, epoch, batch, 1.0) for epoch in range(1, warmup + falling + 2)]
+
+    assert rates[warmup] == max(rates)
+    assert all(later < earlier for earlier, later in pairwise(rates[warmup:-1]))
+    assert 0 < rates[-1] == rates[-2]
+
+
+def test_a_cosine_is_at_half_its_rate_at_half_its_epochs() -> None:
+    conf = TrainerConf(rate="cosine", decay_epochs=90, scale_learning_rate=True, warmup_epochs=8, learning_rate=0.256)
+
+    assert learning_rate(conf, 9, 256) == pytest.approx(0.256)
+    assert learning_rate(conf, 50, 256) == pytest.approx(0.128)

@@ -75,6 +75,8 @@ _PAIRS = r"""
 """
 PLAIN = {
     **dict(zip(_PAIRS.split()[::2], _PAIRS.split()[1::2], strict=True)),
+    "₁": "1",
+    "₂": "2",
     "°": "deg ",
     "\u0302": "^",
     "\ufffd": "?",

@@ -9,8 +9,8 @@ from pathlib import Path
 from cluster.kinds import CLUSTERS
 
 PROJECT = Path(__file__).parents[2]
-OF_ALL = {"cluster.place", "cluster.kinds", "cluster.faults"}
-"""Modules of cluster/ that other packages may import: the protocol, the list, and the configuration of faults."""
+OF_ALL = {"cluster.place", "cluster.kinds", "cluster.faults", "cluster.topology"}
+"""Modules of cluster/ that other packages may import: protocol, list, configuration of faults, and costs of links."""
 CARRIES_OUT = {("aiperf/drive/ray/cluster/invited_hosts.py", "cluster.hosts")}
 """Module that carries out one place by another program, and interprets its answers."""
 READS_JOURNALS = {"aiperf/accounting/availability.py"}

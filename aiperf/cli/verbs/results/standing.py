@@ -13,7 +13,7 @@ by FLOPS/W, the neighbours, and the ratio to one entry. Precision and problem of
 Exit status: 0 every run has a place, 1 some have none."""
 EXAMPLES = (
     "runs/20261121-120000-digits --list TOP500_201906.csv",
-    "runs/a runs/b --list list.csv --to Tianhe-2A --column 'rmax=Rmax [TFlop/s]' --json",
+    "runs/a runs/b --list list.csv --column 'rmax=Rmax [TFlop/s]' --json",
 )
 OPTIONS = ""
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from aiperf.verify.quality import QualityAudit
 
 DESCRIPTION = """Evaluates a checkpoint of a run again on the validation images and compares the quality with the journal.
-It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this is the best
-epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
+It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this
+is the best epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
 Exit status: 0 equal within one image, 1 another quality, 2 it cannot be evaluated."""
 EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-imagenet dataset.root=/data/imagenet --json")
 OPTIONS = "[dataset.root=FOLDER]"

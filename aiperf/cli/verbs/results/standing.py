@@ -8,9 +8,9 @@ import json
 from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
 
-DESCRIPTION = """Compares the score of runs with a list of supercomputers, such as an export of the TOP500: place by FLOPS and
-by FLOPS/W, the neighbours, and the ratio to one entry. Precision and problem of the list differ from those of a run.
-Exit status: 0 every run has a place, 1 some have none."""
+DESCRIPTION = """Compares the score of runs with a list of supercomputers, such as an export of the TOP500. Prints the place
+by FLOPS and by FLOPS/W, the neighbours, and the ratio to one entry. Precision and problem of the list differ
+from those of a run. Exit status: 0 every run has a place, 1 some have none."""
 EXAMPLES = (
     "runs/20261121-120000-digits --list TOP500_201906.csv",
     "runs/a runs/b --list list.csv --column 'rmax=Rmax [TFlop/s]' --json",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +11,14 @@ import pytest
 import yaml
 
 from tests.rigs.kubernetes.control_plane import ControlPlane, control_plane, missing
+from tests.rigs.kubernetes.follower import Follower
 from tests.rigs.kubernetes_api import crds
-from tests.rigs.namespaces import REPOSITORY
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(missing() is not None, reason=f"no Kubernetes: {missing()}"),
 ]
+COMMON = ("cluster.image=aiperf:1", "name=mine")
 PLAIN = ("cluster.operator=none", "cluster.max_workers=2")
 NODE = {
     "apiVersion": "v1",
@@ -48,48 +47,6 @@ def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> str:
     return name
 
 
-class Follower:
-    """`python -m aiperf +cluster=kubernetes` as a user types it. Use it in a `with` block, which ends the process."""
-
-    def __init__(self, kubeconfig: Path, folder: Path, *words: str) -> None:
-        self._file = folder / "output.txt"
-        with self._file.open("wb") as out:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "aiperf", "+cluster=kubernetes", "cluster.image=aiperf:1", "name=mine", *words],
-                cwd=folder,
-                env={
-                    "PATH": "/usr/bin:/bin",
-                    "HOME": str(folder),
-                    "PYTHONPATH": str(REPOSITORY),
-                    "KUBECONFIG": str(kubeconfig),
-                },
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-
-    def __enter__(self) -> Follower:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    @property
-    def output(self) -> str:
-        return self._file.read_text()
-
-    def until(self, text: str, seconds: float = 90.0) -> None:
-        """Wait for a text in the output."""
-        deadline = time.monotonic() + seconds
-        while text not in self.output:
-            assert time.monotonic() < deadline, self.output
-            time.sleep(0.2)
-
-    def end(self) -> int:
-        """Return the exit status after the process has ended by itself."""
-        return self._process.wait(90)
-
-
 def objects(plane: ControlPlane, namespace: str) -> list[str]:
     """Return the names of the run's objects, and of its pods."""
     kinds = "pods,jobs,networkpolicies,roles,rolebindings,serviceaccounts,persistentvolumeclaims"
@@ -100,7 +57,7 @@ def objects(plane: ControlPlane, namespace: str) -> list[str]:
 def test_the_server_accepts_the_plain_manifests(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     """`podFailurePolicy` and indexed Jobs are newer than Kubernetes 1.20, whose server drops these fields."""
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.submit=false", "cluster.runs_size=1Gi")
-    with Follower(plane.admin, tmp_path, *words) as printed:
+    with Follower(plane.admin, tmp_path, *COMMON, *words) as printed:
         assert printed.end() == 0
 
     answer = plane.kubectl("apply", "--dry-run=server", "--validate=false", "-f", "-", manifest=printed.output)
@@ -117,7 +74,7 @@ def test_the_server_keeps_every_field_of_a_ray_job(plane: ControlPlane, namespac
         plane.kubectl("create", "--validate=false", "-f", str(path))
     plane.wait(lambda: "rayjobs" in plane.kubectl("api-resources", "--api-group=ray.io", "-o", "name"))
     try:
-        with Follower(plane.admin, tmp_path, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi") as run:
+        with Follower(plane.admin, tmp_path, *COMMON, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi") as run:
             run.until("is submitted")
 
         (stored,) = yaml.safe_load(plane.kubectl("get", "rayjobs", "-n", namespace, "-o", "yaml"))["items"]
@@ -141,7 +98,7 @@ def is_kept(sent: Any, stored: Any) -> bool:
 @pytest.mark.parametrize("operator", ["kuberay", "none"])
 def test_a_missing_namespace_is_named(plane: ControlPlane, tmp_path: Path, operator: str) -> None:
     words = (f"cluster.operator={operator}", "cluster.namespace=absent", "cluster.runs_size=1Gi")
-    with Follower(plane.admin, tmp_path, *words) as run:
+    with Follower(plane.admin, tmp_path, *COMMON, *words) as run:
         assert run.end() == 2
 
     assert 'namespaces "absent" not found' in run.output
@@ -149,7 +106,7 @@ def test_a_missing_namespace_is_named(plane: ControlPlane, tmp_path: Path, opera
 
 
 def test_missing_crds_are_named_with_the_fix(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
-    with Follower(plane.admin, tmp_path, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi") as run:
+    with Follower(plane.admin, tmp_path, *COMMON, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi") as run:
         assert run.end() == 2
 
     assert "Install KubeRay, or run without it: cluster.operator=none" in run.output
@@ -178,7 +135,7 @@ def test_a_user_without_rights_leaves_no_object(plane: ControlPlane, namespace: 
     plane.apply(role, binding)
 
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi")
-    with Follower(plane.kubeconfig("guest"), tmp_path, *words) as run:
+    with Follower(plane.kubeconfig("guest"), tmp_path, *COMMON, *words) as run:
         assert run.end() == 2
 
     assert '403 Forbidden: jobs.batch is forbidden: User "guest" cannot create resource "jobs"' in run.output
@@ -190,7 +147,7 @@ def test_a_quota_is_shown_with_the_way_out(plane: ControlPlane, namespace: str, 
     plane.wait(lambda: "pods: 0/0" in plane.kubectl("get", "quota", "-n", namespace))
 
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi")
-    with Follower(plane.admin, tmp_path, *words) as run:
+    with Follower(plane.admin, tmp_path, *COMMON, *words) as run:
         run.until("exceeded quota: small")
         run.until(f"It waits without a limit. `kubectl -n {namespace} delete job ")
 
@@ -198,7 +155,7 @@ def test_a_quota_is_shown_with_the_way_out(plane: ControlPlane, namespace: str, 
 def test_an_unbound_claim_is_shown_after_a_restart(plane: ControlPlane, namespace: str, tmp_path: Path) -> None:
     """The API server is down for 30 s while the command follows the job. Then a node joins, but no volume."""
     words = (*PLAIN, f"cluster.namespace={namespace}", "cluster.runs_size=1Gi")
-    with Follower(plane.admin, tmp_path, *words) as run:
+    with Follower(plane.admin, tmp_path, *COMMON, *words) as run:
         run.until("no nodes available to schedule pods")
         plane.stop_server()
         time.sleep(30)

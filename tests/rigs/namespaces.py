@@ -60,7 +60,7 @@ class HostsRig:
         mark = f"{secrets.randbelow(100_000):05}"
         self._mark = mark
         self.subnet = f"10.{40 + secrets.randbelow(60)}.{secrets.randbelow(250)}"
-        self._bridge = f"asb{mark}"
+        self.bridge = f"asb{mark}"
         self.names = [f"n{mark}x{number}" for number in range(1, count + 1)]
         self.address = {name: f"{self.subnet}.{number}" for number, name in enumerate(self.names, start=1)}
         self.here = f"{self.subnet}.254"
@@ -83,7 +83,7 @@ class HostsRig:
         for name in self.names:
             subprocess.run(["ip", "link", "del", self._link(name)], stderr=subprocess.DEVNULL)
             subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
-        subprocess.run(["ip", "link", "del", self._bridge], stderr=subprocess.DEVNULL)
+        subprocess.run(["ip", "link", "del", self.bridge], stderr=subprocess.DEVNULL)
 
     def on(self, name: str, environment: Mapping[str, str] | None = None) -> None:
         """Boot the host. Return when processes can be started on it."""
@@ -161,13 +161,13 @@ class HostsRig:
         def do(*words: str) -> None:
             subprocess.run(["ip", *words], check=True)
 
-        do("link", "add", self._bridge, "type", "bridge")
-        do("addr", "add", f"{self.here}/24", "dev", self._bridge)
-        do("link", "set", self._bridge, "up")
+        do("link", "add", self.bridge, "type", "bridge")
+        do("addr", "add", f"{self.here}/24", "dev", self.bridge)
+        do("link", "set", self.bridge, "up")
         for name, where in self.address.items():
             do("netns", "add", name)
             do("link", "add", self._link(name), "type", "veth", "peer", "name", "eth0", "netns", name)
-            do("link", "set", self._link(name), "master", self._bridge, "up")
+            do("link", "set", self._link(name), "master", self.bridge, "up")
             do("-n", name, "addr", "add", f"{where}/24", "dev", "eth0")
             do("-n", name, "link", "set", "eth0", "up")
             do("-n", name, "link", "set", "lo", "up")

@@ -33,6 +33,6 @@ mapfile -t packages < <(
 )
 "$work/openapi-gen" --logtostderr -i "$(IFS=,; echo "${packages[*]}")" -p k8s.io/kubernetes/pkg/generated/openapi \
   -O zz_generated.openapi -h hack/boilerplate/boilerplate.generatego.txt -r "$work/violations"
-for program in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
+for program in kube-apiserver kube-controller-manager kube-scheduler kubectl kubelet; do
   go build -p 2 -o "$folder/$program" "k8s.io/kubernetes/cmd/$program"
 done

@@ -1,4 +1,4 @@
-"""Control plane of a real Kubernetes on the loopback: etcd, API server, controller manager and scheduler, without nodes.
+"""Control plane of a real Kubernetes: etcd, API server, controller manager and scheduler. `nodes.py` adds nodes.
 
 The variable AIPERF_KUBERNETES names the folder of the programs, which `build.sh` beside this file makes.
 """
@@ -36,9 +36,15 @@ def missing() -> str | None:
 class ControlPlane:
     """Use `control_plane(folder)`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1", services: str = "10.96.0.0/16") -> None:
+        """`address`: address of this machine for the API server.
+
+        It is reached by pods if it is the first address of `services`, the network of service addresses.
+        """
         self.folder = folder
-        self._port, self._etcd_port = _free_ports(2)
+        self.address, self._services = address, services
+        self._etcd_port, free = _free_ports(2)
+        self._port = free if address.startswith("127.") else 443
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.admin = folder / "admin.kubeconfig"
 
@@ -47,7 +53,7 @@ class ControlPlane:
         self._certificate(user, f"/O={group}/CN={user}" if group else f"/CN={user}")
         path = self.folder / f"{user}.kubeconfig"
         server = {
-            "server": f"https://127.0.0.1:{self._port}",
+            "server": f"https://{self.address}:{self._port}",
             "certificate-authority": str(self.folder / "ca.crt"),
         }
         login = {
@@ -86,7 +92,7 @@ class ControlPlane:
         self._openssl("genrsa", "-out", "ca.key", "2048")
         self._openssl("req", "-x509", "-new", "-key", "ca.key", "-subj", "/CN=test-ca", "-days", "2", "-out", "ca.crt")
         self._openssl("genrsa", "-out", "accounts.key", "2048")
-        self._certificate("apiserver", "/CN=kube-apiserver", "subjectAltName=IP:127.0.0.1,DNS:localhost")
+        self._certificate("apiserver", "/CN=kube-apiserver", f"subjectAltName=IP:{self.address}")
         self.kubeconfig("admin", group="system:masters")
         etcd = f"http://127.0.0.1:{self._etcd_port}"
         self._start("etcd", "--data-dir", "etcd", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
@@ -94,19 +100,21 @@ class ControlPlane:
         self.start_server()
         self._start("kube-controller-manager", f"--kubeconfig={self.admin}", "--leader-elect=false",
                     "--port=0", "--secure-port=0", "--use-service-account-credentials=false", "--root-ca-file=ca.crt",
-                    "--service-account-private-key-file=accounts.key", "--node-monitor-grace-period=24h")  # fmt: skip
+                    "--service-account-private-key-file=accounts.key", "--node-monitor-period=2s",
+                    "--node-monitor-grace-period=12s")  # fmt: skip
         self._start("kube-scheduler", f"--kubeconfig={self.admin}", "--leader-elect=false", "--port=0",
                     "--secure-port=0")  # fmt: skip
         self.wait(lambda: "default" in self.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name"))
 
     def start_server(self) -> None:
         """Start the API server, and wait until it is ready."""
-        self._start("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1",
-                    f"--secure-port={self._port}", "--insecure-port=0", "--advertise-address=127.0.0.1",
+        self._start("kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", f"--bind-address={self.address}",
+                    f"--secure-port={self._port}", "--insecure-port=0", f"--advertise-address={self.address}",
                     "--tls-cert-file=apiserver.crt", "--tls-private-key-file=apiserver.key", "--client-ca-file=ca.crt",
                     "--service-account-issuer=https://kubernetes.default.svc",
                     "--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
-                    "--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC",
+                    f"--service-cluster-ip-range={self._services}", "--authorization-mode=Node,RBAC",
+                    "--kubelet-preferred-address-types=InternalIP", "--default-unreachable-toleration-seconds=4",
                     "--endpoint-reconciler-type=none", "--cert-dir=certificates")  # fmt: skip
         self.wait(lambda: self.kubectl("get", "--raw", "/readyz").strip() == "ok")
 

@@ -110,7 +110,6 @@ class Cluster:
             _control_groups(name)
             (self.folder / name).mkdir()
             _linked(store, self.folder / name / "containerd")
-        shutil.rmtree(store)
         self.hosts.up()
         _run("ip", "addr", "add", f"{self.plane.address}/32", "dev", self.hosts.bridge)
         for name in self.nodes:
@@ -166,13 +165,17 @@ class Cluster:
         return folder
 
     def _store(self) -> Path:
-        """Return a folder of containerd that holds both images, unpacked."""
-        pause = f'FROM {self.image}\nCMD ["sleep", "infinity"]\n'
-        _run("podman", "build", "--tag", PAUSE, "-", given=pause)
-        archive, store = self.folder / "images.tar", self.folder / "store"
+        """Return a folder of containerd that holds the images, unpacked. It is kept next to the programs of Kubernetes."""
+        number = _run("podman", "image", "inspect", "--format", "{{.Id}}", self.image).strip()
+        store = Path(os.environ[control_plane.VARIABLE]) / f"containerd-{number[:12]}"
+        if store.is_dir():
+            return store
+        made = store.with_suffix(".made")
+        shutil.rmtree(made, ignore_errors=True)  # of a process that was killed
+        _run("podman", "build", "--tag", PAUSE, "-", given=f'FROM {self.image}\nCMD ["sleep", "infinity"]\n')
+        archive, socket = self.folder / "images.tar", self.folder / "store.sock"
         _run("podman", "save", "--multi-image-archive", "--output", str(archive), self.image, PAUSE)
-        socket = self.folder / "store.sock"
-        words = ["containerd", "--root", str(store), "--state", str(self.folder / "state"), "--address", str(socket)]
+        words = ["containerd", "--root", str(made), "--state", str(self.folder / "state"), "--address", str(socket)]
         with (self.folder / "store.log").open("wb") as log:
             daemon = subprocess.Popen([*words, "--config", os.devnull], stdout=log, stderr=log)
         try:
@@ -182,7 +185,7 @@ class Cluster:
             daemon.terminate()
             daemon.wait()
         archive.unlink()
-        return store
+        return made.rename(store)
 
     def _pod_network(self, name: str) -> None:
         """Write the configuration of the node's bridge, and the routes to its pods."""
@@ -229,9 +232,10 @@ def _control_groups(name: str) -> None:
         (CONTROLLERS / "cpuset" / name / field).write_text((CONTROLLERS / "cpuset" / field).read_text())
 
 
-def _run(*words: str, given: str | None = None) -> None:
+def _run(*words: str, given: str | None = None) -> str:
     done = subprocess.run(words, input=given, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+    return done.stdout
 
 
 @contextmanager

@@ -221,17 +221,18 @@ def job_state(job: ApiObject, pods: Sequence[ApiObject], events: Sequence[ApiObj
 
     `job`: the RayJob, or the head's Job. `pods`: all pods of the run. `events`: warnings about its objects.
     """
-    name, is_over, message = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job)
     heads = [pod for pod in pods if _role(pod) == "head"]
     running = [pod for pod in pods if _phase(pod) == "Running"]
     is_up = any(pod in running for pod in heads)
+    name, is_over, message = _ray_job(job) if job.get("kind") == "RayJob" else _plain_job(job, is_up)
     waits = _waiting([pod for pod in pods if _phase(pod) == "Pending"])
     reason = message
     if not is_over and not reason:
-        reason = waits or ("" if is_up and not any(_phase(pod) == "Pending" for pod in pods) else _latest(events))
+        current = [event for event in events if _is_current(event, pods)]
+        reason = waits or ("" if is_up and not any(_phase(pod) == "Pending" for pod in pods) else _latest(current))
     return JobState(
         name=name,
-        reason=reason[:LONGEST_REASON],
+        reason=reason[:LONGEST_REASON].rstrip("."),
         nodes=_count_by_node(running),
         is_over=is_over,
         is_hopeless=not is_over and not is_up and any(_is_hopeless(pod) for pod in heads),
@@ -258,13 +259,13 @@ def _ray_job(job: ApiObject) -> tuple[str, bool, str]:
     return deployment, is_over, why if failed else ""
 
 
-def _plain_job(job: ApiObject) -> tuple[str, bool, str]:
+def _plain_job(job: ApiObject, is_up: bool) -> tuple[str, bool, str]:
     status = job.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             why = "" if condition["type"] == "Complete" else condition.get("message") or condition.get("reason") or ""
             return condition["type"], True, why
-    return ("Running" if status.get("ready") else "Pending"), False, ""
+    return ("Running" if is_up else "Pending"), False, ""
 
 
 def _waiting(pods: Sequence[ApiObject]) -> str:
@@ -288,6 +289,15 @@ def _latest(events: Sequence[ApiObject]) -> str:
         return ""
     last = max(explaining, key=_when)
     return f"{last['involvedObject']['name']}: {last['reason']}: {last.get('message', '')}"
+
+
+def _is_current(event: ApiObject, pods: Sequence[ApiObject]) -> bool:
+    """Return False for a warning about a pod that runs, or about the scheduling of a pod that has a node."""
+    pod = next((pod for pod in pods if pod["metadata"]["name"] == event["involvedObject"]["name"]), None)
+    if pod is None:
+        return True
+    has_node = "nodeName" in (pod.get("spec") or {})
+    return _phase(pod) != "Running" and not (has_node and event.get("reason") == "FailedScheduling")
 
 
 def _when(event: ApiObject) -> str:

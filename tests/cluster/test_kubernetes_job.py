@@ -294,6 +294,20 @@ def test_a_waiting_run_names_the_pod_or_event_with_the_reason() -> None:
     assert (all_up.reason, all_up.nodes) == ("", "the head and 2 workers"), "what is past is not reported"
 
 
+def test_a_past_event_of_a_pod_is_not_its_reason_to_wait() -> None:
+    """A pod whose image is pulled is Pending, while the warning of its scheduling is still stored."""
+    worker = {**pod("worker", "Pending"), "spec": {"nodeName": "n1"}}
+    unbound, mount = (
+        {"reason": reason, "message": "unbound claim.", "involvedObject": {"name": "pod-worker"}, "metadata": {}}
+        for reason in ("FailedScheduling", "FailedMount")
+    )
+
+    assert job_state(ray_job("Running"), [pod("head"), worker], [unbound]).reason == ""
+    assert job_state(ray_job("Running"), [pod("head"), pod("worker", "Pending")], [unbound]).reason.endswith("claim")
+    assert "FailedMount" in job_state(ray_job("Running"), [pod("head"), worker], [mount]).reason
+    assert job_state(ray_job("Running"), [pod("worker")], [mount]).reason == ""
+
+
 def test_a_missing_worker_image_is_reported() -> None:
     state = job_state(ray_job("Running"), [pod("head"), pod("worker", "Pending", **waiting("ImagePullBackOff"))], [])
 
@@ -311,9 +325,10 @@ def test_a_ray_job_is_over_when_kuberay_says_so(status: str) -> None:
 
 
 def test_a_plain_job_is_over_by_its_condition() -> None:
-    goes_on: dict[str, Any] = {"kind": "Job", "status": {"ready": 1}}
+    goes_on: dict[str, Any] = {"kind": "Job", "status": {}}
     failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "4 times"}
 
-    assert job_state(goes_on, [], []).name == "Running"
+    assert job_state(goes_on, [pod("head", "Pending")], []).name == "Pending"
+    assert job_state(goes_on, [pod("head")], []).name == "Running"
     ended = job_state({"kind": "Job", "status": {"conditions": [failed]}}, [], [])
     assert (ended.name, ended.reason, ended.is_over) == ("Failed", "4 times", True)

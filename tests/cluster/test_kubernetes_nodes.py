@@ -63,14 +63,16 @@ def kuberay(rig: Cluster) -> Iterator[None]:
 class Run:
     """A run in its own namespace, or in that of another run, followed by one command."""
 
-    def __init__(self, rig: Cluster, folder: Path, name: str, *words: str, namespace: str | None = None) -> None:
+    def __init__(
+        self, rig: Cluster, folder: Path, name: str, *words: str, namespace: str = "", image: str = ""
+    ) -> None:
         self.rig, self.namespace = rig, namespace or f"run-{name}"
         self.volume = rig.folder / "volumes" / self.namespace
-        if namespace is None:
+        if not namespace:
             rig.new_namespace(self.namespace)
         folder = folder / name
         folder.mkdir()
-        where = (f"cluster.image={rig.image}", f"cluster.namespace={self.namespace}", f"name={name}")
+        where = (f"cluster.image={image or rig.image}", f"cluster.namespace={self.namespace}", f"name={name}")
         self.name, self.follower = name, Follower(rig.plane.admin, folder, *SMALL, *where, *words)
 
     def __enter__(self) -> Run:
@@ -250,3 +252,22 @@ def test_a_stranger_in_another_namespace_is_refused(rig: Cluster, kuberay: None,
     assert statuses == {UNAUTHENTICATED}
     assert dashboard["http"]["POST /api/jobs/"].startswith("401")
     assert dashboard["http"]["GET /api/v0/nodes"].startswith("401")
+
+
+def test_an_image_that_no_node_has_ends_the_job(rig: Cluster, tmp_path: Path) -> None:
+    with Run(rig, tmp_path, "absent", *PLAIN, image="localhost/absent:1") as run:
+        assert run.follower.end(SECONDS) == 2
+
+    assert "can never start" in run.follower.output and "ErrImageNeverPull" in run.follower.output
+    assert not list((run.follower.folder / "runs").iterdir())
+    rig.plane.wait(lambda: not run.pods("head") and not run.pods("worker"))
+
+
+def test_a_head_that_fails_at_once_is_explained_by_its_log(rig: Cluster, tmp_path: Path) -> None:
+    """The data set is asked for in the pod, whose folder of data does not exist."""
+    words = (*PLAIN, "cluster.restarts=0", "dataset=images", "dataset.root=/data/absent")
+    with Run(rig, tmp_path, "failing", *words) as run:
+        assert run.follower.end(SECONDS) == 2
+
+    assert "ended before its run began, and there is no report" in run.follower.output
+    assert "container head:" in run.follower.output and "/data/absent" in run.follower.output

@@ -35,6 +35,7 @@ KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
+    "cpuCFSQuota": False,  # Ray gives up a start that takes 30 s
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi"},
     "failSwapOn": False,

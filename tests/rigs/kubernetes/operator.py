@@ -2,7 +2,8 @@
 
 It follows KubeRay 1.5 to 1.7 with `submissionMode: K8sJobMode` and a token: commands, variables and labels of the pods,
 replicas and scaleStrategy of the worker group, replacement of ended pods, and the states and the repetition of a RayJob.
-Pods get the address of the head's pod instead of that of a Service. There are no probes, and clusters of ended jobs stay.
+Pods get the address of the head's pod instead of that of a Service, so a new head gets new workers and a new submitter. There
+are no probes, and clusters of ended jobs stay.
 """
 
 from __future__ import annotations
@@ -81,19 +82,26 @@ class Operator:
             metadata = {"name": status["rayClusterName"], **marks, **_owned(job)}
             kind = {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
             self._create(job, RAY, "rayclusters", {**kind, "metadata": metadata, "spec": job["spec"]["rayClusterSpec"]})
-        elif (cluster.get("status") or {}).get("state") == "ready":
-            self._create(job, BATCH, "jobs", _submitter(job, cluster, self._dashboard(cluster), status["jobId"]))
+        elif (head := self._head(cluster)) is not None:
+            self._create(job, BATCH, "jobs", _submitter(job, cluster, _dashboard(head), status["jobId"]))
             self._report(job, jobDeploymentStatus="Running")
 
     def _watch(self, job: Object, status: Object, cluster: Object) -> None:
-        submitter = self._ask("GET", f"{BATCH}{_within(job)}/jobs/{job['metadata']['name']}")
+        head, submitter = self._head(cluster), self._found(f"{BATCH}{_within(job)}/jobs", job["metadata"]["name"])
+        if submitter is None:
+            self._report(job, jobDeploymentStatus="Initializing")
+            return
         conditions = {each["type"]: each for each in submitter["status"].get("conditions") or []}
         if "Failed" in conditions:
             why = conditions["Failed"]
             message = f"Job submission has failed. Reason: {why['reason']}. Message: {why['message']}"
             self._fail(job, status, "SubmissionFailed", message)
+        elif head is None:
+            return
+        elif _dashboard(head) not in str(submitter["spec"]["template"]):
+            self._delete(f"{BATCH}{_within(job)}/jobs", submitter, propagationPolicy="Foreground")
         elif "Complete" in conditions:
-            run = self._ray_job(cluster, status["jobId"])
+            run = self._ray_job(cluster, head, status["jobId"])
             if run["status"] == "FAILED":
                 self._fail(job, status, "AppFailed", run["message"])
             else:
@@ -135,9 +143,10 @@ class Operator:
         self._report(cluster, state="ready" if is_ready else "")
 
     def _group(self, cluster: Object, group: Object, pods: list[Object], address: str) -> None:
-        """Delete the workers that the autoscaler names, then add missing ones."""
+        """Delete the workers that the autoscaler names, and those of an earlier head. Then add missing ones."""
         leaving = (group.get("scaleStrategy") or {}).get("workersToDelete") or []
-        staying = [pod for pod in pods if pod["metadata"]["name"] not in leaving]
+        joins = f"--address={address}:"
+        staying = [pod for pod in pods if pod["metadata"]["name"] not in leaving and joins in str(pod["spec"])]
         for pod in pods:
             if pod not in staying:
                 self._delete(f"{CORE}{_within(cluster)}/pods", pod)
@@ -156,16 +165,17 @@ class Operator:
         pods: list[Object] = self._ask("GET", path)["items"]
         return pods
 
-    def _dashboard(self, cluster: Object) -> str:
-        head = next(pod for pod in self._pods(cluster) if _label(pod, "node-type") == "head")
-        return f"http://{head['status']['podIP']}:{DASHBOARD_PORT}"
+    def _head(self, cluster: Object) -> Object | None:
+        """Return the head's pod if it runs."""
+        heads = [pod for pod in self._pods(cluster) if _label(pod, "node-type") == "head"]
+        return next((pod for pod in heads if pod["status"]["phase"] == "Running"), None)
 
-    def _ray_job(self, cluster: Object, number: str) -> Object:
+    def _ray_job(self, cluster: Object, head: Object, number: str) -> Object:
         """Return Ray's own state of the job."""
         secret = self._ask("GET", f"{CORE}{_within(cluster)}/secrets/{_secret(cluster)}")
         token = b64decode(secret["data"]["auth_token"]).decode()
         headers = {"Authorization": f"Bearer {token}"}
-        request = urllib.request.Request(f"{self._dashboard(cluster)}/api/jobs/{number}", headers=headers)
+        request = urllib.request.Request(f"{_dashboard(head)}/api/jobs/{number}", headers=headers)
         with urllib.request.urlopen(request, timeout=10) as answer:
             found: Object = json.load(answer)
         return found
@@ -193,6 +203,10 @@ class Operator:
     def _report(self, each: Object, **values: object) -> None:
         path = f"{RAY}{_within(each)}/{each['kind'].lower()}s/{each['metadata']['name']}/status"
         self._ask("PATCH", path, {"status": values})
+
+
+def _dashboard(head: Object) -> str:
+    return f"http://{head['status']['podIP']}:{DASHBOARD_PORT}"
 
 
 def _submitter(job: Object, cluster: Object, address: str, number: str) -> Object:

@@ -169,7 +169,7 @@ class KubernetesJob:
         pod = template(self.run, "reader", reader, on=self.run.choices.head_node_selector, account=None)
         labels: dict[str, Any] = pod["metadata"]["labels"]
         metadata = {**self.run.metadata("-read"), "labels": labels}
-        spec = {**pod["spec"], "activeDeadlineSeconds": READER_LIVES}
+        spec = {**pod["spec"], "activeDeadlineSeconds": READER_LIVES, "terminationGracePeriodSeconds": 1}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
     def _clear(self, api: Api, job: Manifest) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cluster.test_manifests import pods
 from tests.rigs.kubernetes.control_plane import ControlPlane, control_plane, missing
 from tests.rigs.kubernetes.follower import Follower
 from tests.rigs.kubernetes_api import crds
@@ -84,6 +85,26 @@ def test_the_server_keeps_every_field_of_a_ray_job(plane: ControlPlane, namespac
     finally:
         for path in files:
             plane.kubectl("delete", "-f", str(path))
+
+
+def test_the_server_admits_the_pods_as_restricted_and_no_root(
+    plane: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    """A copy of each pod that is root is refused by the same policy."""
+    words = (f"cluster.namespace={namespace}", "cluster.submit=false", "cluster.accelerators=8")
+    for operator in ("none", "kuberay"):
+        with Follower(plane.admin, tmp_path, *COMMON, *words, f"cluster.operator={operator}") as printed:
+            assert printed.end() == 0
+        for number, pod in enumerate(pods(list(yaml.safe_load_all(printed.output)))):
+            whole = {"apiVersion": "v1", "kind": "Pod", **pod}
+            whole["metadata"] |= {"name": f"p{number}", "namespace": namespace}
+            whole["spec"].pop("serviceAccountName", None)  # it is created by the run
+            plane.kubectl("create", "--dry-run=server", "-f", "-", manifest=yaml.safe_dump(whole))
+            whole["spec"]["securityContext"] |= {"runAsNonRoot": False, "runAsUser": 0}
+            for container in whole["spec"]["containers"]:
+                container["securityContext"]["runAsNonRoot"] = False
+            with pytest.raises(AssertionError, match="unable to validate against any pod security policy"):
+                plane.kubectl("create", "--dry-run=server", "-f", "-", manifest=yaml.safe_dump(whole))
 
 
 def is_kept(sent: Any, stored: Any) -> bool:

@@ -21,6 +21,25 @@ VARIABLE = "AIPERF_KUBERNETES"
 PROGRAMS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 OTHERS = ("etcd", "openssl", "setpriv")
 START_SECONDS = 60.0
+RESTRICTED: dict[str, Any] = {
+    "apiVersion": "policy/v1beta1",
+    "kind": "PodSecurityPolicy",
+    "metadata": {
+        "name": "restricted",
+        "annotations": {"seccomp.security.alpha.kubernetes.io/allowedProfileNames": "runtime/default"},
+    },
+    "spec": {
+        "privileged": False,
+        "allowPrivilegeEscalation": False,
+        "requiredDropCapabilities": ["ALL"],
+        "volumes": ["configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret"],
+        "runAsUser": {"rule": "MustRunAsNonRoot"},
+        "seLinux": {"rule": "RunAsAny"},
+        "supplementalGroups": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
+        "fsGroup": {"rule": "MustRunAs", "ranges": [{"min": 1, "max": 65535}]},
+    },
+}
+"""The only policy, so it holds for all pods. Kubernetes 1.20 has no pod security standards yet."""
 
 
 def missing() -> str | None:
@@ -98,6 +117,7 @@ class ControlPlane:
         self._start("etcd", "--data-dir", "etcd", "--listen-client-urls", etcd, "--advertise-client-urls", etcd,
                     "--listen-peer-urls", "http://127.0.0.1:0", "--unsafe-no-fsync", "--log-level", "error")  # fmt: skip
         self.start_server()
+        self.apply(RESTRICTED)
         self._start("kube-controller-manager", f"--kubeconfig={self.admin}", "--leader-elect=false",
                     "--port=0", "--secure-port=0", "--use-service-account-credentials=false", "--root-ca-file=ca.crt",
                     "--service-account-private-key-file=accounts.key", "--node-monitor-period=2s",
@@ -115,6 +135,7 @@ class ControlPlane:
                     "--service-account-key-file=accounts.key", "--service-account-signing-key-file=accounts.key",
                     f"--service-cluster-ip-range={self._services}", "--authorization-mode=Node,RBAC",
                     "--kubelet-preferred-address-types=InternalIP", "--default-unreachable-toleration-seconds=4",
+                    "--enable-admission-plugins=PodSecurityPolicy",
                     "--endpoint-reconciler-type=none", "--cert-dir=certificates")  # fmt: skip
         self.wait(lambda: self.kubectl("get", "--raw", "/readyz").strip() == "ok")
 

@@ -35,7 +35,7 @@ KUBELET = {
     "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
     "authorization": {"mode": "AlwaysAllow"},
     "cgroupDriver": "cgroupfs",
-    "cpuCFSQuota": False,  # Ray gives up a start that takes 30 s
+    "cpuCFSQuota": False,
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi"},
     "failSwapOn": False,
@@ -229,6 +229,8 @@ def _control_groups(name: str) -> None:
     for controller in CONTROLLERS.iterdir():
         if controller.is_dir():
             (controller / name).mkdir()
+    # a group has the weight of one process of this machine otherwise, and Ray gives up a start that takes 30 s
+    (CONTROLLERS / "cpu" / name / "cpu.shares").write_text("8192")
     for field in ("cpuset.cpus", "cpuset.mems"):
         (CONTROLLERS / "cpuset" / name / field).write_text((CONTROLLERS / "cpuset" / field).read_text())
 

@@ -80,7 +80,7 @@ class Run:
 
     def __exit__(self, *_: object) -> None:
         with self.follower:
-            pass
+            self.rig.plane.kubectl("delete", "namespace", self.namespace, "--wait=false", "--ignore-not-found")
 
     def until(self, happened: Callable[[list[AnyEvent]], bool], what: str) -> list[AnyEvent]:
         """Wait until the journal on the volume fulfils the condition, and return its events."""
@@ -155,7 +155,7 @@ def test_the_autoscaler_starts_and_ends_three_workers(rig: Cluster, kuberay: Non
 
 
 def test_a_node_without_power_costs_its_worker(rig: Cluster, kuberay: None, tmp_path: Path) -> None:
-    words = ("cluster.max_workers=2", "cluster.start_workers=2", "cluster.apart=true", "schedule.duration_seconds=180")
+    words = ("cluster.max_workers=2", "cluster.start_workers=2", "cluster.apart=true", "schedule.duration_seconds=240")
     with Run(rig, tmp_path, "power", *words) as run:
         run.until(trains, "a trial")
         (head,) = run.pods("head")

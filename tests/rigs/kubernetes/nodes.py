@@ -229,8 +229,8 @@ def _control_groups(name: str) -> None:
     for controller in CONTROLLERS.iterdir():
         if controller.is_dir():
             (controller / name).mkdir()
-    # a group has the weight of one process of this machine otherwise, and Ray gives up a start that takes 30 s
-    (CONTROLLERS / "cpu" / name / "cpu.shares").write_text("8192")
+    # by default a group has the weight of one process, and Ray gives up a start that takes 30 s
+    (CONTROLLERS / "cpu" / name / "cpu.shares").write_text("4096")
     for field in ("cpuset.cpus", "cpuset.mems"):
         (CONTROLLERS / "cpuset" / name / field).write_text((CONTROLLERS / "cpuset" / field).read_text())
 

@@ -4,7 +4,11 @@
 #     tests/rigs/kubernetes/build.sh FOLDER
 #
 # Needs deb-src lines for apt, and: apt-get install golang-go golang-github-modern-go-reflect2-dev dpkg-dev etcd-server
-# Takes 5 min of two idle cores and 4.3 GB.
+# Takes 5 min of two idle cores (28 min at load 20) and 4.3 GB.
+#
+# Nodes need root, control groups of version 1, and: apt-get install containerd runc containernetworking-plugins podman iproute2
+# AIPERF_IMAGE=IMAGE names the image of all pods in podman's storage (docs/clusters.md, "Image"), and AIPERF_KUBERAY_CRDS=FOLDER
+# the folder of KubeRay's CRDs. The unpacked image is kept in FOLDER/containerd-NUMBER (5 GB).
 set -euo pipefail
 [ $# -eq 1 ] || { echo "usage: $0 FOLDER" >&2; exit 2; }
 mkdir -p "$1"

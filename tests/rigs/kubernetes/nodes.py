@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -126,7 +127,7 @@ class Cluster:
         self.hosts.down()
         self.plane.down()
         for name in self.nodes:
-            subprocess.run(f"find {CONTROLLERS}/*/{name} -depth -type d -exec rmdir {{}} +", shell=True, check=True)
+            self.plane.wait(partial(_has_no_groups, name))
 
     def off(self, node: str) -> None:
         """End all processes of a node at once, as a power failure does."""
@@ -233,6 +234,13 @@ def _control_groups(name: str) -> None:
     (CONTROLLERS / "cpu" / name / "cpu.shares").write_text("4096")
     for field in ("cpuset.cpus", "cpuset.mems"):
         (CONTROLLERS / "cpuset" / name / field).write_text((CONTROLLERS / "cpuset" / field).read_text())
+
+
+def _has_no_groups(name: str) -> bool:
+    """Remove the control groups of a node. Return False if a process of it has not ended yet."""
+    groups = list(CONTROLLERS.glob(f"*/{name}"))
+    words = ["-depth", "-type", "d", "-delete"]
+    return not groups or subprocess.run(["find", *groups, *words], stderr=subprocess.DEVNULL).returncode == 0
 
 
 def _run(*words: str, given: str | None = None) -> str:

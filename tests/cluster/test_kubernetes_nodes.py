@@ -1,4 +1,4 @@
-"""Whole runs on a real Kubernetes of three nodes, each from one command, with good and bad ends.
+"""Whole runs on a real Kubernetes of four nodes, each from one command, with good and bad ends.
 
 Each trains for one to four minutes: `make test-long ARGS=tests/cluster/test_kubernetes_nodes.py`. The head comment of
 `tests/rigs/kubernetes/build.sh` names the requirements.
@@ -46,7 +46,7 @@ UNAUTHENTICATED = 16
 
 @pytest.fixture(scope="module")
 def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("kubernetes"), 3) as rig:
+    with cluster(tmp_path_factory.mktemp("kubernetes"), 4) as rig:
         yield rig
 
 

@@ -292,10 +292,11 @@ def _latest(events: Sequence[ApiObject]) -> str:
 
 
 def _is_current(event: ApiObject, pods: Sequence[ApiObject]) -> bool:
-    """Return False for a warning about a pod that runs, or about the scheduling of a pod that has a node."""
-    pod = next((pod for pod in pods if pod["metadata"]["name"] == event["involvedObject"]["name"]), None)
+    """Return False for a warning about a pod that runs or is gone, or about the scheduling of a pod that has a node."""
+    about = event["involvedObject"]
+    pod = next((pod for pod in pods if pod["metadata"]["name"] == about["name"]), None)
     if pod is None:
-        return True
+        return about.get("kind") != "Pod"
     has_node = "nodeName" in (pod.get("spec") or {})
     return _phase(pod) != "Running" and not (has_node and event.get("reason") == "FailedScheduling")
 

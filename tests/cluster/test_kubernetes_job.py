@@ -298,7 +298,12 @@ def test_a_past_event_of_a_pod_is_not_its_reason_to_wait() -> None:
     """A pod whose image is pulled is Pending, while the warning of its scheduling is still stored."""
     worker = {**pod("worker", "Pending"), "spec": {"nodeName": "n1"}}
     unbound, mount = (
-        {"reason": reason, "message": "unbound claim.", "involvedObject": {"name": "pod-worker"}, "metadata": {}}
+        {
+            "reason": reason,
+            "message": "unbound claim.",
+            "involvedObject": {"kind": "Pod", "name": "pod-worker"},
+            "metadata": {},
+        }
         for reason in ("FailedScheduling", "FailedMount")
     )
 
@@ -306,6 +311,7 @@ def test_a_past_event_of_a_pod_is_not_its_reason_to_wait() -> None:
     assert job_state(ray_job("Running"), [pod("head"), pod("worker", "Pending")], [unbound]).reason.endswith("claim")
     assert "FailedMount" in job_state(ray_job("Running"), [pod("head"), worker], [mount]).reason
     assert job_state(ray_job("Running"), [pod("worker")], [mount]).reason == ""
+    assert job_state(ray_job("Running"), [], [mount]).reason == "", "the pod is gone"
 
 
 def test_a_missing_worker_image_is_reported() -> None:

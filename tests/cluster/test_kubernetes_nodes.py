@@ -264,7 +264,7 @@ def test_an_image_that_no_node_has_ends_the_job(rig: Cluster, tmp_path: Path) ->
 
 
 def test_a_head_that_fails_at_once_is_explained_by_its_log(rig: Cluster, tmp_path: Path) -> None:
-    """The data set is asked for in the pod, whose folder of data does not exist."""
+    """The driver looks for the data set in its pod, where the folder does not exist."""
     words = (*PLAIN, "cluster.restarts=0", "dataset=images", "dataset.root=/data/absent")
     with Run(rig, tmp_path, "failing", *words) as run:
         assert run.follower.end(SECONDS) == 2

@@ -113,7 +113,7 @@ class Operator:
         self._report(job, jobDeploymentStatus=state, failed=failed, reason=reason, message=message)
 
     def _clear(self, job: Object, cluster: Object | None) -> None:
-        """Delete cluster and submitter of an attempt. The job begins anew when both are gone."""
+        """Delete cluster and submitter of an attempt. The job starts again when both are gone."""
         submitter = self._found(f"{BATCH}{_within(job)}/jobs", job["metadata"]["name"])
         for path, each in ((f"{RAY}{_within(job)}/rayclusters", cluster), (f"{BATCH}{_within(job)}/jobs", submitter)):
             if each is not None:

@@ -40,6 +40,7 @@ KUBELET = {
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "100Mi"},
     "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
     "makeIPTablesUtilChains": False,
     "nodeStatusReportFrequency": "2s",
     "nodeStatusUpdateFrequency": "2s",

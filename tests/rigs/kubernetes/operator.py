@@ -1,7 +1,7 @@
 """Stand-in for KubeRay's operator, which is written in Go: pods from RayJob and RayCluster objects.
 
 It follows KubeRay 1.5 to 1.7 with `submissionMode: K8sJobMode` and a token: commands, variables and labels of the pods,
-replicas and scaleStrategy of the worker group, replacement of ended pods, and the states and the repetition of a RayJob.
+replicas and scaleStrategy of the worker group, replacement of ended pods, and the states of a RayJob without its repetition.
 Pods get the address of the head's pod instead of that of a Service, so a new head gets new workers and a new submitter. There
 are no probes, and clusters of ended jobs stay.
 """
@@ -73,8 +73,6 @@ class Operator:
             self._initialize(job, status, cluster)
         elif state == "Running" and cluster is not None:
             self._watch(job, status, cluster)
-        elif state == "Retrying":
-            self._clear(job, cluster)
 
     def _initialize(self, job: Object, status: Object, cluster: Object | None) -> None:
         if cluster is None:
@@ -95,31 +93,15 @@ class Operator:
         if "Failed" in conditions:
             why = conditions["Failed"]
             message = f"Job submission has failed. Reason: {why['reason']}. Message: {why['message']}"
-            self._fail(job, status, "SubmissionFailed", message)
+            self._report(job, jobDeploymentStatus="Failed", reason="SubmissionFailed", message=message)
         elif head is None:
             return
         elif _dashboard(head) not in str(submitter["spec"]["template"]):
             self._delete(f"{BATCH}{_within(job)}/jobs", submitter, propagationPolicy="Foreground")
         elif "Complete" in conditions:
             run = self._ray_job(cluster, head, status["jobId"])
-            if run["status"] == "FAILED":
-                self._fail(job, status, "AppFailed", run["message"])
-            else:
-                self._report(job, jobDeploymentStatus="Complete", jobStatus=run["status"], message=run["message"])
-
-    def _fail(self, job: Object, status: Object, reason: str, message: str) -> None:
-        failed = status.get("failed", 0) + 1
-        state = "Retrying" if failed <= job["spec"]["backoffLimit"] else "Failed"
-        self._report(job, jobDeploymentStatus=state, failed=failed, reason=reason, message=message)
-
-    def _clear(self, job: Object, cluster: Object | None) -> None:
-        """Delete cluster and submitter of an attempt. The job starts again when both are gone."""
-        submitter = self._found(f"{BATCH}{_within(job)}/jobs", job["metadata"]["name"])
-        for path, each in ((f"{RAY}{_within(job)}/rayclusters", cluster), (f"{BATCH}{_within(job)}/jobs", submitter)):
-            if each is not None:
-                self._delete(path, each, propagationPolicy="Foreground")
-        if cluster is None and submitter is None:
-            self._report(job, jobDeploymentStatus="", reason="", message="")
+            state = "Failed" if run["status"] == "FAILED" else "Complete"
+            self._report(job, jobDeploymentStatus=state, jobStatus=run["status"], message=run["message"])
 
     # ---- RayCluster
 

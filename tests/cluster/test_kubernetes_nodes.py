@@ -230,6 +230,7 @@ def test_a_stranger_in_another_namespace_is_refused(rig: Cluster, kuberay: None,
             "metadata": {"name": "stranger", "namespace": "default"},
             "spec": {
                 "restartPolicy": "Never",
+                "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
                 "containers": [
                     {
                         "name": "a",
@@ -257,10 +258,10 @@ def test_a_stranger_in_another_namespace_is_refused(rig: Cluster, kuberay: None,
 def test_an_image_that_no_node_has_ends_the_job(rig: Cluster, tmp_path: Path) -> None:
     with Run(rig, tmp_path, "absent", *PLAIN, image="localhost/absent:1") as run:
         assert run.follower.end(SECONDS) == 2
+        rig.plane.wait(lambda: {pod["phase"] for pod in run.pods("head") + run.pods("worker")} <= {"Terminating"})
 
     assert "can never start" in run.follower.output and "ErrImageNeverPull" in run.follower.output
     assert not list((run.follower.folder / "runs").iterdir())
-    rig.plane.wait(lambda: not run.pods("head") and not run.pods("worker"))
 
 
 def test_a_head_that_fails_at_once_is_explained_by_its_log(rig: Cluster, tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def _is_current(event: ApiObject, pods: Sequence[ApiObject]) -> bool:
     about = event["involvedObject"]
     pod = next((pod for pod in pods if pod["metadata"]["name"] == about["name"]), None)
     if pod is None:
-        return about.get("kind") != "Pod"
+        return bool(about.get("kind") != "Pod")
     has_node = "nodeName" in (pod.get("spec") or {})
     return _phase(pod) != "Running" and not (has_node and event.get("reason") == "FailedScheduling")
 

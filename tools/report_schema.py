@@ -15,8 +15,6 @@ from typing import Any, TypeGuard
 
 import msgspec
 
-from aiperf.comparison.compare import Comparison
-from aiperf.comparison.followed import FollowedComparison
 from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
@@ -26,20 +24,10 @@ REF = "#/$defs/{name}"
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of report.json."""
-    types = (Report, Comparison, FollowedComparison)
-    _, parts = msgspec.json.schema_components(types, ref_template=REF)
-    for name, owner in _dataclasses(types).items():
+    _, parts = msgspec.json.schema_components([Report], ref_template=REF)
+    for name, owner in _dataclasses(Report).items():
         _describe(parts[name], owner)
     report = parts.pop("Report")
-    for name, part, why in (
-        (
-            "against",
-            "Comparison",
-            "Result of `report RUN --against RUN2`: RUN2 is the first side, this run the second.",
-        ),
-        ("followed", "FollowedComparison", "Comparison of a following run with the run that it follows."),
-    ):
-        report["properties"][name] = {"$ref": REF.format(name=part), "description": why}
     report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
     report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
     report["required"] = sorted({*report["required"], "schema", "version"})
@@ -61,10 +49,10 @@ def text(of: dict[str, Any]) -> str:
     return json.dumps(of, indent=1, ensure_ascii=False) + "\n"
 
 
-def _dataclasses(types: tuple[type, ...]) -> dict[str, type]:
-    """Return all dataclasses and msgspec structs in the fields of these types, keyed by class name."""
+def _dataclasses(of: type) -> dict[str, type]:
+    """Return a type and all dataclasses and msgspec structs in its fields, keyed by class name."""
     types_by_name: dict[str, type] = {}
-    waiting: list[Any] = list(types)
+    waiting: list[Any] = [of]
     while waiting:
         one = waiting.pop()
         waiting += getattr(one, "__args__", ())

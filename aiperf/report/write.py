@@ -85,20 +85,19 @@ def _without_cycle_collection() -> Iterator[None]:
             gc.enable()
 
 
-def write(report: Report, folder: Path, run: Path | None = None, extra: Sequence[Section] = ()) -> Paths:
+def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
     """Write a report into a folder, and replace an earlier one file by file. Equal reports give equal bytes.
 
     Args:
         report: facts of the run.
         folder: target folder.
         run: folder of the run. Default: `folder`.
-        extra: sections on other runs, shown first.
 
     Raises:
         ReportNotWritten: the folder cannot be written.
     """
     try:
-        return _written(report, folder, extra)
+        return _written(report, folder)
     except OSError as error:
         where = shown(error.filename or folder)
         again = command("report", str(folder if run is None else run), "--out", "DIR")
@@ -108,11 +107,11 @@ def write(report: Report, folder: Path, run: Path | None = None, extra: Sequence
         ) from error
 
 
-def _written(report: Report, folder: Path, extra: Sequence[Section]) -> Paths:
+def _written(report: Report, folder: Path) -> Paths:
     from aiperf.report.html import page
     from aiperf.report.sections import sections
 
-    shown = (*extra, *sections(report))
+    shown = sections(report)
     written: list[Path] = []
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for picture in (picture for section in shown for picture in section.pictures):

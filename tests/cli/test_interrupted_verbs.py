@@ -50,7 +50,7 @@ class Command:
 
 COMMANDS = {
     "score": Command("score ../RUN --json"),
-    "report": Command("report ../RUN --out out --against ../OTHER"),
+    "report": Command("report ../RUN --out out"),
     "status": Command("status ../RUN"),
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),

@@ -102,6 +102,8 @@ class TrialFacts:
     """Number of proposals from the starting graph to this trial, including its own."""
     batch_size: int
     kernel_size: int | None
+    tuned_by: str
+    """Source of batch and kernel size: 'default', 'startup' (at random, before TPE starts) or 'tpe'. '' if not recorded."""
     worker: int | None
     attempts: int
     started: float | None

@@ -17,7 +17,7 @@ help: ## what can be made
 
 setup: $(STAMP) ## the environment in .venv, pinned by constraints.txt (does nothing when it is there)
 
-$(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torch_build.py tools/torchvision_without_cuda.sh $(wildcard constraints-cuda.txt)
+$(STAMP): pyproject.toml setup.py constraints.txt tools/setup.sh tools/build_horovod.sh tools/horovod_plan.py tools/torch_build.py tools/torchvision_without_cuda.sh constraints-cuda.txt
 	@PYTHON="$(PYTHON)" bash tools/setup.sh
 	@touch $@
 

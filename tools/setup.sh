@@ -37,9 +37,10 @@ if [ ! -x "$PY" ]; then
   "$PYTHON" -m venv "$VENV" || fail "'$PYTHON -m venv' does not work; on Debian and Ubuntu: apt-get install python3-venv"
 fi
 : >"$LOG"
-# the packages that torch's CUDA build brings (nvidia-*, cuda-*, triton) are pinned by a file of their own, if there is one
+# constraints-cuda.txt pins the packages of the default CUDA build (nvidia-*, cuda-*, triton). Another index may have a build for
+# another CUDA release, whose packages have other versions.
 constraints=(--constraint constraints.txt)
-if [ -e /dev/nvidiactl ] && [ -f constraints-cuda.txt ]; then constraints+=(--constraint constraints-cuda.txt); fi
+if [ -e /dev/nvidiactl ] && [ -z "${PIP_INDEX_URL:-}" ]; then constraints+=(--constraint constraints-cuda.txt); fi
 pip_install() { quietly "$PY" -m pip install --disable-pip-version-check "${constraints[@]}" "$@"; }
 
 # torch first and exactly this version: a later step asked for a range would take the newest build.

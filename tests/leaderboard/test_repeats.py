@@ -47,7 +47,7 @@ def ranked(*entries: Entry, by: str = "score", sites: tuple[SiteAnnouncements, .
 
 
 def log_of(*announcements: tuple[str, tuple[str, ...]]) -> SiteAnnouncements:
-    nothing = Announced(len(announcements), 0, (), (), (), (), (), "")
+    nothing = Announced(len(announcements), 0, (), (), (), (), ())
     return SiteAnnouncements("log", nothing, announcements)
 
 

@@ -24,8 +24,8 @@ from aiperf.errors import BadConfiguration, NotAsAnnounced
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.planning.plan import check_options
-from aiperf.ranking.announced_seed import announced_seed
 from aiperf.ranking.breaches import options
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
 from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunBegun, SignedEntry
 from aiperf.system.describe import versions

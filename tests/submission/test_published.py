@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announced_run import announced, announcement, witnessed_unix
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (

@@ -21,7 +21,7 @@ from aiperf.cli.verbs.rules.inspect import lines
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.journal import NAME, read
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.report.write import report_of
 from aiperf.submission.announcement_file import read_log
 from aiperf.submission.inspect_run import Inspection, Requirements

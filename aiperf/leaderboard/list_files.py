@@ -18,7 +18,7 @@ from aiperf.leaderboard import tables
 from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import about, differences, models, remarks, torn
-from aiperf.report.document import document, listed, note, section, table, text, with_code
+from aiperf.report.document import document, listed, note, section, table, text
 from aiperf.report.tables import Cell
 from aiperf.sanitize import cell, sanitize
 
@@ -91,7 +91,7 @@ def _details(row: ListedRow) -> str:
     entry = row.entry
     parts = [table(tables.details(row))]
     if entry.rules_not_met:
-        rules = "".join(f"<li>{with_code(rule)}</li>" for rule in entry.rules_not_met)
+        rules = "".join(f"<li>{text(rule)}</li>" for rule in entry.rules_not_met)
         heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
         parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
     if entry.warnings:

@@ -91,7 +91,7 @@ METRICS = (
         "FLOPS/W",
         "FLOPS/W",
         lambda entry: None if entry.power is None else entry.power.flops_per_watt,
-        lambda value: units.si(value, "FLOPS/W"),
+        units.flops_per_watt,
         "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on",
         bars=_below_level_1,
     ),

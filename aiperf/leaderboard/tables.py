@@ -131,7 +131,7 @@ def _row(row: ListedRow) -> tuple[Cell, ...]:
 
 def _power(entry: Entry) -> Cell:
     power = entry.power
-    return Cell(NONE) if power is None else Cell(units.si(power.watts, "W"), power.watts, second_line=power.scope)
+    return Cell(NONE) if power is None else Cell(units.watts(power.watts), power.watts, second_line=power.scope)
 
 
 def _interval(entry: Entry) -> str:

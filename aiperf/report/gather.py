@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.accelerator_time import (
     TimeBreakdown,
-    WorkerSpan,
     accelerator_time,
     seconds_present,
     spans,
@@ -55,56 +55,38 @@ from aiperf.report.utilisation import peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
+from aiperf.system import log
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
-from aiperf.system.power.meters import Meter
-from aiperf.system.summary import Telemetry
+from aiperf.system.power.meters import Meter, read_meters
+from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.warnings import WarningThresholds, damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
 """Number of epochs in the plot of the error, in addition to every improvement."""
 
-Spans = Callable[[], Mapping[int, Sequence[WorkerSpan]]]
-"""Computes the activities of each worker over time. Called only for a run with telemetry."""
-TelemetrySource = Callable[[tuple[float, float], Mapping[str, float], Spans], Telemetry | None]
-"""Summarizes telemetry over a window in seconds since the start of the run, or returns None without telemetry.
 
-The second argument has the offset of each host's clock against the driver's, in seconds."""
-
-
-def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> None:
-    """Return None, as for a run without telemetry."""
-
-
-MeterSource = Callable[[float, tuple[float, float], float], tuple[Meter, ...]]
-"""Reads a run's external power meters. Arguments: start (Unix seconds), window and end (seconds since the start)."""
-
-
-def unmetered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-    """Return no meters, as for a run without external meters."""
-    return ()
-
-
-def gather(
-    events: Iterable[AnyEvent],
-    telemetry: TelemetrySource = unmeasured,
-    meters: MeterSource = unmetered,
-    roofs: HostRoofs | None = None,
-) -> Report:
+def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> Report:
     """Compute the Report of a journal's events, which are read once and in order.
 
-    `roofs`: measured roofs of the hosts (default: from the journal).
+    Args:
+        events: all events of the journal.
+        folder: folder with the telemetry and the power meters of the run (default: none were recorded).
+        roofs: measured roofs of the hosts (default: from the journal).
+
+    Raises:
+        BadPower: the form or the table of a power meter is invalid.
     """
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
     inside = window(work_log)
     end = work_log.at if work_log.ended is None else work_log.ended.at
-    measured = None
-    if inside.seconds > 0:
-        measured = telemetry((inside.start, inside.end), clock_offsets(run.checks), lambda: spans(work_log, inside))
-    metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
+    measured, metered = None, tuple[Meter, ...]()
+    if folder is not None and inside.seconds > 0:
+        measured = _telemetry(folder, run, inside)
+        metered = read_meters(folder, run.started.started_unix, (inside.start, inside.end), end)
     used = utilisation(run, inside)
     again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
@@ -169,6 +151,15 @@ def gather(
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         prediction=_prediction(run, time_breakdown(spent)),
     )
+
+
+def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None:
+    """Summarize the telemetry of the window on the driver's clock. Return None without telemetry."""
+    if not (folder / "telemetry").exists():
+        return None
+    records = log.on_one_axis(log.read(folder / "telemetry"), clock_offsets(run.checks))
+    summed = summarise(records, (inside.start, inside.end), spans(run.work_log, inside))
+    return summed if summed.workers or summed.damaged else None
 
 
 def _prediction(run: Collected, spent: TimeBreakdown) -> PredictionFacts | None:

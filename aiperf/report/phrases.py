@@ -237,7 +237,7 @@ def power(report: Report) -> str | None:
     if energy is None:
         return None
     best = energy.best
-    watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
+    watts = units.NOT_MEASURED if best.watts is None else units.watts(best.watts)
     whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else SINGULAR[best.scope]}"
     text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
     if best.flops_per_watt is not None:

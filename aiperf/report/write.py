@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,10 @@ from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
 from aiperf.report.facts import Report
-from aiperf.report.gather import Spans, gather
+from aiperf.report.gather import gather
 from aiperf.report.section import Section
 from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
-from aiperf.system import log as telemetry_log
-from aiperf.system.power.meters import Meter, read_meters
-from aiperf.system.summary import Telemetry, summarise
 from aiperf.train.checkpoints.checkpoint_files import kept
 
 
@@ -58,19 +55,8 @@ def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
         JournalDamaged: a line does not follow from the previous line.
         BadPower: the form or the table of a power meter is invalid.
     """
-
-    def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-        return read_meters(run_folder, started_unix, window, end)
-
-    def measured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> Telemetry | None:
-        if not (run_folder / "telemetry").exists():
-            return None
-        records = telemetry_log.on_one_axis(telemetry_log.read(run_folder / "telemetry"), clock_offsets)
-        summed = summarise(records, window, at_work())
-        return summed if summed.workers or summed.damaged else None
-
     with _without_cycle_collection():
-        return gather(read(run_folder), measured, metered, roofs)
+        return gather(read(run_folder), run_folder, roofs)
 
 
 @contextmanager

@@ -202,7 +202,7 @@ def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
         end_reason=None if ended is None else ended.reason,
         resumes=len(run.resumes),
         down_seconds=run.work_log.down_seconds,
-        events=run.events,
+        events=run.line,
         torn_bytes=run.torn_bytes,
         proposal_rules=started.proposal_rules,
         versions=run.resumes[-1].versions if run.resumes else started.versions,

@@ -18,7 +18,7 @@ from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import more_runs
 from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 
-VERSION = 2
+VERSION = 3
 """Version of the output of --json."""
 UNLIKE_TOPS = 0.005
 """Smallest relative difference of the accelerators' peaks that causes a warning. Processors measure their peak in each run."""

@@ -25,7 +25,7 @@ def write(record: RunRecord, folder: Path) -> None:
         for name, graph in record.graphs().items():
             _add_text(writer, record, f"graph/{name}", json.dumps(graph, indent=1))
         _add_curves(writer, record, record.curves())
-    digits = len(str(len(record.report.trials)))
+    digits = len(str(max((trial.number for trial in record.report.trials), default=0)))
     for trial in record.report.trials:
         with SummaryWriter(folder / "trials" / f"{trial.number:0{digits}d}") as writer:
             _add_trial(writer, record, trial)

@@ -102,7 +102,7 @@ def _judged(
         runs=tuple(run.run for run in submission.runs),
         announced=against,
         findings=(
-            *_of_members(unpacked),
+            *_of_members(unpacked, submission),
             _of_signature(signed, key, signers),
             *of_log,
             *(finding for run in runs for finding in run.findings),
@@ -125,7 +125,13 @@ def _used(runs: list[RunInspection]) -> Iterator[tuple[str, str, str]]:
             yield str(run.first.config["announcement"]), run.name, run.chain
 
 
-def _of_members(unpacked: UnpackedSubmission) -> Iterator[InspectionFinding]:
+def _of_members(unpacked: UnpackedSubmission, submission: Submission) -> Iterator[InspectionFinding]:
+    runs = {f"runs/{number}" for number in range(1, len(submission.runs) + 1)}
+    for name in unpacked.names:
+        if name.startswith("runs/") and "/".join(name.split("/")[:2]) not in runs:
+            yield InspectionFinding(
+                "members", "bad", f"{name} is of no run that {SUBMISSION} lists. It was not checked"
+            )
     for name in unpacked.changed:
         yield InspectionFinding("checksums", "bad", f"{name} differs from the manifest: it was changed since")
     if not unpacked.changed:

@@ -168,6 +168,10 @@ CHANGED: dict[str, tuple[Callable[[Members], None], str]] = {
         edited("submission.json", lambda document: document["runs"][0].update(run="other")),
         "submission: submission.json has run 'other'",
     ),
+    "a run that is not listed": (
+        lambda members: members.update({"runs/2/journal.jsonl": b""}),
+        "members: runs/2/journal.jsonl is of no run that submission.json lists",
+    ),
     "telemetry that does not exist": (
         edited("submission.json", lambda document: document["runs"][0].update(telemetry="included")),
         "submission: submission.json has telemetry 'included'",

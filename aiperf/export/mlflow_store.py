@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from mlflow import MlflowClient
@@ -14,6 +15,7 @@ from mlflow.entities import Metric, Param, RunTag
 from aiperf.export.record import Curve, RunRecord, Value, trial_parameters, trial_results
 from aiperf.ranking.breaches import options
 from aiperf.report.changes import morphs
+from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
 
 DATABASE = "mlflow.db"
@@ -33,6 +35,22 @@ LONGEST = 6000
 """Maximum number of characters of a parameter value in MLflow. config.json among the artifacts has the whole value."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One run of MLflow: the run itself, or one of its trials."""
+
+    name: str
+    status: str
+    span: tuple[float, float]
+    """Start and end in seconds since the start of the run."""
+    parameters: Mapping[str, Value]
+    tags: Mapping[str, str]
+    curves: Iterable[Curve]
+    results: Mapping[str, float]
+    last_step: int = 0
+    """Step of the results."""
+
+
 def write(record: RunRecord, folder: Path, out: Path) -> Path:
     """Write the database and the artifacts below `folder`. Return the folder of the run's artifacts.
 
@@ -44,6 +62,18 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
     client = MlflowClient(f"sqlite:///{folder.absolute() / DATABASE}")
     artifacts = (out.absolute() / ARTIFACTS).as_uri()
     experiment = client.create_experiment(sanitize(record.title), artifact_location=artifacts)
+    parent = _log(client, experiment, record, _run(record))
+    for trial in record.report.trials:
+        _log(client, experiment, record, _trial(record, trial, parent))
+    kept = folder / ARTIFACTS / parent / "artifacts"
+    (kept / "graph").mkdir(parents=True)
+    for name, graph in record.graphs().items():
+        (kept / "graph" / f"{name}.json").write_text(json.dumps(graph, indent=1))
+    (kept / "config.json").write_text(json.dumps(record.report.run.config, indent=1, sort_keys=True))
+    return kept
+
+
+def _run(record: RunRecord) -> LoggedRun:
     run, report = record.report.run, record.report
     config = {f"config.{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}": value for name, value in options(run.config).items()}
     tags = {
@@ -54,59 +84,51 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
     }
     for number, each in enumerate(report.warnings, 1):
         tags[f"aiperf.warning.{number}"] = f"{each.text}. To do: {each.remedy}"
-
-    def add(
-        name: str,
-        status: str,
-        span: tuple[float, float],
-        parameters: Mapping[str, Value],
-        tags: Mapping[str, str],
-        curves: Iterable[Curve],
-        results: Mapping[str, float],
-        last_step: int = 0,
-    ) -> str:
-        """Log a run with all its figures. Return its id."""
-        began, ended = (round(1000 * record.unix(at)) for at in span)
-        id = client.create_run(experiment, began, run_name=sanitize(name)).info.run_id
-        metrics = [
-            Metric(curve, value, round(1000 * record.unix(at)), step)
-            for curve, points in curves
-            for at, step, value in points
-        ]
-        metrics += [Metric(result, float(value), ended, last_step) for result, value in results.items()]
-        params = [Param(parameter, sanitize(str(value))[:LONGEST]) for parameter, value in parameters.items()]
-        client.log_batch(id, metrics, params, [RunTag(tag, sanitize(text)) for tag, text in tags.items()])
-        if status == "SCHEDULED":
-            client.update_run(id, status)
-        elif status != "RUNNING":
-            client.set_terminated(id, status, ended)
-        return str(id)
-
-    status = _BROKEN_OFF.get(run.end_reason, "FINISHED")
-    parent = add(
-        record.title, status, (0.0, run.end), record.parameters() | config, tags, record.curves(), record.results()
+    return LoggedRun(
+        name=record.title,
+        status=_BROKEN_OFF.get(run.end_reason, "FINISHED"),
+        span=(0.0, run.end),
+        parameters=record.parameters() | config,
+        tags=tags,
+        curves=record.curves(),
+        results=record.results(),
     )
-    for trial in report.trials:
-        tags = {
-            "mlflow.parentRunId": parent,
-            "aiperf.simulated": str(run.is_simulated).lower(),
-            "aiperf.outcome": trial.outcome,
-            "aiperf.morphs": morphs(trial.morphs),
-            "aiperf.reason": trial.reason or "",
-        }
-        add(
-            f"trial {trial.number}",
-            _STATUS.get(trial.outcome, "FINISHED"),
-            record.span(trial),
-            trial_parameters(trial),
-            tags,
-            record.trial_curves(trial),
-            trial_results(trial),
-            trial.epochs,
-        )
-    kept = folder / ARTIFACTS / parent / "artifacts"
-    (kept / "graph").mkdir(parents=True)
-    for name, graph in record.graphs().items():
-        (kept / "graph" / f"{name}.json").write_text(json.dumps(graph, indent=1))
-    (kept / "config.json").write_text(json.dumps(run.config, indent=1, sort_keys=True))
-    return kept
+
+
+def _trial(record: RunRecord, trial: TrialFacts, parent: str) -> LoggedRun:
+    tags = {
+        "mlflow.parentRunId": parent,
+        "aiperf.simulated": str(record.report.run.is_simulated).lower(),
+        "aiperf.outcome": trial.outcome,
+        "aiperf.morphs": morphs(trial.morphs),
+        "aiperf.reason": trial.reason or "",
+    }
+    return LoggedRun(
+        name=f"trial {trial.number}",
+        status=_STATUS.get(trial.outcome, "FINISHED"),
+        span=record.span(trial),
+        parameters=trial_parameters(trial),
+        tags=tags,
+        curves=record.trial_curves(trial),
+        results=trial_results(trial),
+        last_step=trial.epochs,
+    )
+
+
+def _log(client: MlflowClient, experiment: str, record: RunRecord, run: LoggedRun) -> str:
+    """Log a run with all its figures. Return its id."""
+
+    def milliseconds(at: float) -> int:
+        return round(1000 * record.unix(at))
+
+    began, ended = map(milliseconds, run.span)
+    id = str(client.create_run(experiment, began, run_name=sanitize(run.name)).info.run_id)
+    metrics = [Metric(name, value, milliseconds(at), step) for name, points in run.curves for at, step, value in points]
+    metrics += [Metric(name, float(value), ended, run.last_step) for name, value in run.results.items()]
+    parameters = [Param(name, sanitize(str(value))[:LONGEST]) for name, value in run.parameters.items()]
+    client.log_batch(id, metrics, parameters, [RunTag(name, sanitize(text)) for name, text in run.tags.items()])
+    if run.status == "SCHEDULED":
+        client.update_run(id, run.status)
+    elif run.status != "RUNNING":
+        client.set_terminated(id, run.status, ended)
+    return id

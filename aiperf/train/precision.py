@@ -65,9 +65,5 @@ def unsearched() -> Iterator[None]:
 
 
 def choose(choice: str, device: torch.device) -> Precision:
-    """Return the precision for a device.
-
-    `auto` is the first of `candidates`. `precision_choice.py` measures which is fastest. Raises BadConfiguration for tf32
-    without tensor cores that support it.
-    """
+    """Return the precision for a device. Raises BadConfiguration for tf32 without tensor cores that support it."""
     return Precision(precision_name(choice, device), device.type)

@@ -77,7 +77,6 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoints.checkpoint_writer import Writer
     from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
-    from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
     from morphism import decode
 
@@ -103,8 +102,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
-    conf = settled(setup.conf, start, device, collective, setup.ceilings)
-    context = RankContext.make(conf, data, start, device, collective, writer, liveness, setup.local_ranks)
+    context = RankContext.make(setup.conf, data, start, device, collective, writer, liveness, setup.local_ranks)
     _warm_up(context)
 
     def measure() -> int:

@@ -46,7 +46,7 @@ from aiperf.train.network.weights import initialise
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext, keep_freed_memory
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import SideProcess, describe_machine
+from benchmarks.pairs import describe_machine, side_process
 from morphism import Graph, cost, start
 
 CLASSES = 10
@@ -369,14 +369,14 @@ def compare(
 ) -> tuple[Ratio, float]:
     """Return seconds per step of the plain loop ÷ AIPerf's, and AIPerf's images per second."""
     with (
-        SideProcess(PlainSide, task, tries_compiled, keeps_memory, threads) as plain,
-        SideProcess(OwnSide, task, threads) as own,
+        side_process(PlainSide, task, tries_compiled, keeps_memory, threads) as plain,
+        side_process(OwnSide, task, threads) as own,
     ):
-        losses = plain.call("loss"), own.call("loss")
+        losses = plain("loss"), own("loss")
         if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
             sys.exit(f"both sides must compute the same; losses of the first {COMPARED_STEPS} steps: {losses!r}")
-        steps = max(2, round(seconds / plain.call("choose")))
-        ratio = interleaved(lambda: plain.call("seconds", steps), lambda: own.call("seconds", steps), pairs)
+        steps = max(2, round(seconds / plain("choose")))
+        ratio = interleaved(lambda: plain("seconds", steps), lambda: own("seconds", steps), pairs)
     return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
 
 

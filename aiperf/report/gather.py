@@ -77,11 +77,11 @@ def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float], 
     """Return None, as for a run without telemetry."""
 
 
-MeterSource = Callable[[float, tuple[float, float], float], tuple[Meter, ...]]
-"""Reads a run's external power meters. Arguments: start (Unix seconds), window and end (seconds since the start)."""
+MeterSource = Callable[[float, tuple[float, float]], tuple[Meter, ...]]
+"""Reads a run's external power meters. Arguments: start (Unix seconds) and window (seconds since the start)."""
 
 
-def unmetered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
+def unmetered(started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
     """Return no meters, as for a run without external meters."""
     return ()
 
@@ -104,7 +104,7 @@ def gather(
     measured = None
     if inside.seconds > 0:
         measured = telemetry((inside.start, inside.end), clock_offsets(run.checks), lambda: spans(work_log, inside))
-    metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
+    metered = meters(run.started.started_unix, (inside.start, inside.end)) if inside.seconds > 0 else ()
     used = utilisation(run, inside)
     again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from aiperf.report.section import Section
 from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
 from aiperf.system import log as telemetry_log
-from aiperf.system.power.meters import Meter, read_meters
+from aiperf.system.power.meters import read_meters
 from aiperf.system.summary import Telemetry, summarise
 from aiperf.train.checkpoints.checkpoint_files import kept
 
@@ -59,9 +60,6 @@ def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
         BadPower: the form or the table of a power meter is invalid.
     """
 
-    def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-        return read_meters(run_folder, started_unix, window, end)
-
     def measured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> Telemetry | None:
         if not (run_folder / "telemetry").exists():
             return None
@@ -70,7 +68,7 @@ def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
         return summed if summed.workers or summed.damaged else None
 
     with _without_cycle_collection():
-        return gather(read(run_folder), measured, metered, roofs)
+        return gather(read(run_folder), measured, partial(read_meters, run_folder), roofs)
 
 
 @contextmanager

@@ -160,8 +160,7 @@ def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> list[RunWar
         worst = max(loaded, key=lambda one: one.others)
         text = (
             f"other programs ran beside this run on {_hosts(loaded, loads)}; worst {worst.host!r}, "
-            f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)}), most at "
-            f"{worst.most_at[0]:.0f}–{worst.most_at[1]:.0f} s with {_percent(worst.most_others)}"
+            f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)})"
         )
         remedy = "end the other programs, or request whole nodes (sbatch --exclusive), and run again"
         found.append(RunWarning(text, "warning", remedy))

@@ -73,8 +73,6 @@ def loads(report: Report) -> Table | None:
         Column("host"),
         Column("this run", True, "programs of this run, including Ray"),
         Column("other programs", True),
-        Column("peak of others", True, "largest share in one part of the window"),
-        Column("time of peak", True, "since the start of the run"),
         Column("kernel", True, "interrupts and the kernel's own threads"),
         Column("stolen", True, "given to other virtual machines by the hypervisor"),
         Column("waiting", True, "time in which a program waited for a processor (/proc/pressure/cpu)"),
@@ -92,9 +90,7 @@ def loads(report: Report) -> Table | None:
 def _load(one: HostLoad) -> tuple[Cell, ...]:
     return (
         Cell(one.host),
-        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.most_others)),
-        Cell(f"{one.most_at[0]:.0f}–{one.most_at[1]:.0f} s", one.most_at[0]),
-        *(Cell(phrases.share(part), part) for part in (one.kernel, one.stolen)),
+        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.kernel, one.stolen)),
         Cell("—", -1.0) if one.stalled is None else Cell(phrases.share(one.stalled), one.stalled),
         Cell(units.duration(one.seconds), one.seconds),
     )

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.data.hostcache import NAMES
+from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
@@ -109,8 +109,8 @@ class HostRanks:
 
     def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
-        # ranks of all workers on this host share images through the run's folder; without one, the ranks of this worker
-        chosen = {NAMES: os.environ.get(MARK, str(self.folder))}
+        # ranks of all workers of the run on this host share images; without a run, the ranks of this worker
+        chosen = {SHARING: os.environ.get(MARK, str(self.folder))}
         if address is not None:
             # NCCL interprets a name as a prefix unless it begins with '='. A value of the user is kept
             chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")

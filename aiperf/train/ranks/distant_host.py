@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from aiperf.journal.messages import Word
-from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.remote_ranks import RankStatus, StartChanges

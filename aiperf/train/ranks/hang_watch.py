@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aiperf.system import processes
-from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import Failed
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, Stage
 

@@ -19,8 +19,8 @@ from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, look_at
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, Setup
 from aiperf.train.ranks.rendezvous import horovod_environment
@@ -165,7 +165,6 @@ class HostRanks:
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]
-        self.heartbeats.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         return [
             (

@@ -17,7 +17,7 @@ from multiprocessing.connection import Pipe
 
 from aiperf.journal.messages import Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train.ranks.heartbeat import Sign
+from aiperf.train.heartbeat import Sign
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import AnyRank, Watch
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready
 from aiperf.train.ranks.rendezvous_point import OpenRendezvous

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed, Setup
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
@@ -35,7 +35,6 @@ def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -
     assert heartbeats.steps() == (5, 4)
     heartbeats.beat(1, 5, Stage.IDLE, math.inf)
     assert heartbeats.overdue(1e12) == (0,)
-    heartbeats.close()
 
 
 @dataclass
@@ -99,7 +98,6 @@ def test_the_late_rank_without_progress_is_blamed(
         early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
         found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
         late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
-        heartbeats.close()
 
     at_work = [rank for rank, (_, _, _, stage, _) in enumerate(ranks) if stage is not Stage.IDLE]
     fewest = min((ranks[rank][1] for rank in at_work), default=0)
@@ -135,7 +133,6 @@ def test_a_waiting_rank_gets_a_new_deadline(tmp_path: Path) -> None:
     assert looked(500.2) is None  # the exchange has begun just now
     assert looked(529.0) is None
     assert looked(531.0) == (0, "hangs: no sign of life within the time it had announced, at step 7")
-    heartbeats.close()
 
 
 @pytest.mark.parametrize("on_accelerators", [False, True])
@@ -157,7 +154,6 @@ def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: 
         found = looked(3002.0)
         assert (found is not None) == is_limited
         assert found is None or "more than 10 × trainer.start_seconds" in found[1]
-    heartbeats.close()
 
 
 def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +174,7 @@ def bystander(rank: int, folder: Path) -> RankProcess:
     """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
     heartbeats = folder / "heartbeats"
     if not heartbeats.exists():
-        HeartbeatFile(heartbeats, 2, create=True).close()
+        HeartbeatFile(heartbeats, 2, create=True)
     setup = Setup(
         conf=TrainerConf(),
         dataset=SyntheticConf(),
@@ -215,7 +211,6 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
 
     assert blamed.rank == victim
     assert "SIGKILL" in failure(blamed, "it").reason
-    heartbeats.close()
     for rank in ranks:
         rank.kill()
         assert rank.has_gone(60.0)

@@ -77,7 +77,7 @@ def wait_in_an_exchange(number, frame):
         dist.recv(torch.zeros(1), 1 - dist.get_rank(), tag=1)
 
 def sleep_when_it_has_come_to_the_next_exchange(number, frame):
-    from aiperf.train.ranks.heartbeat import HeartbeatFile
+    from aiperf.train.heartbeat import HeartbeatFile
     say = HeartbeatFile.meet
     def say_and_sleep(self, rank):
         say(self, rank)

@@ -70,11 +70,6 @@ def memory_room(membership: str, mounts: str) -> int | None:
     return min(rooms, default=None)
 
 
-def membership(proc: Path = Path("/proc")) -> str:
-    """Return the group membership of this process as the kernel reports it, or '' if it is not available."""
-    return _text(proc / "self/cgroup") or ""
-
-
 def _texts(proc: Path) -> tuple[str, str]:
     return (proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text()
 

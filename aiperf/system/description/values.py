@@ -41,10 +41,3 @@ def chosen(file: Path) -> str:
     content = text(file)
     _, bracket, rest = content.partition("[")
     return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content
-
-
-def common(files: list[Path], what: str) -> str:
-    """Return the contents that the files have in common, or all different contents, sorted."""
-    if not files:
-        return unread(f"the kernel shows no {what}")
-    return ", ".join(sorted({text(file) for file in files}))

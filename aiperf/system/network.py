@@ -21,7 +21,7 @@ def interface_of(address: str) -> str:
     """
     if ipaddress.ip_address(address).is_loopback:
         return "lo"  # loopback accepts all of 127.0.0.0/8
-    names = {
+    names: dict[str, str] = {
         each.address: name
         for name, addresses in psutil.net_if_addrs().items()
         for each in addresses

@@ -115,14 +115,7 @@ _OF_ONE_PROCESS = re.compile(
 )
 """Suffixes of variables of Ray and launchers that differ between processes and do not describe the machine."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_IMAGES = (
-    "AIPERF_IMAGE",
-    "APPTAINER_CONTAINER",
-    "SINGULARITY_CONTAINER",
-    "CONTAINER_IMAGE",
-    "SLURM_CONTAINER",
-    "ENROOT_ROOTFS",
-)
+_IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONTAINER_IMAGE", "SLURM_CONTAINER")
 
 
 def maker(sys: Path) -> Part:

@@ -18,7 +18,7 @@ LaunchChoice = Literal["auto", "on", "off"]
 RateDecay = Literal["linear", "cosine"]
 
 COLLECTIVES = {
-    "horovod": "aiperf.train.collectives.horovod_choice",
+    "horovod": "aiperf.train.collectives.horovod_collective",
     "torch": "aiperf.train.collectives.torch_collective",
 }
 """Collectives by name, with the module that joins the ranks (a `choice.CollectiveModule`).

@@ -174,11 +174,11 @@ SPIN = "import time\nprint(1, flush=True)\nwhile True: pass"
 def test_a_recorder_separates_a_foreign_program_from_its_run(invented_driver: Path, tmp_path: Path) -> None:
     """The loop and the recorder's run are two children of this test: two families."""
     out = tmp_path / "0.jsonl"
-    words = f"--out {out} --interval 0.05 --host n1 --worker 0 --accelerators 2".split()
     run = (
-        "import os, subprocess, sys, time\n"
-        "recorder = [sys.executable, '-m', 'aiperf.system.recorder', '--parent', str(os.getpid())]\n"
-        f"subprocess.Popen([*recorder, *{words!r}])\n"
+        "import time\n"
+        "from aiperf.system.recorder import Recorder, Recording\n"
+        f"recording = Recording(out={str(out)!r}, host='n1', worker=0, interval_seconds=0.05, accelerators=2)\n"
+        "Recorder(recording).start()\n"
         "began = time.process_time()\nwhile time.process_time() - began < 600: pass\n"
     )
     spinning = subprocess.Popen([sys.executable, "-S", "-c", SPIN], stdout=subprocess.PIPE)

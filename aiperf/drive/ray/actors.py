@@ -44,7 +44,7 @@ from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import IncrementalCopy
 from aiperf.system.log import path as telemetry_path
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -194,12 +194,14 @@ class WorkerHost:
     def _new_recorder(self) -> Recorder:
         shared = telemetry_path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
-            shared if self._shipment is None else self._shipment.local,
-            host=socket.gethostname(),
-            worker=self._plan.worker,
-            epoch_unix=self._plan.started_unix,
-            accelerators=self._plan.accelerators,
-            driver=self._plan.driver,
+            Recording(
+                out=str(shared if self._shipment is None else self._shipment.local),
+                host=socket.gethostname(),
+                worker=self._plan.worker,
+                epoch_unix=self._plan.started_unix,
+                accelerators=self._plan.accelerators,
+                driver=self._plan.driver,
+            )
         )
         recorder.start()
         return recorder

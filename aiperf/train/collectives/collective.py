@@ -119,6 +119,16 @@ def is_of_exchange(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
 
 
+def or_rank_failed(act: Callable[[], object]) -> None:
+    """Run a part of an exchange. Raises RankFailed if another rank is lost."""
+    try:
+        act()
+    except RuntimeError as error:
+        if is_of_exchange(error):
+            raise RankFailed(str(error)) from error
+        raise
+
+
 class SingleRank:
     """Collective of one rank: nothing is exchanged."""
 

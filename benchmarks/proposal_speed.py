@@ -132,7 +132,6 @@ def in_new_process(act: Callable[..., tuple[float, float]], *arguments: object) 
 
 
 def main() -> None:
-    """Print medians with their 95 % intervals, as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--finished", type=int, nargs="+", default=[10, 100, 500, 50_000])
     parser.add_argument("--searcher", choices=SEARCHERS, default="morphism")

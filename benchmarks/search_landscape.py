@@ -65,7 +65,6 @@ class OnLandscape:
     landscape: Landscape
 
     def floor(self, graph: Graph) -> float:
-        """Return the error of the landscape."""
         return self.landscape.true_error(graph)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
@@ -241,7 +240,6 @@ def configured(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
 
 
 def main() -> None:
-    """Print medians over seeds with their 95 % intervals, as Markdown."""
     arguments = _arguments()
     setting = Setting(arguments.workers, arguments.trials, arguments.start, arguments.factor, arguments.warmup_rounds)
     checkpoints = [trials for trials in CHECKPOINTS if trials <= arguments.trials]

@@ -284,7 +284,6 @@ class OwnLoop:
         _wait(self._device)
 
     def epoch_loss(self) -> float:
-        """Return the mean training loss of the whole epoch."""
         return next(word.training_loss for word in self._words if isinstance(word, EpochDone))
 
 
@@ -336,7 +335,6 @@ class PlainSide:
         return seconds
 
     def seconds(self, steps: int) -> float:
-        """Return the seconds per step over `steps` steps."""
         return self._timed(self._loop, steps)
 
     def _timed(self, loop: PlainLoop, steps: int) -> float:
@@ -358,7 +356,6 @@ class OwnSide:
         return replace(self._task, steps=COMPARED_STEPS).own_loop().epoch_loss()
 
     def seconds(self, steps: int) -> float:
-        """Return the seconds per step over `steps` steps."""
         began = time.perf_counter()
         self._loop.do(steps)
         return (time.perf_counter() - began) / steps

@@ -51,7 +51,6 @@ def schema() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the schema."""
     FILE.write_text(text(schema()))
 
 

@@ -73,7 +73,6 @@ def no_constant(text: str) -> None:
 
 
 def parsed(body: bytes) -> Any:
-    """Parse the JSON of a line."""
     return json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_constant=no_constant)
 
 
@@ -542,7 +541,6 @@ def verified(path: Path) -> dict[str, Any]:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Format the figures with all digits."""
     torn = (
         "; an incomplete last line of {} bytes was dropped".format(result["torn_bytes"]) if result["torn_bytes"] else ""
     )

@@ -45,7 +45,6 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
 
 
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
-    """Open a set of image files."""
     found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()

@@ -35,12 +35,10 @@ class PrepareReport:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether a run would accept the set."""
         return len(self.corrupt) <= self.corrupt_limit
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Render the report as lines of text."""
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "

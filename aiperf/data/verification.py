@@ -40,7 +40,6 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Check, and pack, a set of image files."""
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:

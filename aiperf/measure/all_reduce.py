@@ -88,7 +88,6 @@ class AllReduce:
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         import torch
         import torch.distributed as dist
 

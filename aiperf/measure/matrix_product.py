@@ -40,7 +40,6 @@ class MatrixProduct:
     unit: ClassVar[str] = "FLOPS"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         import torch
 
         from aiperf.measure.precision_names import precision_name

@@ -107,7 +107,6 @@ def _groups(membership: str, mounts: str) -> _Groups:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the processor quota of a group of version 1 or 2."""
     text = _text(folder / "cpu.max")
     if text is None:
         text = f"{_text(folder / 'cpu.cfs_quota_us') or '-1'} {_text(folder / 'cpu.cfs_period_us') or '1'}"

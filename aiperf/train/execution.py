@@ -80,7 +80,6 @@ class Execution:
         _strip(self._network)
 
     def compilations(self) -> int:
-        """Return the number of compilations of the network. It should be 1."""
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
         return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))

@@ -50,7 +50,6 @@ class HeartbeatFile:
         line["stage"], line["since"], line["deadline"] = stage, now, now + silent_seconds
 
     def beat(self, rank: int, step: int, stage: Stage, silent_seconds: float) -> None:
-        """Record a rank's step, its stage and the maximum silence."""
         self._lines[rank]["step"] = step
         self.enter(rank, stage, silent_seconds)
 
@@ -68,11 +67,9 @@ class HeartbeatFile:
         return tuple(map(int, self._of_ranks("meetings")))
 
     def steps(self) -> tuple[int, ...]:
-        """Return the step that each rank has reached."""
         return tuple(map(int, self._of_ranks("step")))
 
     def processed(self, rank: int, training: int, validation: int) -> None:
-        """Add images to a rank's counts."""
         line = self._lines[rank]
         line["trained"] += training
         line["validated"] += validation
@@ -82,7 +79,6 @@ class HeartbeatFile:
         return int(sum(self._of_ranks("trained"))), int(sum(self._of_ranks("validated")))
 
     def images_of(self, rank: int) -> tuple[int, int]:
-        """Return the training and validation images of one rank."""
         line = self._lines[rank]
         return int(line["trained"]), int(line["validated"])
 
@@ -112,11 +108,9 @@ class HeartbeatFile:
         line["deadline"] = 0.0 if sign.deadline_in is None else now + sign.deadline_in
 
     def ask_for_sums(self) -> None:
-        """Request the sums of the current order."""
         self._lines[-1]["requests"] += 1
 
     def asked_for_sums(self) -> int:
-        """Return the number of requests."""
         return int(self._lines[-1]["requests"])
 
     def _of_ranks(self, name: str) -> list[float]:
@@ -137,7 +131,6 @@ class RankHeartbeat:
         self._file.enter(self._rank, stage, silent_seconds)
 
     def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        """Report a training step, its stage and the maximum silence, in seconds."""
         self._file.beat(self._rank, step, stage, silent_seconds)
 
     def meet(self) -> None:
@@ -145,7 +138,6 @@ class RankHeartbeat:
         self._file.meet(self._rank)
 
     def processed(self, training: int, validation: int) -> None:
-        """Add images to this rank's counts."""
         self._file.processed(self._rank, training, validation)
 
     def images(self) -> tuple[int, int]:
@@ -156,7 +148,6 @@ class RankHeartbeat:
         return self._file.images()
 
     def own_images(self) -> tuple[int, int]:
-        """Return the training and validation images of this rank."""
         return self._file.images_of(self._rank)
 
     def is_asked_for_sums(self) -> bool:

@@ -29,7 +29,6 @@ class Precision:
 
     @property
     def bytes_per_element(self) -> int:
-        """Bytes of one activation value."""
         return ELEMENT_BYTES[self.name]
 
     def computing(self) -> AbstractContextManager[object]:

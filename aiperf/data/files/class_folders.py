@@ -48,7 +48,6 @@ class ClassFolders:
         return np.repeat(np.arange(len(self.classes), dtype=np.int64), self.images)
 
     def files(self, label: int) -> list[str]:
-        """Return the names of a class's files, in order."""
         return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
 
     def word(self, index: int) -> str:

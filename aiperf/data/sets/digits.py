@@ -58,7 +58,6 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def describe(conf: DigitsConf) -> DataSet:
-    """Return the set's numbers, including the noise."""
     return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
@@ -92,6 +91,5 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return a report without checks, because there are no files."""
     require_images(describe(conf), pack)
     return PrepareReport(describe(conf))

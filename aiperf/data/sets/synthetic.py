@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def describe(conf: SyntheticConf) -> DataSet:
-    """Return the set's numbers, as configured."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -40,6 +39,5 @@ def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return a report without checks, because there are no files."""
     require_images(describe(conf), pack)
     return PrepareReport(describe(conf))

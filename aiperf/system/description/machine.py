@@ -124,7 +124,6 @@ def maker(sys: Path) -> Part:
 
 
 def firmware(sys: Path) -> Part:
-    """Return the firmware of the board."""
     return {name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE}
 
 

@@ -21,7 +21,6 @@ def unread(why: object) -> str:
 
 
 def text(file: Path) -> str:
-    """Return the stripped contents of a kernel file."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -29,7 +28,6 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
-    """Return the integer in a kernel file."""
     content = text(file)
     if content.lstrip("-").isdecimal():
         return int(content)

@@ -83,7 +83,6 @@ class OwnProcesses:
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
-        """Add the ticks since the last sample."""
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)

@@ -129,7 +129,6 @@ class DistantHost:
         return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send an order to its ranks."""
         self._of_start("send", do)
 
     def hang_up(self) -> None:
@@ -137,7 +136,6 @@ class DistantHost:
         self._of_start("hang_up")
 
     def kill(self) -> None:
-        """Kill its ranks."""
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
@@ -202,5 +200,4 @@ class DistantHost:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return a remote error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

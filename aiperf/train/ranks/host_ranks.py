@@ -60,7 +60,6 @@ class RankStart:
 
     @property
     def own(self) -> tuple[RankPlace, ...]:
-        """Return the seats on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
 
@@ -142,7 +141,6 @@ class HostRanks:
         return received
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send an order to each rank."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
             process.send(do)

@@ -100,7 +100,6 @@ class HorovodRendezvous:
         return horovod_environment(seat, ranks, "127.0.0.1", self.port, "lo", "localhost")
 
     def close(self) -> None:
-        """Stop listening. May be called repeatedly."""
         if self._thread is not None:
             self._server.shutdown()
             self._server.server_close()

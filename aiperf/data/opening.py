@@ -206,7 +206,7 @@ def _fingerprint(samples: Samples) -> str:
     """Return a hash that changes with any file's name, size or time of change. With an index, it changes with the index."""
     if samples.checksum is not None:
         return f"{samples.checksum} {samples.name(0)}"
-    sizes, times = samples.sizes_and_times()
+    sizes, times = samples.sizes_and_times
     digest = hashlib.sha256()
     for index in range(len(samples)):
         digest.update(samples.name(index).encode(errors="surrogateescape"))

@@ -211,10 +211,11 @@ def _kind(setup: Setup, context: RankContext) -> CeilingKey:
 def _measured_peak(context: RankContext, threads: int) -> float:
     from aiperf.measure.matrix_product import matmul_passes
 
-    for one in matmul_passes(context.precision.name, threads):
-        if context.collective.total([float(one.is_faster)]) == [0.0]:
-            break
-    return one.flops
+    passes = matmul_passes(context.precision.name, threads)
+    while True:
+        flops, is_faster = next(passes)
+        if context.collective.total([float(is_faster)]) == [0.0]:
+            return flops
 
 
 def _measured_bandwidth(context: RankContext, threads: int, local_ranks: int) -> float:

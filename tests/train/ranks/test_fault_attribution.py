@@ -20,10 +20,10 @@ from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed, Setup
-from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
+from tests.builders.rendezvous import on_one_host
 
 
 def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
@@ -255,9 +255,7 @@ def test_progress_of_a_process_is_seen_and_sleep_is_quiet(does: str, tmp_path: P
 
 def test_library_timeouts_exceed_the_deadlines_of_groups() -> None:
     """Gloo's 30 s struck before our 60: the rank that waited was blamed for the one that was stopped."""
-    server = HorovodRendezvous()
-    environment = server.environment(0, 2)
-    server.close()
+    environment = on_one_host(0, 2, port=1)
 
     assert float(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) == PEER_SECONDS
     assert environment["HOROVOD_STALL_CHECK_DISABLE"] == "1"

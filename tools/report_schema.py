@@ -5,16 +5,15 @@ A field's description is its docstring.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import json
-import textwrap
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import msgspec
 
+from aiperf.cli.help import field_docstrings
 from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
@@ -40,7 +39,6 @@ def schema() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the schema."""
     FILE.write_text(text(schema()))
 
 
@@ -75,26 +73,15 @@ def _describe(part: dict[str, Any], owner: type) -> None:
 
     Types with omit_defaults are an exception: they omit unknown values.
     """
-    descriptions = _docstrings(owner)
+    descriptions = field_docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)
         if name in descriptions:
-            part["properties"][name] = {**field, "description": descriptions[name]}
+            part["properties"][name] = {**field, "description": " ".join(descriptions[name].split())}
     if not (_is_struct(owner) and owner.__struct_config__.omit_defaults):
         part["required"] = sorted(part["properties"])
     # Readers of this version also read reports of later releases, which may contain more fields.
     part.pop("additionalProperties", None)
-
-
-def _docstrings(owner: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    docstrings = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docstrings[node.target.id] = " ".join(str(after.value.value).split())
-    return docstrings
 
 
 if __name__ == "__main__":

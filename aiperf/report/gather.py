@@ -36,7 +36,6 @@ from aiperf.report.facts import (
     ErrorPoint,
     Hardware,
     Instantaneous,
-    PeakAfterRun,
     PredictedLine,
     PredictionFacts,
     Proposals,
@@ -48,7 +47,6 @@ from aiperf.report.facts import (
 from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
-from aiperf.report.peaks_after_run import peak_warnings, peaks_again
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation
@@ -86,9 +84,8 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
     measured, metered = None, tuple[Meter, ...]()
     if folder is not None and inside.seconds > 0:
         measured = _telemetry(folder, run, inside)
-        metered = read_meters(folder, run.started.started_unix, (inside.start, inside.end), end)
+        metered = read_meters(folder, run.started.started_unix, (inside.start, inside.end))
     used = utilisation(run, inside)
-    again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
     spent = accelerator_time(work_log, inside)
@@ -115,7 +112,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         no_score=no_score(work_log, result),
         breaches=breaches(checked),
         divisions=tuple(name for name in BUILT_IN if not breaches(checked, division(name))),
-        warnings=_warnings(run, result, described, measured, metered, energy, worked_until, again),
+        warnings=_warnings(run, result, described, measured, metered, energy, worked_until),
         curve=points,
         instantaneous=_instantaneous(points),
         settled=settled(points, inside),
@@ -147,7 +144,6 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
-        peaks_again=again,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         prediction=_prediction(run, time_breakdown(spent)),
     )
@@ -358,13 +354,11 @@ def _warnings(
     metered: tuple[Meter, ...],
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
-    again: tuple[PeakAfterRun, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [*result.warnings]
     found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
     found += [] if run.torn is None else [run.torn]
-    found += peak_warnings(again)
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
     if measured is not None:

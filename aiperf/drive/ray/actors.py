@@ -39,13 +39,12 @@ from aiperf.journal.messages import (
     Word,
     WorkerUp,
 )
-from aiperf.measure.peak_after_run import measured_again
 from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import IncrementalCopy
 from aiperf.system.log import path as telemetry_path
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 from searchers.history import History, Space
@@ -143,8 +142,6 @@ class WorkerHost:
         self._shipment: IncrementalCopy | None = None
         self._ended = threading.Event()
         self._ready: Ready | None = None
-        self._stopped = threading.Event()
-        """Set when ranks and recorder have ended."""
 
     def stands(self) -> None:
         """Return as soon as this actor has its place."""
@@ -168,7 +165,6 @@ class WorkerHost:
                     self._group.close()
             finally:
                 self._recorder.stop()
-                self._stopped.set()
                 self._ship()
                 self._sender.flush()
 
@@ -198,12 +194,14 @@ class WorkerHost:
     def _new_recorder(self) -> Recorder:
         shared = telemetry_path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
-            shared if self._shipment is None else self._shipment.local,
-            host=socket.gethostname(),
-            worker=self._plan.worker,
-            epoch_unix=self._plan.started_unix,
-            accelerators=self._plan.accelerators,
-            driver=self._plan.driver,
+            Recording(
+                out=str(shared if self._shipment is None else self._shipment.local),
+                host=socket.gethostname(),
+                worker=self._plan.worker,
+                epoch_unix=self._plan.started_unix,
+                accelerators=self._plan.accelerators,
+                driver=self._plan.driver,
+            )
         )
         recorder.start()
         return recorder
@@ -259,22 +257,6 @@ class WorkerHost:
     def end(self) -> None:
         """End the worker."""
         self._ended.set()
-
-    def peak_again(self, seconds: float) -> float | None:
-        """End the worker, then measure its processors again. Return FLOPS of one rank.
-
-        None if they were not measured at the start of the worker, or if `seconds` are over.
-        """
-        ready, hosts = self._ready, 1 + len(self._plan.others)
-        if ready is None or ready.matmul_flops is None:
-            return None
-        deadline = time.monotonic() + seconds
-        self._ended.set()
-        if not self._stopped.wait(seconds):
-            return None
-        ranks = max(1, ready.ranks // hosts)
-        threads = self._plan.trainer.threads or max(1, self._plan.cores // ranks)
-        return measured_again(ranks, threads, ready.precision, max(0.0, deadline - time.monotonic()))
 
 
 @ray.remote(num_cpus=0)

@@ -68,8 +68,6 @@ def loads(report: Report) -> Table | None:
         Column("host"),
         Column("this run", True, "programs of this run, including Ray"),
         Column("other programs", True),
-        Column("peak of others", True, "largest share in one part of the window"),
-        Column("time of peak", True, "since the start of the run"),
         Column("kernel", True, "interrupts and the kernel's own threads"),
         Column("stolen", True, "given to other virtual machines by the hypervisor"),
         Column("waiting", True, "time in which a program waited for a processor (/proc/pressure/cpu)"),
@@ -87,9 +85,7 @@ def loads(report: Report) -> Table | None:
 def _load(one: HostLoad) -> tuple[Cell, ...]:
     return (
         Cell(one.host),
-        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.most_others)),
-        Cell(f"{one.most_at[0]:.0f}–{one.most_at[1]:.0f} s", one.most_at[0]),
-        *(Cell(phrases.share(part), part) for part in (one.kernel, one.stolen)),
+        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.kernel, one.stolen)),
         measured(one.stalled, units.share),
         Cell(units.duration(one.seconds), one.seconds),
     )

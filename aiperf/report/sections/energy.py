@@ -58,7 +58,7 @@ def energy_level(report: Report) -> Table | None:
     """Return the level of the EE HPC Working Group's methodology by aspect, or None without measured power."""
     if report.energy is None:
         return None
-    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for the next level"))
+    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for Level 1"))
     rows = tuple(
         row_of(aspect.name, str(aspect.level), aspect.found, aspect.missing or "—")
         for aspect in report.energy.level.aspects

@@ -22,14 +22,14 @@ from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
-from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.session import world_of
 from tests.audit import laws
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import BrokenLaw
 from tests.audit.random_runs import _opening, cheap, random_case
+from tests.audit.restarts import drive
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
 from tests.builders.journal import in_old_form
@@ -42,10 +42,11 @@ Change = Callable[[EpochFinished, Interval], EpochFinished]
 def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, SimulatedTask]:
     """Return the journal of a small run with many faults, and the true work of its workers."""
     ground_truth = GroundTruth()
-    opening = _opening(dataclasses.replace(random_case(seed), searches=False))
-    world = world_of(opening, cheap(), ground_truth)
+    case = dataclasses.replace(random_case(seed), searches=False)
+    opening = _opening(case)
+    world = world_of(opening, cheap())
     with tempfile.TemporaryDirectory() as folder:
-        drive(world, opening.first, Path(folder) / NAME)
+        drive(world, opening.first, Path(folder) / NAME, faults=case.faults, truth=ground_truth)
         return list(read(Path(folder))), ground_truth, world.task
 
 

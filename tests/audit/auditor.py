@@ -16,11 +16,11 @@ from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
 from aiperf.rules.evolve import state_after
-from aiperf.simulate.driver_restarts import Audience
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from tests.audit.added_up import check_work_log
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
+from tests.audit.restarts import Audience
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
+from tests.audit.ground_truth import GroundTruth
 
 Sums = tuple[int, int, int]
 """Training images, validation images, and the batch size of their pass."""

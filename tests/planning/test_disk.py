@@ -13,7 +13,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import EpochFinished
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.cli.test_run_options import TINY
 from tests.rigs.limits import small_file_system

@@ -59,8 +59,6 @@ class SimulatedWorker:
     """Seconds on its clock per second of the driver's clock."""
     is_silent: bool = False
     """True if it holds its slot but sends no more messages."""
-    is_generating: bool = True
-    """True if its generator of proposals answers."""
     attempt: SimulatedAttempt | None = None
 
 

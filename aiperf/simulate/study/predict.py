@@ -28,7 +28,7 @@ from aiperf.files import shown
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.statistics.predicted_score import (
     FORMAT,

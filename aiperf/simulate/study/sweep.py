@@ -26,7 +26,7 @@ from aiperf.atomic_files import draft_of, replace_file
 from aiperf.config import RunConf, configure
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.plan import make_folder
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf

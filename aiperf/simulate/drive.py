@@ -42,6 +42,11 @@ class SimulationCost:
         """Time for interpreting messages, deciding, checking proposals, keeping state and work log, and writing the journal."""
         return self.seconds - self.executor_seconds
 
+    @property
+    def proposals_per_second(self) -> float:
+        """Proposals per second of the searcher's time."""
+        return self.proposals / self.proposing_seconds if self.proposing_seconds else 0.0
+
 
 def drive(
     world: SimulatedWorld,

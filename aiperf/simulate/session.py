@@ -124,8 +124,7 @@ def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learn
 def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
     """Return the cost of a simulation as text."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    per_event = effort.driver_seconds / max(1, effort.events)
-    proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
+    per_event = effort.driver_seconds / effort.events
     return "\n".join(
         [
             f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)} of one processor: "
@@ -133,7 +132,7 @@ def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
             f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
             f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
             f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, "
-            f"{proposing:.0f} a second",
+            f"{effort.proposals_per_second:.0f} a second",
             f"memory at most {size(memory)}",
         ]
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,7 @@ import pytest
 from aiperf.__main__ import main as command_line
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
-from aiperf.errors import BadConfiguration
-from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.study.predict import against
 from aiperf.simulate.study.sweep import (
     HEAD,
     alone,
@@ -32,8 +28,6 @@ from aiperf.simulate.study.sweep import (
 from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
-from tests.simulate.test_session import as_if_real, journal
-from tests.simulate.test_session import configured as simulated_run
 
 
 @pytest.fixture(scope="module")
@@ -102,32 +96,3 @@ def test_cost_of_faults_by_line_sums_to_the_total(conf: RunConf) -> None:
     assert lines["done again"] > 0 and lines["absent"] > 0 and lines["other speed while busy"] > 0.05
     assert abs(lines["unexplained"]) < 0.01
     assert "done again" in cost_of_faults(faulty_conf, faulty, reference)
-
-
-def test_against_compares_a_run_with_its_own_prediction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    conf = simulated_run(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
-    as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
-    monkeypatch.chdir(tmp_path)
-
-    assert command_line(["rehearse", "--against", "real"]) == 0
-
-    printed = capsys.readouterr().out
-    lines = {line[:22].strip(): line for line in printed.splitlines()[1:]}
-    assert {"score", "training", "communication", "input", "compile", "unexplained"} <= lines.keys()
-    difference = re.search(r"([+-][\d.]+) %$", lines["score"])
-    assert difference is not None and abs(float(difference[1])) <= 3.0
-
-
-@pytest.mark.parametrize("word", ["seed=3", "cluster.workers=5"])
-def test_against_takes_no_option_but_a_profile(word: str) -> None:
-    with pytest.raises(BadConfiguration, match=r"cluster\.profile=RUN alone"):
-        against("run", "runs", [word])
-
-
-def test_against_refuses_a_simulated_run(tmp_path: Path) -> None:
-    path = journal(simulated_run(hours=0.5), tmp_path / NAME)
-
-    with pytest.raises(BadConfiguration, match="is simulated: name a run that trained"):
-        against(str(path.parent), "runs", [])

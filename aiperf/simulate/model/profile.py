@@ -174,7 +174,7 @@ def profile_of(run: str, runs: str) -> Profile:
     first = next(lines)
     assert isinstance(first, events.RunStarted)
     if first.simulated:
-        raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated")
+        raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated: name a run that trained")
     with folding(reader):
         figures = profile(lines)
     if not any(each.steps_seconds > 0 and each.training_images for each in figures.work):

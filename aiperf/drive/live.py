@@ -45,7 +45,6 @@ class Live:
         self._stage: str | None = None
         self._live: RichLive | None = None
         """From the first refresh on, in a terminal."""
-        self._size = console.size
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
         """Show the run if a refresh is due.
@@ -77,23 +76,14 @@ class Live:
         return True
 
     def _update(self, view: LiveView) -> None:
-        size = self._console.size
-        if self._live is not None and size != self._size:
-            # terminals differ in how they wrap old lines after a resize: start again on an empty screen
-            self._close(is_kept=False)
-            self._console.clear()
         if self._live is None:
             self._live = RichLive(console=self._console, auto_refresh=False)
             self._live.start()
-        self._size = size
-        can_draw = self._console.encoding.startswith("utf")
-        width = size.width if can_draw else size.width - 2  # '…' takes three cells without UTF-8
-        shown = table(view, width, size.height - 1, can_draw=can_draw)
-        self._live.update(Group(*shown), refresh=True)
+        size = self._console.size
+        self._live.update(Group(*table(view, size.width, size.height - 1)), refresh=True)
 
-    def _close(self, *, is_kept: bool = True) -> None:
+    def _close(self) -> None:
         if self._live is not None:
-            self._live.transient = not is_kept
             self._live.stop()
             self._live = None
 

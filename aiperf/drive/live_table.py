@@ -1,7 +1,7 @@
-"""Live table of a run, rendered by rich for a terminal of any size.
+"""Text of a running run: a table for a terminal of any size, and one plain line for other outputs.
 
-The table fits the width and the height of the terminal. Figures are never truncated. Columns are removed by rank,
-workers from the best one, and the removed workers are counted. Only names are shortened.
+Figures are never truncated. Columns that do not fit are removed by rank. The worst workers are shown, and the others are
+counted. Only names are shortened.
 """
 
 from __future__ import annotations
@@ -9,13 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from io import StringIO
 
-from rich.cells import cell_len
-from rich.console import Console, RenderableType
-from rich.measure import Measurement
-from rich.progress_bar import ProgressBar
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from aiperf import units
@@ -24,9 +19,9 @@ from aiperf.sanitize import sanitize
 
 UNKNOWN = "—"
 PARTS = " · "
-BAR = 16
+GAP = "  "
 SHORTEST_NAME = 12
-"""Minimum width of a shortened name. In less space its column is removed."""
+"""Minimum width of a shortened name. In less space it is removed."""
 
 
 def line(view: LiveView) -> str:
@@ -49,8 +44,8 @@ def line(view: LiveView) -> str:
     return PARTS.join(parts)
 
 
-def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> list[Text]:
-    """Return the run in at most `height` lines of at most `width` cells. `can_draw`: the terminal shows more than ASCII."""
+def table(view: LiveView, width: int, height: int) -> list[Text]:
+    """Return the run in at most `height` lines of at most `width` cells."""
     figures = [
         f"{_title(view)} (window) {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
@@ -61,38 +56,22 @@ def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> 
         f"proposals waiting {units.count(view.proposals_waiting)}",
     ]
     blank = [Text()] if height >= 16 else []
-    head = [*_clock(view, width, can_draw), *blank, *map(Text, flowed(figures, width)), *blank]
+    head = [_clock(view, width), *blank, *map(Text, flowed(figures, width)), *blank]
     counts = [Text(part, "dim") for part in flowed(_counts(view), width)]
-    workers = _workers(view, width, height - len(head) - len(counts), can_draw)
+    workers = _workers(view, width, height - len(head) - len(counts))
     return [*head, *workers, *counts][: max(0, height)]
 
 
-def _clock(view: LiveView, width: int, can_draw: bool) -> list[Text]:
-    """Return the line with name, bar and remaining time.
-
-    In a narrow terminal the bar is removed first, then the name.
-    """
+def _clock(view: LiveView, width: int) -> Text:
+    """Return the line with name and remaining time. In a narrow terminal the name is shortened or removed."""
     left = _left(view)
-    room = width - cell_len(left) - 2
-    named = Text(
-        sanitize(view.run) + ("" if view.follows is None else f", follows {sanitize(view.follows.run)}"), "bold"
-    )
-    if named.cell_len + 2 + BAR <= room:
-        share = view.at / view.duration_seconds if view.duration_seconds > 0 else 1.0
-        (bar,) = _lines(_bar(share, can_draw), BAR)
-        bar.pad_right(BAR - bar.cell_len)
-        return [Text.assemble(named, "  ", bar, "  ", left)]
-    if room >= SHORTEST_NAME:
-        named.truncate(room, overflow="ellipsis")
-        return [Text.assemble(named, "  ", left)]
-    return [Text(left if cell_len(left) <= width else "")]
-
-
-def _bar(share: float, can_draw: bool) -> RenderableType:
-    done = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
-    if can_draw:
-        return ProgressBar(total=1.0, completed=done, width=BAR, complete_style="green", finished_style="green")
-    return Text("#" * round(done * BAR) + "-" * (BAR - round(done * BAR)))
+    room = width - cell_len(left) - len(GAP)
+    if room < SHORTEST_NAME:
+        return Text(left if cell_len(left) <= width else "")
+    follows = "" if view.follows is None else f", follows {sanitize(view.follows.run)}"
+    named = Text(sanitize(view.run) + follows, "bold")
+    named.truncate(room, overflow="ellipsis")
+    return Text.assemble(named, GAP, left)
 
 
 def flowed(parts: Sequence[str], width: int) -> list[str]:
@@ -117,13 +96,11 @@ class WorkerColumn:
     rank: int
     """Columns with higher ranks are removed first in a narrow terminal."""
     is_right: bool = False
-    is_name: bool = False
-    """May be shortened."""
 
 
 COLUMNS = (
     WorkerColumn("worker", lambda one: str(one.worker), 0, is_right=True),
-    WorkerColumn("host", lambda one: sanitize(one.host), 5, is_name=True),
+    WorkerColumn("host", lambda one: sanitize(one.host), 5),
     WorkerColumn("doing", lambda one: sanitize(one.doing), 1),
     WorkerColumn("trial", lambda one: "" if one.trial is None else str(one.trial), 2, is_right=True),
     WorkerColumn("round", lambda one: "" if one.round is None else str(one.round), 6, is_right=True),
@@ -132,9 +109,10 @@ COLUMNS = (
         "accuracy", lambda one: _or_unknown(one.accuracy, lambda value: units.share(value, 2)), 4, is_right=True
     ),
 )
+"""Only the host may be shortened."""
 
 
-def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text]:
+def _workers(view: LiveView, width: int, room: int) -> list[Text]:
     """Return the heading and one line for each of the worst workers that fit, and a line that counts the others."""
     if not view.workers_present:
         return [Text(part, "yellow") for part in flowed([_starting(view)], width)][: max(0, room)]
@@ -144,7 +122,7 @@ def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text
     if view.workers_present > room - 1 or len(view.workers) < view.workers_present:
         chosen = sorted(view.workers, key=lambda one: one.badness)[: room - 2]
         left_out = view.workers_present - len(chosen)
-    lines = _rows(chosen, width, can_draw) if chosen else []
+    lines = _rows(chosen, width) if chosen else []
     if left_out and lines:
         more = f"and {units.count(left_out)} more worker{'' if left_out == 1 else 's'}"
         fitting = [text for text in (f"{more}, those above are the worst", more) if cell_len(text) <= width]
@@ -152,55 +130,30 @@ def _workers(view: LiveView, width: int, room: int, can_draw: bool) -> list[Text
     return lines
 
 
-def _rows(chosen: Sequence[WorkerView], width: int, can_draw: bool) -> list[Text]:
-    for most in range(max(column.rank for column in COLUMNS), -1, -1):
+def _rows(chosen: Sequence[WorkerView], width: int) -> list[Text]:
+    for most in sorted((column.rank for column in COLUMNS), reverse=True):
         columns = [column for column in COLUMNS if column.rank <= most]
-        for has_bar in (True, False):
-            rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-            for column in columns:
-                longest = max(cell_len(text) for text in (column.name, *map(column.written, chosen)))
-                shortest = min(longest, SHORTEST_NAME) if column.is_name else longest
-                rows.add_column(
-                    column.name,
-                    justify="right" if column.is_right else "left",
-                    no_wrap=True,
-                    overflow="ellipsis",
-                    min_width=shortest,
-                )
-                if column.name == "epoch" and has_bar:
-                    rows.add_column(min_width=BAR)
-            spare = width - _least_width(rows)
-            if spare < 0:
-                continue
-            for shown in rows.columns:
-                if shown.header == "host" and shown.min_width is not None:
-                    shown.max_width = shown.min_width + spare  # else rich shortens the other columns too
-            for one in chosen:
-                cells: list[RenderableType] = []
-                for column in columns:
-                    warned = column.name == "doing" and one.doing != "training"
-                    cells.append(Text(column.written(one), "yellow" if warned else ""))
-                    if column.name == "epoch" and has_bar:
-                        cells.append("" if one.epoch_share is None else _bar(one.epoch_share, can_draw))
-                rows.add_row(*cells)
-            return _lines(rows, width)
+        texts = {column.name: [column.name, *map(column.written, chosen)] for column in columns}
+        widths = {name: max(map(cell_len, cells)) for name, cells in texts.items()}
+        spare = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
+        if spare < 0 and "host" in widths:
+            spare += max(0, widths["host"] - SHORTEST_NAME)
+            widths["host"] = min(widths["host"], SHORTEST_NAME) + max(0, spare)
+        if spare >= 0:
+            styles = ["dim", *("" if one.doing == "training" else "yellow" for one in chosen)]
+            rows = zip(*(_aligned(column, texts[column.name], widths[column.name]) for column in columns), strict=True)
+            return [Text(GAP.join(row).rstrip(), style) for row, style in zip(rows, styles, strict=True)]
     return []
 
 
-_CONSOLE = Console(file=StringIO(), force_terminal=True, color_system="standard", legacy_windows=False)
-
-
-def _least_width(rows: Table) -> int:
-    return Measurement.get(_CONSOLE, _CONSOLE.options.update(width=10_000), rows).minimum
-
-
-def _lines(shown: RenderableType, width: int) -> list[Text]:
-    lines = []
-    for segments in _CONSOLE.render_lines(shown, _CONSOLE.options.update(width=width, height=None), pad=False):
-        text = Text.assemble(*((segment.text, segment.style or "") for segment in segments))
-        text.rstrip()
-        lines.append(text)
-    return lines
+def _aligned(column: WorkerColumn, cells: Sequence[str], width: int) -> list[str]:
+    """Return cells of equal width."""
+    if column.is_right:
+        return [f"{cell:>{width}}" for cell in cells]
+    return [
+        set_cell_size(cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…", width)
+        for cell in cells
+    ]
 
 
 def _counts(view: LiveView) -> list[str]:

@@ -33,8 +33,6 @@ class WorkerView:
     epoch: int | None = None
     epochs: int | None = None
     """The round's limit."""
-    epoch_share: float | None = None
-    """Finished share of the epoch's images, 0..1."""
     accuracy: float | None = None
     """The trial's best so far."""
     silent_seconds: float = 0.0
@@ -138,18 +136,15 @@ def _worker(run: Run, worker: Worker, now: float) -> WorkerView:
     if worker.trial is None:
         return WorkerView(worker.number, worker.host, "waiting")
     trial = run.trials[worker.trial]
-    data = run.started.dataset
-    images = data["training_images"] + data["validation_images"]
-    done = trial.training_images + trial.validation_images
+    is_training = trial.training_images or trial.validation_images or trial.epoch
     return WorkerView(
         worker.number,
         worker.host,
-        "training" if done or trial.epoch else "preparing",
+        "training" if is_training else "preparing",
         trial=trial.number,
         round=trial.round,
         epoch=trial.current_epoch,
         epochs=epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs,
-        epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
         silent_seconds=max(0.0, now - trial.last_message),
     )

@@ -27,7 +27,7 @@ VIEW = LiveView(
     workers_preparing=0,
     workers_waiting=0,
     workers_lost=0,
-    workers=(WorkerView(0, "desk", "training", 7, 8, 3, 10, 0.5, 0.95),),
+    workers=(WorkerView(0, "desk", "training", 7, 8, 3, 10, 0.95),),
 )
 
 

@@ -32,7 +32,6 @@ def worker_views(number: int) -> st.SearchStrategy[WorkerView]:
         round=st.none() | st.integers(1, 10**5),
         epoch=st.integers(1, 10**5),
         epochs=st.integers(1, 10**5),
-        epoch_share=SHARES,
         accuracy=SHARES,
         silent_seconds=st.floats(0, 1e5),
     )
@@ -69,9 +68,9 @@ def views(draw: st.DrawFn) -> LiveView:
     )
 
 
-@given(view=views(), width=st.integers(1, 220), height=st.integers(0, 70), can_draw=st.booleans())
-def test_the_table_fits_the_terminals_width_and_height(view: LiveView, width: int, height: int, can_draw: bool) -> None:
-    lines = [text.plain for text in table(view, width, height, can_draw=can_draw)]
+@given(view=views(), width=st.integers(1, 220), height=st.integers(0, 70))
+def test_the_table_fits_the_terminals_width_and_height(view: LiveView, width: int, height: int) -> None:
+    lines = [text.plain for text in table(view, width, height)]
 
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)

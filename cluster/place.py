@@ -146,8 +146,7 @@ class JobSubmission:
 
     name: str
     folder: Path
-    """Absolute path of the run's folder, on a file system that all nodes share. Repeated runs use folders next to
-    it."""
+    """Absolute path of the run's folder, on a file system that all nodes share."""
     words: Sequence[str]
     """Options as typed. Empty if the run is resumed, since its journal contains the options."""
     seconds: float
@@ -190,8 +189,8 @@ class BatchJob(Protocol):
         ...
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """Folders of the runs, more than one if the run is repeated."""
+    def folder(self) -> Path:
+        """Local folder of the run."""
         ...
 
     def submit(self, script: Path) -> str:

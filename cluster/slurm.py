@@ -153,8 +153,6 @@ class SlurmConf(SchedulerConf):
         default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
     )
     """Additional options of sbatch: --mail-type=END."""
-    repeat: int = field(default=1, metadata={"least": 1, "most": 1000})
-    """Number of equal runs, one after the other, as a job array. Shows how repeatable the score is."""
 
     def check(self) -> None:
         super().check()
@@ -213,7 +211,7 @@ class SlurmConf(SchedulerConf):
 
     def job(self, submission: JobSubmission) -> SlurmJob:
         """Return the run as a batch job."""
-        return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission), submission.program)
+        return SlurmJob(batch_script(self, submission), SCRIPT, submission.folder, submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
         """Yield options of sbatch(1) with their values. The value is '' for an option without one."""
@@ -237,9 +235,7 @@ class SlurmConf(SchedulerConf):
         yield "no-kill", ""  # the loss of a node is survived
         yield ("requeue" if self.requeue else "no-requeue"), ""
         yield "open-mode", "append"
-        if self.repeat > 1:
-            yield "array", f"1-{self.repeat}%1"
-        yield "output", f"{str(folder).replace('%', '%%')}{'-%a' if self.repeat > 1 else ''}/slurm.log"
+        yield "output", f"{str(folder).replace('%', '%%')}/slurm.log"
 
 
 DOWN_SECONDS = 30
@@ -248,8 +244,7 @@ is ended."""
 LEAVE_SECONDS = 15
 """Time for the nodes to leave by themselves when the driver has ended."""
 GPUS_OF_STEPS = """# A job of whole nodes owns their GPUs, but a step gets only GPUs that were requested by name.
-job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-details=$(scontrol --oneliner --details show job "${job:-$SLURM_JOB_ID}")
+details=$(scontrol --oneliner --details show job "$SLURM_JOB_ID")
 gres=
 case $details in
   *TresPer*) ;;  # requested by cluster.gpus_per_node or by the allocation: steps get the same
@@ -295,15 +290,6 @@ def quoted(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def folders(conf: SlurmConf, submission: JobSubmission) -> tuple[Path, ...]:
-    """Return the folders of the runs."""
-    if conf.repeat == 1:
-        return (submission.folder,)
-    return tuple(
-        submission.folder.with_name(f"{submission.folder.name}-{number}") for number in range(1, conf.repeat + 1)
-    )
-
-
 def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     """Return the script for sbatch, or for bash inside an allocation."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
@@ -311,7 +297,7 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     for word in conf.extra:
         name, equals, value = word.partition("=")
         lines.append(f"#SBATCH {name}{equals}{quoted(value)}")
-    run = shlex.quote(str(submission.folder)) + ("-$SLURM_ARRAY_TASK_ID" if conf.repeat > 1 else "")
+    run = shlex.quote(str(submission.folder))
     step, prefix = _container(conf, submission)
     before = "".join(
         [
@@ -426,7 +412,7 @@ class SlurmJob:
 
     script: str
     script_name: str
-    folders: Sequence[Path]
+    folder: Path
     program: str
 
     def submit(self, script: Path) -> str:
@@ -447,11 +433,7 @@ class SlurmJob:
             lines = []
         if not lines:
             return JobState("COMPLETED", "", "", is_over=True)
-        jobs = [line.split("|") for line in lines]
-        # an array is over when all its jobs are over. The job that is furthest from its end is shown
-        name, reason, nodes = next((each for each in jobs if each[0] == "RUNNING"), None) or min(
-            jobs, key=lambda each: each[0] not in RUNNING
-        )
+        name, reason, nodes = lines[0].split("|")
         reason = "" if reason == "None" else reason
         is_hopeless = name == "PENDING" and reason in HOPELESS
         return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
@@ -472,13 +454,11 @@ class SlurmJob:
 
     @property
     def last_output(self) -> str:
-        return shlex.join(
-            str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
-        )
+        return shlex.quote(str(self.folder / "slurm.log"))
 
     @property
     def status_command(self) -> str:
-        return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
+        return f"{self.program} status {shlex.quote(str(self.folder))}"
 
 
 def _run(*words: str) -> str:

@@ -140,8 +140,8 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     """Return an executor on the Ray cluster that this process is connected to."""
-    from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
+    from aiperf.drive.ray.worker_host import WorkerPlan
 
     shape = state.run.started.shape
     plan = WorkerPlan(

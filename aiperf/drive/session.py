@@ -270,9 +270,9 @@ def resume(
         for event in lines:
             state.take(event)
         journal.append(lines)
-        for message in (forget(found.folder), sweep(state.run, found.folder / CHECKPOINTS)):
-            if message is not None:
-                print(message)
+        if (warning := forget(found.folder)) is not None:
+            print(warning)
+        sweep(state.run, found.folder / CHECKPOINTS)
         _drive(found.conf, found.folder, state, journal, executor_of, resumed.at, after_turn)
     clear(state.run, found.folder, found.conf.storage.checkpoints)
     return found.folder
@@ -342,8 +342,7 @@ def _drive(
             )
             with ending_on_interrupt(driver):
                 driver.drive()
-        if (message := sweep(state.run, folder / CHECKPOINTS)) is not None:
-            print(message)
+        sweep(state.run, folder / CHECKPOINTS)
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:

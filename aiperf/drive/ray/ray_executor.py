@@ -19,17 +19,16 @@ import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from aiperf.drive.preflight import NodeAdmission
-from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.generators import Generators
-from aiperf.drive.ray.history_updates import UpdateLog
+from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import MailboxOwner
 from aiperf.drive.ray.places import Places
 from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, remove
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
+from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.worker_states import Call, ExecutorWorkers
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (

@@ -11,8 +11,8 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.actors import OpenGroup, WorkerHost, WorkerPlan
 from aiperf.drive.ray.slots import Slot
+from aiperf.drive.ray.worker_host import OpenGroup, WorkerHost, WorkerPlan
 from aiperf.errors import AiperfError
 from aiperf.rules.proposals import Proposer
 from searchers.history import Space

@@ -23,10 +23,10 @@ from aiperf.config import BudgetConf, configure
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.drive.driver import Driver
 from aiperf.drive.machines import on_ray
-from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.drive.ray.discovery import learn
 from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
+from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.drive.session import run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
 from aiperf.journal.events import RunEnded, TrialStarted, WorkerLost

@@ -1,7 +1,4 @@
-"""Actors on a node: hosts of workers and the generator of proposals.
-
-A worker's host holds the worker's ranks for the whole run.
-"""
+"""Actor that hosts a worker. It holds the worker's ranks for the whole run."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.drive.ray.history_updates import HistoryUpdate, UpdateReceiver
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
@@ -30,9 +26,6 @@ from aiperf.journal.messages import (
     Crashed,
     Drop,
     HelperDown,
-    ProposalFailed,
-    ProposalReturned,
-    Propose,
     Sum,
     Train,
     TrialDone,
@@ -40,7 +33,6 @@ from aiperf.journal.messages import (
     WorkerUp,
 )
 from aiperf.measure.peak_after_run import measured_again
-from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import IncrementalCopy
@@ -48,7 +40,6 @@ from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
-from searchers.history import History, Space
 
 RECORDER_SECONDS = 10.0
 """Minimum interval between two recorders. A recorder that fails at once must not fill the journal with messages."""
@@ -275,29 +266,3 @@ class WorkerHost:
         ranks = max(1, ready.ranks // hosts)
         threads = self._plan.trainer.threads or max(1, self._plan.cores // ranks)
         return measured_again(ranks, threads, ready.precision, max(0.0, deadline - time.monotonic()))
-
-
-@ray.remote(num_cpus=0)
-class Generator:
-    """Actor that makes proposals on a processor of its node, in advance.
-
-    Each order contains the observations that its history lacks.
-    """
-
-    def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
-        os.nice(niceness)
-        self._proposer = proposer
-        self._history = History(space)
-        self._heard = UpdateReceiver()
-        self._sender = Sender(mailbox)
-
-    def propose(self, parcel: HistoryUpdate, order: Propose) -> ProposalReturned | ProposalFailed:
-        """Add the observations in `parcel`, then send the proposal to the mailbox.
-
-        The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.
-        """
-        self._history.tell(self._heard.take(parcel))
-        answer = make(self._proposer, self._history, order)
-        self._sender.put([answer])
-        self._sender.flush()
-        return answer

@@ -23,20 +23,10 @@ from typing import Any
 import msgspec
 import ray
 
-from aiperf.data import hostcache
-from aiperf.drive.ray.cluster.ray_environment import (
-    TOKEN,
-    TOKEN_PATH,
-    compiler_caches,
-    environment_of_process,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
-from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.errors import NoWorkers, RuntimeNotStarted
-from aiperf.scratch import Scratch, marked
+from aiperf.scratch import marked
 from cluster.place import HEAD_FILE, HeadPlace
 
 LOOK_SECONDS = 0.2
@@ -61,36 +51,22 @@ def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) ->
         BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
         NoWorkers: too few nodes have joined in time.
     """
-    if metrics_port is not None:
-        require_endpoint()
-    guarded = guarded_environment(os.environ)
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
-    scratch = ray_scratch(os.environ)
-    added = (
-        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
-    )
-    try:
-        with environment_of_process(added):
-            read_environment_anew()
-            address = place.address or own_address()
-            options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
-            if not place.trains:
-                options |= {"num_cpus": 0, "num_gpus": 0}
-            with (
-                _started(scratch, metrics_port, place.patience_seconds, options),
-                _published_address(folder / HEAD_FILE),
-            ):
-                assert_token()
-                await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
-                yield
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()
+    with ray_folder(os.environ, metrics_port) as (own, variables), environment_of_process(variables):
+        read_environment_anew()
+        address = place.address or own_address()
+        options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
+        if not place.trains:
+            options |= {"num_cpus": 0, "num_gpus": 0}
+        with _started(own, metrics_port, place.patience_seconds, options), _published_address(folder / HEAD_FILE):
+            assert_token()
+            await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+            yield
 
 
 @contextmanager
 def _started(
-    scratch: Scratch, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
+    folder: Path, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
 ) -> Iterator[None]:
     """Start Ray's head.
 
@@ -101,13 +77,13 @@ def _started(
         while True:
             began = time.monotonic()
             try:
-                stack.enter_context(started_ray(scratch.path, metrics_port, **options))
+                stack.enter_context(started_ray(folder, metrics_port, **options))
                 break
             except RuntimeNotStarted:
                 took = time.monotonic() - began
                 if not GIVE_UP_SECONDS[0] <= took <= GIVE_UP_SECONDS[1] or time.monotonic() >= deadline:
                     raise
-                for pid in marked(scratch.path):  # gcs and raylet of the attempt may still run
+                for pid in marked(folder):  # gcs and raylet of the attempt may still run
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 print(f"Ray's head did not come up in {took:.0f} s: it is started again", file=sys.stderr, flush=True)

@@ -15,17 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from aiperf.data import hostcache
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
 from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule
-from aiperf.drive.ray.cluster.ray_environment import (
-    MODE,
-    TOKEN,
-    compiler_caches,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, ray_folder
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.shell_command import resuming
@@ -87,15 +79,13 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
-    scratch = ray_scratch(os.environ)
-    try:
-        environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
-        environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)
+    with ray_folder(os.environ, None) as (own, variables):
+        environment = os.environ | variables | {MODE: "token", TOKEN: head.token}
         reaching, tries, short = ReconnectSchedule(patience_seconds), 0, 0
         while True:
             tries += 1
             began = time.monotonic()
-            command = _command(head, scratch.path / f"r{tries}")
+            command = _command(head, own / f"r{tries}")
             ended = _stay(folder / HEAD_FILE, head, command, environment, tie)
             if not isinstance(ended, int):
                 if ended == "silent" and not rejoins:
@@ -119,9 +109,6 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
                 flush=True,
             )
             time.sleep(due - now)
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()
 
 
 def _head_lost(folder: Path, head: HeadAddress) -> HeadLost:

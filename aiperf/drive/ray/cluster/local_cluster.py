@@ -12,16 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from aiperf.data import hostcache
-from aiperf.drive.ray.cluster.ray_environment import (
-    compiler_caches,
-    environment_of_process,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
-from aiperf.drive.ray.metrics import require_endpoint
 
 
 @contextmanager
@@ -29,29 +21,18 @@ def local_ray(metrics_port: int | None = None) -> Iterator[None]:
     """Start Ray, independent of other Ray clusters on this machine, and end it with the context.
 
     Raises:
-        BadConfiguration: the environment requests a Ray without a token, or a folder that cannot be made or is too long
-            for sockets.
+        BadConfiguration: see `ray_folder`.
         RuntimeNotStarted: Ray did not start. All its processes have ended.
     """
-    if metrics_port is not None:
-        require_endpoint()
-    guarded = guarded_environment(os.environ)
-    scratch = ray_scratch(os.environ)
-    added = (
-        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
-    )
-    try:
-        with (
-            environment_of_process(added),
-            _on_loopback(),
-            fewer_daemons(has_endpoint=metrics_port is not None),
-            started_ray(scratch.path, metrics_port),
-        ):
-            _assert_closed()
-            yield
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()  # of ranks that were killed
+    with (
+        ray_folder(os.environ, metrics_port) as (folder, variables),
+        environment_of_process(variables),
+        _on_loopback(),
+        fewer_daemons(has_endpoint=metrics_port is not None),
+        started_ray(folder, metrics_port),
+    ):
+        _assert_closed()
+        yield
 
 
 @contextmanager

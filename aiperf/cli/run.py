@@ -113,7 +113,7 @@ def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) ->
         require_batches(previewed.plan, words)
     requested = cluster.requested_resources(conf.schedule.duration_seconds)
     workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
-    print(preview_text(previewed, requested, workers))
+    print(preview_text(previewed, conf, requested, workers))
     return 0
 
 

@@ -18,12 +18,12 @@ from typing import Any, assert_never
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
 
-from aiperf.drive.preflight import NodeAdmission
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import MailboxOwner
+from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.places import Places
 from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, remove
 from aiperf.drive.ray.shared_folder import leave_word

@@ -79,10 +79,7 @@ class Runtime:
 
         Raises RuntimeLost if a process is lost meanwhile, or after `limit_seconds` without an answer.
         """
-        answer: Future[T] = Future()
-        # a daemon thread, which is abandoned if no answer comes
-        threading.Thread(target=_complete, args=(answer, call), name="asking-ray", daemon=True).start()
-        began = time.monotonic()
+        answer, began = in_background(call, "asking-ray"), time.monotonic()
         while not wait([answer], LOOK_SECONDS).done:
             self.check()
             if time.monotonic() - began > limit_seconds:
@@ -125,8 +122,15 @@ def _head() -> str:
     return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else "which has gone"
 
 
-def _complete(future: Future[T], call: Callable[[], T]) -> None:
-    try:
-        future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  # raised again by the caller
-        future.set_exception(error)
+def in_background(call: Callable[[], T], name: str) -> Future[T]:
+    """Start a call in a daemon thread, which can be abandoned. Return its future result."""
+    future: Future[T] = Future()
+
+    def complete() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # raised again by the caller
+            future.set_exception(error)
+
+    threading.Thread(target=complete, name=name, daemon=True).start()
+    return future

@@ -138,41 +138,30 @@ class ReconnectSchedule:
         return None if due - self.lost > self.again_seconds else due
 
 
-@dataclass(slots=True)
-class _Connection:
-    """Connection of one host."""
-
-    host: str
-    reaching: ReconnectSchedule
-    due: float | None = 0.0
-    began: float = 0.0
-    process: subprocess.Popen[bytes] | None = None
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Invitations:
-    """Connections of all hosts, watched by one thread."""
+    """Connections of all hosts, each kept by a thread."""
 
     folder: Path
     place: InvitedPlace
     hosts: Sequence[str]
     _over: threading.Event = field(default_factory=threading.Event)
-    _connections: list[_Connection] = field(default_factory=list)
 
     @contextmanager
     def kept(self) -> Iterator[_Invitations]:
         """Keep the connections until the end of the context."""
-        self._connections = [_Connection(host, ReconnectSchedule(self.place.again_seconds)) for host in self.hosts]
-        if self.hosts:
-            (self.folder / LOGS).mkdir(exist_ok=True)
-        watch = threading.Thread(target=self._watch, name="hosts", daemon=True)
-        watch.start()
-        try:
+        if not self.hosts:
             yield self
-        finally:
-            self._over.set()
-            watch.join()
-            self._end()
+            return
+        (self.folder / LOGS).mkdir(exist_ok=True)
+        with ThreadPoolExecutor(len(self.hosts), "hosts") as threads:
+            kept = [threads.submit(self._keep, host) for host in self.hosts]
+            try:
+                yield self
+            finally:
+                self._over.set()
+        for connection in kept:
+            connection.result()
 
     def last_output(self) -> str:
         """Return the last line of each host's output, for an error's text."""
@@ -185,24 +174,23 @@ class _Invitations:
     def _log(self, host: str) -> Path:
         return self.folder / LOGS / f"{host}.log"
 
-    def _watch(self) -> None:
+    def _keep(self, host: str) -> None:
+        """Connect to a host, again after each loss, until the end of the context or until the host is given up."""
+        reaching = ReconnectSchedule(self.place.again_seconds)
         while True:
-            for one in self._connections:
-                self._look(one, time.monotonic())
-            if self._over.wait(WATCH_SECONDS):
+            began = time.monotonic()
+            process = self._begun(host)
+            while process.poll() is None and not self._over.wait(WATCH_SECONDS):
+                pass
+            _end(process)
+            now = time.monotonic()
+            due = reaching.ended(began, now)
+            if self._over.is_set():
                 return
-
-    def _look(self, one: _Connection, now: float) -> None:
-        if one.process is not None:
-            if (code := one.process.poll()) is None:
+            then = "is given up" if due is None else f"again in {due - now:.0f} s"
+            self._note(host, f"ended with status {process.returncode}; {then}")
+            if due is None or self._over.wait(due - now):
                 return
-            _close(one.process)
-            one.process, one.due = None, one.reaching.ended(one.began, now)
-            then = "is given up" if one.due is None else f"again in {one.due - now:.0f} s"
-            self._note(one.host, f"ended with status {code}; {then}")
-        if one.due is not None and now >= one.due:
-            one.began = now
-            one.process = self._begun(one.host)
 
     def _begun(self, host: str) -> subprocess.Popen[bytes]:
         script = self.place.reached.joining(self.folder, sys.executable, Path.cwd())
@@ -220,21 +208,13 @@ class _Invitations:
         with self._log(host).open("a") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} aiperf: {host} {what}\n")
 
-    def _end(self) -> None:
-        """End the connections. The hosts leave when the head ends. The remaining ones are killed after END_SECONDS."""
-        for one in self._connections:
-            if one.process is not None and one.process.stdin is not None:
-                one.process.stdin.close()
-        deadline = time.monotonic() + END_SECONDS
-        for one in self._connections:
-            if one.process is not None:
-                try:
-                    one.process.wait(max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    one.process.kill()
-                    one.process.wait()
 
-
-def _close(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a connection. The host leaves when its standard input closes, or is killed after END_SECONDS."""
     assert process.stdin is not None
     process.stdin.close()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

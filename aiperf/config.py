@@ -293,7 +293,6 @@ def configure(words: Sequence[str]) -> RunConf:
 
 
 def _set(plain: dict[str, Any], word: CommandWord) -> None:
-    """Set one option in a composed configuration."""
     part, _, name = word.option.rpartition(".")
     values = plain[part] if part else plain
     schema = _chosen(part, schemas_of_parts()[part], values) if part else RunConf

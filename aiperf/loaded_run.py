@@ -37,7 +37,6 @@ class LoadedRun:
 
     @property
     def name(self) -> str:
-        """Name of the run."""
         return self.facts.run.name
 
     @property
@@ -82,7 +81,6 @@ class LoadedRun:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the run."""
         return self.facts.run.config
 
     @cached_property
@@ -124,7 +122,6 @@ class LoadedRun:
         return write(self.facts, self.folder if out is None else given_path(str(out)), self.folder).page
 
     def __repr__(self) -> str:
-        """Name, score and error."""
         score = "no valid score" if self.score is None else f"{self.score:.4g} FLOPS"
         return f"<aiperf run {self.name!r}: {score}, error {self.error}>"
 

@@ -127,7 +127,6 @@ class HostsConf(NodesConf):
         return tuple(hosts)
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return a head of our own, with the hosts that join it."""
         listed = self.listed()
         return InvitedPlace(
             hosts=tuple(one.name for one in listed),
@@ -145,7 +144,6 @@ class HostsConf(NodesConf):
         return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
 
     def words(self, host: str, script: str) -> list[str]:
-        """Return the command line that runs a script of sh(1) on a host."""
         return [
             "ssh",
             *self.ssh,  # first: ssh keeps the first value that it is given
@@ -175,7 +173,6 @@ class HostsConf(NodesConf):
         )
 
     def joining(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script that a host runs for the length of the run."""
         run, interpreter, there = self._quoted(folder, python, directory)
         setup = "".join(f"{line} || exit\n" for line in self.setup)
         return f"cd {there} || exit\n{setup}exec {interpreter} -m aiperf join {run} --tied --patience {self.join_seconds:g}"
@@ -189,7 +186,6 @@ class HostsConf(NodesConf):
 
     @property
     def is_joined(self) -> bool:
-        """Return True."""
         return True
 
     @property

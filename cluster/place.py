@@ -205,9 +205,7 @@ class BatchJob(Protocol):
         """Return the state of the job."""
         ...
 
-    def cancel(self, job: str) -> None:
-        """Cancel the job."""
-        ...
+    def cancel(self, job: str) -> None: ...
 
     def lines(self, job: str) -> Sequence[str] | None:
         """Return the lines of `aiperf status` from the place of the run.
@@ -322,7 +320,6 @@ class NodesConf(ClusterConf):
     begins. Default: detected on the nodes."""
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the declared accelerators."""
         memory = self.accelerator_memory
         known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
         return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
@@ -339,7 +336,6 @@ class SchedulerConf(NodesConf):
 
     @property
     def has_jobs(self) -> bool:
-        """Return True."""
         return True
 
     @property

@@ -73,7 +73,6 @@ class RayConf(NodesConf):
         ]
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        """Return the existing Ray cluster."""
         each = {"CPU": float(self.ask_cpus)} | ({"GPU": float(self.ask_accelerators)} if self.ask_accelerators else {})
         demand = Demand(self.ask_nodes, each) if self.ask_nodes else None
         return Existing(self.address, self.nodes, self.nodes, self.patience_seconds, demand)

@@ -210,7 +210,6 @@ class SlurmConf(SchedulerConf):
         return has_job and shutil.which("scontrol", path=environment.get("PATH")) is not None
 
     def job(self, submission: JobSubmission) -> SlurmJob:
-        """Return the run as a batch job."""
         return SlurmJob(batch_script(self, submission), SCRIPT, submission.folder, submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
@@ -416,11 +415,9 @@ class SlurmJob:
     program: str
 
     def submit(self, script: Path) -> str:
-        """Submit the script. Return the job's id."""
         return _run("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the script by bash in this allocation."""
         return subprocess.run(["bash", str(script)], check=False).returncode
 
     def state(self, job: str) -> JobState:
@@ -439,7 +436,6 @@ class SlurmJob:
         return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
 
     def cancel(self, job: str) -> None:
-        """Cancel the job by scancel."""
         _run("scancel", job)
 
     def lines(self, job: str) -> None:

@@ -307,7 +307,6 @@ def _finish(folder: Path) -> int:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Return the text of a plan."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_text(plan, cluster.workers_text())

@@ -95,7 +95,6 @@ NOW_SECONDS = 30.0
 
 
 def live_view(driver: Driver) -> LiveView:
-    """Return the current values of the run."""
     run, now = driver.run, driver.clock.now()
     so_far = score(driver.work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.

@@ -50,7 +50,6 @@ def depth(conf: RunConf) -> str:
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
-    """Measure this machine."""
     system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as place:

@@ -70,7 +70,6 @@ class SessionState:
         return state
 
     def take(self, event: AnyEvent) -> None:
-        """Add one event."""
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)

@@ -161,7 +161,6 @@ def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
 
 
 def in_words(needs: DiskNeeds) -> str:
-    """Return the parts of an estimate as text."""
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
         f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "

@@ -44,7 +44,6 @@ class SimulationCost:
 
     @property
     def proposals_per_second(self) -> float:
-        """Proposals per second of the searcher's time."""
         return self.proposals / self.proposing_seconds if self.proposing_seconds else 0.0
 
 

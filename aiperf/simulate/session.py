@@ -122,7 +122,6 @@ def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learn
 
 
 def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
-    """Return the cost of a simulation as text."""
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     per_event = effort.driver_seconds / effort.events
     return "\n".join(

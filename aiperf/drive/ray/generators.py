@@ -44,7 +44,6 @@ class UpdateLog:
 
     @property
     def count(self) -> int:
-        """Number of packets."""
         return len(self._packets)
 
     def tell(self, observations: Sequence[Observation]) -> None:

@@ -57,7 +57,6 @@ class _Actor:
         )
 
     def clock(self) -> tuple[float, float]:
-        """Return the times of request and answer."""
         received = self._now()
         return received, self._now()
 
@@ -84,7 +83,6 @@ class Inspector:
     """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
     def measured(self, readings: Mapping[str, ProbeReading]) -> NodeReadings:
-        """Return the node with its readings."""
         return NodeReadings(
             node=self.node,
             address=self.address,

@@ -59,7 +59,6 @@ class Places:
         self._work_out()
 
     def why_excluded(self, slot: Slot) -> str | None:
-        """Return the reason of the exclusion of a place, or None."""
         names = {name for share in slot.shares for name in (share.node, share.address)}
         for node in self._nodes:
             if node["NodeID"] in names:
@@ -67,12 +66,10 @@ class Places:
         return next((reason for host, reason in self.excluded.items() if host in names), None)
 
     def take(self, slot: Slot, worker: int) -> None:
-        """Assign a worker to a free place."""
         self._taken[slot] = worker
         self.free.pop(slot, None)
 
     def came_up(self, slot: Slot, worker: int) -> None:
-        """Record that a worker is up."""
         self._up.add(worker)
         self.placed += slot in self._wanted
 

@@ -79,7 +79,6 @@ def of_several(nodes: Sequence[Node], accelerators: int, existing: Sequence[Work
 
 
 def accelerators_of(node: Node) -> int:
-    """Return the number of accelerators of a node."""
     return int(node["Resources"].get("GPU", 0))
 
 

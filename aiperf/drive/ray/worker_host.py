@@ -248,7 +248,6 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
-        """End the worker."""
         self._ended.set()
 
     def peak_again(self, seconds: float) -> float | None:

@@ -51,19 +51,16 @@ class ExecutorWorkers:
         return list(self._workers)
 
     def add(self, worker: RayWorker) -> None:
-        """Add a requested worker."""
         self._workers[worker.number] = self.starting[worker.number] = worker
         self._lives[worker.life] = worker.number
         self._standings[worker.stands] = worker.number
 
     def came_up(self, number: int, now: float) -> None:
-        """Record that a worker is up."""
         worker = self.starting.pop(number)
         worker.up = now
         self.up[number] = worker
 
     def pop(self, number: int) -> RayWorker | None:
-        """Remove a worker."""
         worker = self._workers.pop(number, None)
         if worker is not None:
             self.starting.pop(number, None)
@@ -83,7 +80,6 @@ class ExecutorWorkers:
     # --- looking
 
     def calls(self) -> list[Call]:
-        """Return all open calls."""
         return [*self._lives, *self._standings, *self._leaving]
 
     def stood(self, done: Collection[Call], now: float) -> None:
@@ -103,7 +99,6 @@ class ExecutorWorkers:
         return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
 
     def ended(self, done: Collection[Call]) -> list[int]:
-        """Return the workers in `done` that have ended."""
         return [self._lives[call] for call in done if call in self._lives]
 
     def left(self, done: Collection[Call], now: float) -> list[RayWorker]:

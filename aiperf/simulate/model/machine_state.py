@@ -20,7 +20,6 @@ class VirtualClock:
         self._now = already
 
     def now(self) -> float:
-        """Return the seconds since the start of the run."""
         return self._now
 
     def advance(self, to: float) -> None:
@@ -86,7 +85,6 @@ class Checkpoints:
         return written[max(written)][1] if written else None
 
     def drop(self, trial: int) -> None:
-        """Remove all checkpoints of a trial."""
         self._written.pop(trial, None)
 
     def __len__(self) -> int:

@@ -38,7 +38,6 @@ class ImageCosts:
 
     @classmethod
     def of(cls, cost: Cost) -> ImageCosts:
-        """Return the figures of a cost."""
         return cls(
             cost.training_flops,
             cost.forward_validation_flops,
@@ -82,7 +81,6 @@ class TrialTiming:
 
     @property
     def epoch_seconds(self) -> float:
-        """Return the seconds of an epoch: training, validation, checkpoint."""
         return self.training_seconds + self.validation_seconds + self.checkpoint_seconds
 
 

@@ -97,7 +97,6 @@ class SimulatedExecutor:
             fault.began(self)
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Extend the history that proposals are made from."""
         began = time.process_time()
         self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
@@ -158,7 +157,6 @@ class SimulatedExecutor:
     # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function after some seconds of the driver's clock."""
         self._push(self.now + seconds, _CALL, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:

@@ -43,7 +43,6 @@ from cluster.simulated import SimulatedConf
 
 
 def _simulated(conf: RunConf, cluster: SimulatedConf, runs: str) -> RunConf:
-    """Return the configuration of a run on a simulated cluster."""
     return replace(
         conf, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
     )
@@ -197,7 +196,6 @@ def _stored(path: Path) -> dict[str, Any]:
 
 
 def lines(of: ScorePrediction) -> list[str]:
-    """Return a prediction as text."""
     workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
     return [

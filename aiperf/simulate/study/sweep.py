@@ -214,7 +214,6 @@ def introduction(conf: RunConf) -> str:
 
 
 def reference_text(reference: SingleWorkerMean) -> str:
-    """Return a text on the reference of perfect scaling."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
         f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "
@@ -266,7 +265,6 @@ def lost(each: Rehearsed) -> str:
 
 
 def workers_text(number: int) -> str:
-    """`1 worker`, `4096 workers`."""
     return f"{count(number)} worker{'' if number == 1 else 's'}"
 
 

@@ -37,7 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check the machines, print the results and return the exit status."""
     from aiperf.cli import batch
     from aiperf.config import configure
     from aiperf.planning.plan import check_options, folder_of, make_folder

@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the table, draw the picture and return the exit status."""
     from aiperf.simulate.study.sweep import main as rehearse
 
     return rehearse(options)

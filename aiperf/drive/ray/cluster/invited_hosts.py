@@ -101,7 +101,6 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
 
 
 def _look(words: Sequence[str]) -> str | None:
-    """Return the fault of a host, or None."""
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOOK_SECONDS, check=False

@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
-from aiperf.journal.messages import HelperDown, ProposalFailed, ProposalReturned, Propose, Word
+from aiperf.journal.messages import HelperDown, ProposalFailed, Propose, Word
 from aiperf.rules.proposals import Proposer, make
 from searchers.history import History, Observation, Space
 
@@ -75,16 +75,11 @@ class Generator:
         self._history = History(space)
         self._sender = Sender(mailbox)
 
-    def propose(self, stored: list[bytes], loose: list[bytes], order: Propose) -> ProposalReturned | ProposalFailed:
-        """Add the packets that this generator lacks, then send the proposal to the mailbox.
-
-        The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.
-        """
+    def propose(self, stored: list[bytes], loose: list[bytes], order: Propose) -> None:
+        """Add the packets that this generator lacks, then send the proposal to the mailbox."""
         self._history.tell(observed([*stored, *loose]))
-        answer = make(self._proposer, self._history, order)
-        self._sender.put([answer])
+        self._sender.put([make(self._proposer, self._history, order)])
         self._sender.flush()
-        return answer
 
 
 @dataclass(slots=True)

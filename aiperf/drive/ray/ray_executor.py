@@ -16,16 +16,16 @@ from functools import partial
 from typing import Any, assert_never
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
 from aiperf.drive.ray.generators import Generators, UpdateLog
-from aiperf.drive.ray.mailbox import MailboxOwner
+from aiperf.drive.ray.mailbox import open_mailbox, taken
 from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.places import Places
-from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, remove
+from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, last_line, remove
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
@@ -95,9 +95,9 @@ class RayExecutor:
         self._next_look = 0.0
         self._said_too_small: set[str] = set()
         self._runtime = Runtime.of_this_process()
-        self._post = MailboxOwner()
+        self._mailbox = open_mailbox()
         self._updates = UpdateLog()
-        self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._updates)
+        self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
         """Request workers at all places. Each sends WorkerUp when its ranks are ready."""
@@ -149,10 +149,15 @@ class RayExecutor:
 
         Raises:
             AiperfError: no worker is up, and none can be started.
-            RuntimeLost: a process of Ray has died, or its head does not answer.
+            RuntimeLost: a process of Ray or the mailbox has died, or does not answer.
         """
-        with self._runtime.watched():
-            return self._words(timeout)
+        try:
+            with self._runtime.watched():
+                return self._words(timeout)
+        except (RayActorError, GetTimeoutError) as error:
+            raise RuntimeLost(
+                f"a run needs its mailbox, an actor on the head, but it died or did not answer: {last_line(error)}"
+            ) from error
 
     def _words(self, timeout: float) -> list[Word]:
         now = time.monotonic()
@@ -162,11 +167,8 @@ class RayExecutor:
             over = self._look_at_calls(now)
         took = time.monotonic() - now
         waits = not (over or self._own)
-        taken = self._post.take(timeout if waits else 0.0)
-        if taken is None:
-            # deaths are reported when the mailbox answers again, after the messages of those workers
-            taken, over = [], {}
-        words = [word for one in taken for word in self._taken(one, time.monotonic())]
+        arrived = taken(self._mailbox, timeout if waits else 0.0)
+        words = [word for one in arrived for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
         if is_due:
@@ -349,9 +351,9 @@ class RayExecutor:
         self._next += len(chosen)
 
         def ask() -> list[RayWorker]:
-            mailbox = self._post.mailbox
             return [
-                bring_up(self._making, number, slot, mailbox, now) for number, slot in zip(numbers, chosen, strict=True)
+                bring_up(self._making, number, slot, self._mailbox, now)
+                for number, slot in zip(numbers, chosen, strict=True)
             ]
 
         for worker in self._runtime.call(ask, f"asking for {len(chosen)} workers"):

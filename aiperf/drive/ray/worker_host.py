@@ -232,7 +232,7 @@ class WorkerHost:
             if self._refused is not None:
                 raise self._refused
             words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
-            if words or not self._sender.is_read:
+            if words or not self._sender.is_done:
                 self._sender.put(words)
             if any(isinstance(word, TrialDone | Crashed) for word in words):
                 self._ship()

@@ -233,7 +233,7 @@ def test_a_dead_generator_is_replaced_with_the_whole_history(cluster: SmallClust
     run.executor.send(Propose(number=4, worker=0, round=2, seed=4))
     run.until(lambda said: 4 in {word.number for word in of(said, ProposalReturned)})
 
-    # each may be answered twice, by the mailbox and by its call: the first of 1 may die with its call, after it was left
+    # the first answer of 1 may die with its call
     assert {word.number for word in of(said, ProposalFailed)} - {1} == {2, 3}
     assert {word.number for word in of(said, ProposalReturned)} == {1, 4}
 

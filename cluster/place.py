@@ -8,7 +8,7 @@ them out. No other code depends on the kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -65,25 +65,6 @@ class HeadPlace:
     """True if workers may be on the head's node."""
 
 
-class HostConnection(Protocol):
-    """Connection to hosts: command lines and scripts, as values."""
-
-    def words(self, host: str, script: str) -> list[str]:
-        """Return the command line that runs a script of sh(1) on a host."""
-        ...
-
-    def looking(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script that checks whether a host can join the run in `folder`.
-
-        It ends with status 0, or with one that `fault_of` explains.
-        """
-        ...
-
-    def joining(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script with which a host joins for the length of the run."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class InvitedPlace:
     """Place with Ray's head next to the driver, which connects to each of these hosts."""
@@ -92,7 +73,10 @@ class InvitedPlace:
     head: HeadPlace
     again_seconds: float
     """Maximum time for reconnections to a lost host."""
-    reached: HostConnection
+    check_command: Callable[[str, Path], list[str]]
+    """Command line that checks whether a host can join the run in a folder."""
+    join_command: Callable[[str, Path], list[str]]
+    """Command line with which a host joins it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +268,7 @@ class ClusterConf:
         """True if hosts join this machine through the run's folder without a scheduler's job."""
         return False
 
-    def shown(self, folder: Path, python: str, directory: Path) -> str:
+    def shown(self, folder: Path) -> str:
         """Return the output of `submit=false` without a job. Only with `is_joined`."""
         raise NotImplementedError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -121,7 +120,7 @@ def _run_on_hosts(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> 
     """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
     if not cluster.wants_submission:
-        print(cluster.shown(folder, sys.executable, Path.cwd()))
+        print(cluster.shown(folder))
         return 0
     _print_notes(cluster.notes())
     dataset = _describe_data_set(conf)

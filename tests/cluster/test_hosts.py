@@ -16,24 +16,20 @@ from hypothesis import strategies as st
 from aiperf.__main__ import main
 from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule, is_this_host
 from aiperf.drive.ray.cluster.join_node import ParentConnection
-from cluster.hosts import FAULTS, REACHED, HostsConf, RemoteHost, fault_of, of_hostfile
+from cluster.hosts import FAULTS, REACHED, HostsConf, fault_of, of_hostfile
 from cluster.place import HeadPlace, InvitedPlace
 
-FOLDER, PYTHON, HERE = Path("/shared/my runs/1"), "/opt/aiperf/bin/python", Path("/shared")
 TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
 
 
-def test_a_hostfile_of_mpirun_is_read_with_a_note_on_slots(tmp_path: Path) -> None:
+def test_a_hostfile_of_mpirun_is_read_without_its_slots(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
-    file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn3:2\nn4\n")
+    file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn4\n")
 
     conf = HostsConf(hostfile=str(file))
 
     conf.check()
-    assert conf.listed() == (RemoteHost("n1", 8), RemoteHost("admin@n2", 4), RemoteHost("n3", 2), RemoteHost("n4"))
-    (note,) = conf.notes()
-    assert "slots are not honoured (n1 8, admin@n2 4, n3 2)" in note
-    assert HostsConf(hosts=["n1"]).notes() == []
+    assert conf.listed() == ("n1", "admin@n2", "n4")
 
 
 @pytest.mark.parametrize(
@@ -53,9 +49,11 @@ def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> Non
         conf.check()
 
 
-def test_a_line_that_is_none_of_a_hostfile_is_named() -> None:
-    with pytest.raises(ValueError, match=r"found 'cpus=4' in line 2 of 'hosts'"):
-        of_hostfile("n1\nn2 cpus=4\n", "hosts")
+def test_a_line_that_is_none_of_a_hostfile_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("n1\nn2 cpus=4\n")
+
+    with pytest.raises(ValueError, match=r"found 'cpus=4' in '.*hosts'"):
+        of_hostfile(str(tmp_path / "hosts"))
 
 
 def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
@@ -69,10 +67,9 @@ def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
 @given(TEXT, TEXT, TEXT)
 def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: str, directory: str) -> None:
     """Two shells read it: the user's own there, and the sh that it starts."""
-    conf = HostsConf(hosts=["n1"])
-    script = conf.joining(Path("/runs") / folder, python, Path("/") / directory)
+    conf = HostsConf(hosts=["n1"], python=python, directory=str(Path("/") / directory))
 
-    *_, host, command = conf.words("n1", script)
+    *_, host, command = conf.join_command("n1", Path("/runs") / folder)
     read = shlex.split(shlex.split(command)[3].splitlines()[-1])
 
     assert host == "n1"
@@ -83,7 +80,7 @@ def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: s
 
 
 def test_a_users_ssh_arguments_precede_and_override_ours() -> None:
-    words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).words("n1", "true")
+    words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).join_command("n1", Path("/runs/1"))
 
     assert words.index("ConnectTimeout=99") < words.index("ConnectTimeout=10")
     assert "BatchMode=yes" in words
@@ -104,10 +101,11 @@ def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[st
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\ntest ! -e broken\n")
     python.chmod(0o700)
-    conf = HostsConf(hosts=["n1"], **change)  # type: ignore[arg-type]
+    usual = {"hosts": ["n1"], "python": str(python), "directory": str(tmp_path)}
+    conf = HostsConf(**{**usual, **change})  # type: ignore[arg-type]
 
     done = subprocess.run(
-        ["sh", "-c", conf.looking(tmp_path, str(python), tmp_path)], capture_output=True, text=True, check=False
+        ["sh", "-c", conf.check_command("n1", tmp_path)[-1]], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == status
@@ -118,7 +116,7 @@ def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[st
 def test_a_host_that_does_not_see_the_runs_folder_is_told_apart(tmp_path: Path) -> None:
     conf = HostsConf(hosts=["n1"], python="true")
 
-    done = subprocess.run(["sh", "-c", conf.looking(tmp_path / "private", "-", tmp_path)], check=False)
+    done = subprocess.run(["sh", "-c", conf.check_command("n1", tmp_path / "private")[-1]], check=False)
 
     assert done.returncode == 45
     assert "runs= must lie on a file system that all hosts share" in fault_of(45, [])
@@ -168,12 +166,11 @@ def test_what_would_be_run_is_shown_and_nothing_is_made(
 ) -> None:
     offers_ssh(tmp_path, monkeypatch, "echo reached > reached")
 
-    assert main(["+cluster=hosts", "cluster.hosts=[n1:4,n2]", "cluster.submit=false"]) == 0
+    assert main(["+cluster=hosts", "cluster.hosts=[n1,n2]", "cluster.submit=false"]) == 0
 
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines() if line.startswith("ssh")] == ["ssh"] * 4
     assert "-m aiperf join" in said
-    assert "slots are not honoured (n1 4)" in said
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "reached").exists()
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -78,9 +77,8 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
     """Return the hosts that can join. At most `away` may be missing."""
     if not hosts:
         return []
-    script = place.reached.looking(folder, sys.executable, Path.cwd())
     with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as aside:
-        faults = dict(zip(hosts, aside.map(lambda host: _look(place.reached.words(host, script)), hosts), strict=True))
+        faults = dict(zip(hosts, aside.map(lambda host: _look(place.check_command(host, folder)), hosts), strict=True))
     found = {host: fault for host, fault in faults.items() if fault is not None}
     if not found:
         return list(hosts)
@@ -192,11 +190,10 @@ class _Invitations:
                 return
 
     def _begun(self, host: str) -> subprocess.Popen[bytes]:
-        script = self.place.reached.joining(self.folder, sys.executable, Path.cwd())
         self._note(host, "reached for")
         with self._log(host).open("ab") as log:
             return subprocess.Popen(
-                self.place.reached.words(host, script),
+                self.place.join_command(host, self.folder),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,6 @@ from aiperf.simulate.study.sweep import (
     HEAD,
     alone,
     configured,
-    cost_of_faults,
-    differences,
     draw,
     introduction,
     line,
@@ -25,7 +22,6 @@ from aiperf.simulate.study.sweep import (
     rehearse,
     sizes,
 )
-from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 
@@ -81,18 +77,3 @@ def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:
 def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["rehearse", "--help"]) == 0
     assert "usage: python -m aiperf rehearse" in capsys.readouterr().out
-
-
-def test_cost_of_faults_by_line_sums_to_the_total(conf: RunConf) -> None:
-    assert isinstance(conf.cluster, SimulatedConf)
-    faults: list[AnyFault] = [WorkerLostConf(rate=0.5, when="during"), StragglerConf(rate=0.5, factor=2)]
-    faulty_conf = replace(conf, cluster=replace(conf.cluster, faults=faults))
-    reference = alone(conf, seeds=1)
-    calm, faulty = (rehearse(each, 6, reference) for each in (conf, faulty_conf))
-
-    lines = dict(differences(calm, faulty))
-
-    assert sum(lines.values()) == pytest.approx(1 - faulty.score_flops_per_second / calm.score_flops_per_second)
-    assert lines["done again"] > 0 and lines["absent"] > 0 and lines["other speed while busy"] > 0.05
-    assert abs(lines["unexplained"]) < 0.01
-    assert "done again" in cost_of_faults(faulty_conf, faulty, reference)

@@ -143,19 +143,6 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
     return shares
 
 
-def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
-    """Return the cost of faults by line, as shares of the score without them. The lines sum to the lost share.
-
-    Each line of the time breakdown except busy time is weighted with the work of a busy second without faults. The last line
-    is the remainder: busy accelerators did other work per second (slow hosts, other networks).
-    """
-    before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
-    lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
-    lines = [(name, (faulty.shares[name] - calm.shares[name]) / before) for name in faulty.shares if name not in BUSY]
-    lines.sort(key=lambda line: -abs(line[1]))
-    return [*lines, ("other speed while busy", lost - (before - after) / before)]
-
-
 LARGEST = 4096
 HOURS = 3
 """Virtual length of a sweep in hours: one of warm-up and two that count. They contain rounds 1 to 3, in which pauses between
@@ -184,8 +171,6 @@ def main(words: list[str]) -> int:
         sweep.append(rehearse(conf, workers, reference))
         print(line(sweep[-1]), flush=True)
     print(lost(sweep[-1]))
-    if conf.cluster.faults:
-        print(cost_of_faults(conf, sweep[-1], reference))
     results = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
     replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(results)))
     for path in draw(sweep, folder):
@@ -261,27 +246,7 @@ def lost(each: Rehearsed) -> str:
     """Return a text on the accelerator time without training. Causes without a cost are omitted."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
-    return f"lost with {workers_text(each.workers)}: {spent or 'nothing'}"
-
-
-def workers_text(number: int) -> str:
-    return f"{count(number)} worker{'' if number == 1 else 's'}"
-
-
-def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: SingleWorkerMean) -> str:
-    """Return the cost of the configured faults at the largest size as Markdown, compared with the same cluster without them."""
-    assert isinstance(conf.cluster, SimulatedConf)
-    calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
-    total = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
-    rows = [
-        f"lost to faults with {workers_text(faulty.workers)}: {share(total, 2)} of "
-        f"{flops_per_second(calm.score_flops_per_second)}",
-        "",
-        "| line | share of the score without faults |",
-        "| --- | ---: |",
-    ]
-    rows += [f"| {name} | {share(part, 2)} |" for name, part in differences(calm, faulty)]
-    return "\n".join([*rows, f"| all | {share(total, 2)} |"])
+    return f"lost with {count(each.workers)} worker{'' if each.workers == 1 else 's'}: {spent or 'nothing'}"
 
 
 _GOAL = 0.99

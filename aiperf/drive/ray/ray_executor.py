@@ -112,13 +112,6 @@ class RayExecutor:
         if observations:
             self._updates.tell(observations)
 
-    def exclude(self, host: str, reason: str) -> None:
-        """Exclude a node, named by Ray's identifier, address or host name.
-
-        Its workers are released at the next poll, and no new ones start there.
-        """
-        self._places.exclude(host, reason)
-
     def send(self, order: Order) -> None:
         """Send an order to its actor.
 
@@ -209,7 +202,6 @@ class RayExecutor:
     # --- words
 
     def _taken(self, word: Word, now: float) -> list[Word]:
-        """Process a message from the mailbox. The first message of a worker at a better place releases others."""
         if not isinstance(word, WorkerUp):
             return [word]
         worker = self._fleet.get(word.worker)
@@ -220,22 +212,18 @@ class RayExecutor:
             self._remove(word.worker)
             return []
         self._fleet.came_up(word.worker, now)
-        self._places.came_up(worker.slot, word.worker)
         self._starts.up(now)
         self._drop()
-        return [*self._let_go_superseded(now), word]
+        return [word]
 
-    def _let_go_superseded(self, now: float) -> list[Word]:
-        words: list[Word] = []
-        for number in self._places.superseded():
+    def _release_excluded(self, now: float) -> None:
+        for number in self._places.to_release():
             worker = self._fleet[number]
-            why = self._places.why_excluded(worker.slot)
             if worker.up is not None:
-                better = f"workers have better places than {worker.slot.address} now"
-                reason = f"let go: {better if why is None else f'{worker.slot.address} is excluded, {why}'}"
-                words.append(WorkerDown(worker=number, reason=reason, released=True))
+                why = self._places.why_excluded(worker.slot)
+                reason = f"released: {worker.slot.address} is excluded, {why}"
+                self._own.append(WorkerDown(worker=number, reason=reason, released=True))
             self._let_go(number, now)
-        return words
 
     def _drop(self) -> None:
         """Send waiting orders to remove checkpoints to any worker that is up. The run's folder is shared."""
@@ -323,7 +311,7 @@ class RayExecutor:
             allowed, inspected = self._gate.look(nodes, self._places.held)
             self._places.narrow(allowed)
             self._own += inspected
-        self._own += self._let_go_superseded(now)
+        self._release_excluded(now)
         for address, reason in self._places.slots.too_small.items():
             if address not in self._said_too_small:
                 self._said_too_small.add(address)
@@ -338,13 +326,8 @@ class RayExecutor:
         self._bring_up_some(now)
 
     def _bring_up_some(self, now: float) -> None:
-        """Request workers at free places, at most `at_once` at a time.
-
-        The next ones follow when these have their places or have waited long enough.
-        """
-        crowd = [now - worker.began for worker in self._fleet.starting.values() if not worker.has_place]
-        room = self._law.at_once - sum(waited < self._law.crowd_seconds for waited in crowd)
-        chosen = [slot for slot in self._places.free if self._starts.may(slot, now)][: max(0, room)]
+        """Request workers at free places."""
+        chosen = [slot for slot in self._places.free if self._starts.may(slot, now)]
         if not chosen:
             return
         numbers = range(self._next, self._next + len(chosen))

@@ -76,20 +76,11 @@ def slots(
 
     Nodes without accelerators hold workers only if no node has any. The head then holds one only if it is the only
     node. They hold none if accelerators are declared, by number or by a plan for accelerators (`only_accelerators`).
-    `excluded`: nodes that hold no worker, by identifier, address or host name. The places on the other nodes do not
-    depend on it.
+    `excluded`: Ray's identifiers of nodes that hold no worker. The places on the other nodes do not depend on it.
     """
-    out = {str(node["NodeID"]) for node in nodes if excluded and not names_of(node).isdisjoint(excluded)}
-    found = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
-    if not out:
-        return found
-    allowed = (slot for slot in found.wanted if not any(share.node in out for share in slot.shares))
+    found = _of_all(nodes, accelerators_per_worker, only_accelerators, held, excluded)
+    allowed = (slot for slot in found.wanted if not any(share.node in excluded for share in slot.shares))
     return replace(found, wanted=tuple(allowed))
-
-
-def names_of(node: Mapping[str, Any]) -> set[str]:
-    """Return the names of a node: Ray's identifier, address, and host name."""
-    return {str(node[each]) for each in ("NodeID", "NodeManagerAddress", "NodeManagerHostname") if node.get(each)}
 
 
 def _of_all(

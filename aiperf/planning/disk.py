@@ -36,41 +36,20 @@ TRIED = 4096
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """Estimated bytes and files of a run."""
+    """Estimated bytes and files of a run, without its report of BYTES_OF_A_REPORT."""
 
     checkpoints: int
     """All kept checkpoints, at the size of the first network."""
     grown: int
-    """All kept checkpoints after networks have grown to the limit of the budget."""
+    """All kept checkpoints after networks have grown to the limit of the budget. Each trial in training has one or two
+    more."""
     journal: int
     telemetry: int
-    report: int
     workers: int
     """Number of workers of the estimate for journal and telemetry."""
     files: int
     kept: int
     """Number of kept checkpoints."""
-
-    @property
-    def least(self) -> int:
-        """Total without the growth of networks."""
-        return self.checkpoints + self.journal + self.telemetry + self.report
-
-    @property
-    def most(self) -> int:
-        """Total with the growth of networks. Each trial in training has one or two more checkpoints."""
-        return self.grown + self.journal + self.telemetry + self.report
-
-
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
-    """Free space of a file system for this user."""
-
-    at: Path
-    """Nearest existing folder."""
-    bytes: int
-    files: int | None
-    """None if the file system does not count them."""
 
 
 def disk_needs(
@@ -96,15 +75,14 @@ def disk_needs(
             + workers * seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
         ),
         telemetry=math.ceil(BYTES_PER_SAMPLE * workers * devices * seconds),
-        report=BYTES_OF_A_REPORT,
         workers=workers,
         files=kept + 2 * workers + FILES_OF_A_REPORT,
         kept=kept,
     )
 
 
-def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> FreeSpace:
-    """Test that the folder of all runs can be created and written, with a temporary file. Return the free space there.
+def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
+    """Test that the folder of all runs can be created and written, with a temporary file. Return its nearest existing folder.
 
     Args:
         option: name of the option that sets the folder.
@@ -121,7 +99,6 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
             file.write(bytes(TRIED))
             file.flush()
             os.fsync(file.fileno())
-        free = os.statvfs(at)
     except OSError as error:
         raise BadConfiguration(
             f"{option} must be a writable folder, which is created if needed. {shown(at)} cannot be written "
@@ -130,7 +107,7 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
     finally:
         if tried is not None:
             shutil.rmtree(tried, ignore_errors=True)
-    return FreeSpace(at, free.f_bavail * free.f_frsize, free.f_favail if free.f_files else None)
+    return at
 
 
 def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
@@ -146,16 +123,18 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
     raise AssertionError("the root of all folders is there")
 
 
-def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
-    """Raise BadConfiguration if a run does not fit, even if its networks never grow."""
-    if needs.least > room.bytes:
+def require_room(needs: DiskNeeds, at: Path) -> None:
+    """Raise BadConfiguration if a run does not fit into the file system of a folder, even if its networks never grow."""
+    free, least = os.statvfs(at), needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
+    free_bytes = free.f_bavail * free.f_frsize
+    if least > free_bytes:
         raise BadConfiguration(
-            f"the run needs about {size(needs.least)} or more in its folder ({in_words(needs)}). {shown(room.at)} has "
-            f"{size(room.bytes)} free: free space, or choose another folder (runs=FOLDER)"
+            f"the run needs about {size(least)} or more in its folder ({in_words(needs)}). {shown(at)} has "
+            f"{size(free_bytes)} free: free space, or choose another folder (runs=FOLDER)"
         )
-    if room.files is not None and needs.files > room.files:
+    if free.f_files and needs.files > free.f_favail:  # some file systems do not count files
         raise BadConfiguration(
-            f"the run needs about {count(needs.files)} files in its folder. {shown(room.at)} can take {count(room.files)} more "
+            f"the run needs about {count(needs.files)} files in its folder. {shown(at)} can take {count(free.f_favail)} more "
             "(inodes): remove some, or choose another folder (runs=FOLDER)"
         )
 
@@ -163,7 +142,7 @@ def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
 def in_words(needs: DiskNeeds) -> str:
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
-        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
+        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "
         f"{count(needs.files)} files; checkpoints {size(needs.checkpoints)} ({needs.kept} kept), up to {size(needs.grown)} "
         "as networks grow; checkpoints of trials in training are additional"
     )

@@ -153,7 +153,6 @@ def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightR
         accelerators=0,
         cores=1,
         started_unix=state.run.started.started_unix,
-        records_locally=conf.storage.is_telemetry_local,
         driver=identity(),
     )
     return RayExecutor(

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,19 +19,15 @@ from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.journal.messages import (
-    Crashed,
     Drop,
     HelperDown,
     Sum,
     Train,
-    TrialDone,
     Word,
     WorkerUp,
 )
 from aiperf.measure.peak_after_run import measured_again
-from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
-from aiperf.system.log import IncrementalCopy
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder
 from aiperf.train.ranks.protocol import Ready
@@ -59,8 +51,6 @@ class WorkerPlan:
     accelerators: int
     cores: int
     started_unix: float
-    records_locally: bool = False
-    """Record telemetry on a local disk of the host. Ship it after each trial and at the end of the worker."""
     word: str | None = None
     """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
     address: str = ""
@@ -131,7 +121,6 @@ class WorkerHost:
         self._refused: BaseException | None = None
         self._recorder_began = 0.0
         """Time of the last replacement."""
-        self._shipment: IncrementalCopy | None = None
         self._ended = threading.Event()
         self._ready: Ready | None = None
         self._stopped = threading.Event()
@@ -149,47 +138,21 @@ class WorkerHost:
         """
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
-        with self._own_disk():
-            self._recorder = self._new_recorder()
+        self._recorder = self._new_recorder()
+        try:
+            self._group = self._open_group(self._plan)
             try:
-                self._group = self._open_group(self._plan)
-                try:
-                    self._pass_on(self._group)
-                finally:
-                    self._group.close()
+                self._pass_on(self._group)
             finally:
-                self._recorder.stop()
-                self._stopped.set()
-                self._ship()
-                self._sender.flush()
-
-    @contextmanager
-    def _own_disk(self) -> Iterator[None]:
-        """Provide a folder on the host's own disk if telemetry is recorded locally.
-
-        It is inside Ray's folder, which is removed with the run.
-        """
-        if not self._plan.records_locally:
-            yield
-            return
-        of_ray = os.environ.get(MARK)
-        with tempfile.TemporaryDirectory(prefix="telemetry-", dir=of_ray) as folder:
-            shared = telemetry_path(self._plan.folder, self._plan.worker)
-            self._shipment = IncrementalCopy(Path(folder) / shared.name, shared)
-            yield
-
-    def _ship(self) -> None:
-        """Ship telemetry to the shared file system. A failure does not end the worker: the next trial tries again."""
-        if self._shipment is not None:
-            try:
-                self._shipment.ship()
-            except OSError as error:
-                print(f"telemetry of worker {self._plan.worker} was not shipped: {error}", file=sys.stderr, flush=True)
+                self._group.close()
+        finally:
+            self._recorder.stop()
+            self._stopped.set()
+            self._sender.flush()
 
     def _new_recorder(self) -> Recorder:
-        shared = telemetry_path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
-            shared if self._shipment is None else self._shipment.local,
+            telemetry_path(self._plan.folder, self._plan.worker),
             host=socket.gethostname(),
             worker=self._plan.worker,
             epoch_unix=self._plan.started_unix,
@@ -234,8 +197,6 @@ class WorkerHost:
             words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
             if words or not self._sender.is_done:
                 self._sender.put(words)
-            if any(isinstance(word, TrialDone | Crashed) for word in words):
-                self._ship()
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Send an order to the ranks. A failed Train order ends the worker, since its trial would wait without end."""

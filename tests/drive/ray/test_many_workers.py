@@ -35,9 +35,6 @@ from aiperf.journal.messages import (
     EpochDone,
     HelperDown,
     NotStarted,
-    ProposalFailed,
-    ProposalReturned,
-    Propose,
     Release,
     TrialDone,
     Word,
@@ -59,7 +56,6 @@ from tests.rigs.stand_in_ranks import (
     LACKS_DATA,
     LOSES_DEVICES,
     NEVER_READY,
-    DyingSearcher,
     mind,
     open_stand_in,
     order,
@@ -193,49 +189,6 @@ def test_a_killed_recorder_is_reported_and_replaced(cluster: SmallCluster, bench
     assert recorder() not in (None, killed)
     run.trains(0, trial=1)
     assert of(run.said, WorkerDown) == []
-
-
-@pytest.mark.slow
-def test_local_telemetry_is_shipped_after_trials_and_workers(
-    cluster: SmallCluster, bench: Open, tmp_path: Path
-) -> None:
-    cluster.add()
-    run = bench(of_plan={"records_locally": True})
-    run.up(1)
-    shared = tmp_path / "telemetry" / "0.jsonl"
-    assert not shared.exists(), "it is recorded elsewhere"
-
-    def arrived() -> bool:
-        run.said += run.executor.words(0.1)
-        return shared.exists() and b'"line":"sample"' in shared.read_bytes()
-
-    time.sleep(3.0)  # it samples each second
-    run.trains(0, trial=1)
-    deadline = time.monotonic() + 600.0
-    while not arrived():
-        assert time.monotonic() < deadline
-    before = shared.stat().st_size
-    time.sleep(3.0)
-    assert shared.stat().st_size == before
-    run.executor.close()
-
-    assert shared.stat().st_size > before and shared.read_bytes().endswith(b"\n")
-
-
-def test_a_dead_generator_is_replaced_with_the_whole_history(cluster: SmallCluster, bench: Open) -> None:
-    cluster.add()
-    run = bench(proposer=Proposer(DyingSearcher(dies_at=2), None))
-    run.up(1)
-
-    for number in (1, 2, 3):
-        run.executor.send(Propose(number=number, worker=0, round=number, seed=number))
-    said = run.until(lambda said: {2, 3} <= {word.number for word in of(said, ProposalFailed)})
-    run.executor.send(Propose(number=4, worker=0, round=2, seed=4))
-    run.until(lambda said: 4 in {word.number for word in of(said, ProposalReturned)})
-
-    # the first answer of 1 may die with its call
-    assert {word.number for word in of(said, ProposalFailed)} - {1} == {2, 3}
-    assert {word.number for word in of(said, ProposalReturned)} == {1, 4}
 
 
 @pytest.mark.slow

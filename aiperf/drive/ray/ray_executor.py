@@ -25,11 +25,19 @@ from aiperf.drive.ray.generators import Generators, UpdateLog
 from aiperf.drive.ray.mailbox import open_mailbox, taken
 from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.places import Places
-from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, last_line, remove
+from aiperf.drive.ray.ray_worker import (
+    Call,
+    ExecutorWorkers,
+    RayWorker,
+    WorkerParameters,
+    bring_up,
+    end_of,
+    last_line,
+    remove,
+)
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
-from aiperf.drive.ray.worker_states import Call, ExecutorWorkers
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (
     Drop,
@@ -83,7 +91,7 @@ class RayExecutor:
         self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
         self._terms = terms or WorkerRequirements(None, None)
-        self._fleet = ExecutorWorkers()
+        self._workers = ExecutorWorkers()
         self._places = Places(
             partial(slots, accelerators_per_worker=accelerators_per_worker, only_accelerators=only_accelerators)
         )
@@ -118,12 +126,12 @@ class RayExecutor:
         An order for a lost worker is dropped, since the message about the loss follows.
         """
         match order:
-            case Propose() if order.worker in self._fleet:
-                self._generators.propose(self._fleet[order.worker].slot.node, order)
-            case Train() if order.worker in self._fleet:
-                self._fleet[order.worker].host.order.remote(order)
-            case Sum() if order.worker in self._fleet:
-                self._fleet[order.worker].host.order.remote(order)
+            case Propose() if order.worker in self._workers:
+                self._generators.propose(self._workers[order.worker].slot.node, order)
+            case Train() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
+            case Sum() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
             case Propose() | Train() | Sum():
                 pass
             case Drop():
@@ -174,7 +182,7 @@ class RayExecutor:
 
     def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
         with self._runtime.watched():
-            waited = {worker.host.peak_again.remote(seconds): number for number, worker in self._fleet.up.items()}
+            waited = {worker.host.peak_again.remote(seconds): worker.number for worker in self._workers.up}
             end = time.monotonic() + seconds
             found: dict[int, float] = {}
             while waited and is_wanted() and (left := end - time.monotonic()) > 0:
@@ -195,30 +203,30 @@ class RayExecutor:
     def _close(self) -> None:
         if self._gate is not None:
             self._gate.close()
-        for number in self._fleet.numbers():
+        for number in list(self._workers):
             self._let_go(number, time.monotonic())
-        self._end(self._fleet.await_those_that_leave(5.0))
+        self._end(self._workers.await_those_that_leave(5.0))
 
     # --- words
 
     def _taken(self, word: Word, now: float) -> list[Word]:
         if not isinstance(word, WorkerUp):
             return [word]
-        worker = self._fleet.get(word.worker)
+        worker = self._workers.get(word.worker)
         if worker is None:
             return []  # it was removed meanwhile, and is not to be believed to live
         if (why := breach(self._terms, word, worker.slot.accelerators)) is not None:
             self._not_started(worker.slot, now, f"{word.host} is refused: {why}", None, is_final=True)
             self._remove(word.worker)
             return []
-        self._fleet.came_up(word.worker, now)
+        worker.up = now
         self._starts.up(now)
         self._drop()
         return [word]
 
     def _release_excluded(self, now: float) -> None:
         for number in self._places.to_release():
-            worker = self._fleet[number]
+            worker = self._workers[number]
             if worker.up is not None:
                 why = self._places.why_excluded(worker.slot)
                 reason = f"released: {worker.slot.address} is excluded, {why}"
@@ -227,7 +235,7 @@ class RayExecutor:
 
     def _drop(self) -> None:
         """Send waiting orders to remove checkpoints to any worker that is up. The run's folder is shared."""
-        able = next(iter(self._fleet.up.values()), None)
+        able = next(iter(self._workers.up), None)
         if able is not None:
             for order in self._drops:
                 self._dropping[able.host.order.remote(order)] = order
@@ -256,14 +264,14 @@ class RayExecutor:
 
         Remove released workers that have ended.
         """
-        done = _done([*self._fleet.calls(), *self._generators.calls, *self._dropping])
+        done = _done([*self._workers.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
-        self._fleet.stood(done, now)
-        over: dict[int, str | None] = dict.fromkeys(self._fleet.ended(done))
-        self._end(self._fleet.left(done, now))
+        self._workers.stood(done, now)
+        over: dict[int, str | None] = {number: None for number, worker in self._workers.items() if worker.life in done}
+        self._end(self._workers.left(done, now))
         self._own += self._generators.look_at(done)
-        for number, worker in self._fleet.starting.items():
-            if number not in over and (late := self._late(worker, now)) is not None:
+        for number, worker in self._workers.items():
+            if worker.up is None and number not in over and (late := self._late(worker, now)) is not None:
                 over[number] = late
         return over
 
@@ -272,7 +280,7 @@ class RayExecutor:
         where = worker.slot.address
         if worker.slot.node not in self._places.slots.alive:
             return f"{where} was lost before a worker was up on it"
-        waited = self._fleet.waited(worker, now)
+        waited = self._workers.waited(worker, now)
         if not worker.has_place and waited > self._law.place_seconds:
             return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
         waited = now - worker.began
@@ -282,7 +290,7 @@ class RayExecutor:
 
     def _bury(self, number: int, late: str | None, now: float) -> None:
         """Report the loss of a worker, or the failure of its start if it was never up."""
-        worker = self._fleet.get(number)
+        worker = self._workers.get(number)
         if worker is None or (late is not None and worker.up is not None):
             return  # it was released, or it came up since the poll
         reason, error = (late, None) if late is not None else end_of(worker)
@@ -316,7 +324,7 @@ class RayExecutor:
             if address not in self._said_too_small:
                 self._said_too_small.add(address)
                 self._own.append(NotStarted(host=address, failures=0, reason=reason))
-        if self._fleet.up:
+        if self._workers.up:
             self._starts.up(now)
         error = self._starts.hopeless(self._places.slots.wanted, now)
         if error is not None:
@@ -340,15 +348,15 @@ class RayExecutor:
             ]
 
         for worker in self._runtime.call(ask, f"asking for {len(chosen)} workers"):
-            self._fleet.add(worker)
+            self._workers[worker.number] = worker
             self._places.take(worker.slot, worker.number)
             self._generators.serve(worker.slot.node, worker.number)
 
     def _let_go(self, number: int, now: float) -> None:
-        self._forgotten(self._fleet.let_go(number, now))
+        self._forgotten(self._workers.let_go(number, now))
 
     def _remove(self, number: int) -> None:
-        worker = self._fleet.pop(number)
+        worker = self._workers.pop(number, None)
         if worker is not None:
             self._forgotten(worker)
             self._end([worker])

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live as RichLive
 
 from aiperf.drive.live_table import line, table
@@ -79,8 +79,7 @@ class Live:
         if self._live is None:
             self._live = RichLive(console=self._console, auto_refresh=False)
             self._live.start()
-        size = self._console.size
-        self._live.update(Group(*table(view, size.width, size.height - 1)), refresh=True)
+        self._live.update(table(view, self._console.size.height), refresh=True)
 
     def _close(self) -> None:
         if self._live is not None:

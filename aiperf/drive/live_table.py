@@ -1,16 +1,15 @@
-"""Text of a running run: a table for a terminal of any size, and one plain line for other outputs.
+"""Text of a running run: a table for a terminal, and one plain line for other outputs.
 
-Figures are never truncated. Columns that do not fit are removed by rank. The worst workers are shown, and the others are
-counted. Only names are shortened.
+The worst workers are shown as far as the terminal has lines, and the others are counted. rich fits the table into the width.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from rich.cells import cell_len, set_cell_size
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from aiperf import units
@@ -19,9 +18,8 @@ from aiperf.sanitize import sanitize
 
 UNKNOWN = "—"
 PARTS = " · "
-GAP = "  "
-SHORTEST_NAME = 12
-"""Minimum width of a shortened name. In less space it is removed."""
+OTHER_LINES = 10
+"""Lines of the display around those of the workers, in a terminal of 80 columns."""
 
 
 def line(view: LiveView) -> str:
@@ -44,8 +42,8 @@ def line(view: LiveView) -> str:
     return PARTS.join(parts)
 
 
-def table(view: LiveView, width: int, height: int) -> list[Text]:
-    """Return the run in at most `height` lines of at most `width` cells."""
+def table(view: LiveView, height: int) -> Group:
+    """Return the display for a terminal of `height` lines."""
     figures = [
         f"{_title(view)} (window) {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
@@ -55,115 +53,48 @@ def table(view: LiveView, width: int, height: int) -> list[Text]:
         f"trials {_trials(view)}",
         f"proposals waiting {units.count(view.proposals_waiting)}",
     ]
-    blank = [Text()] if height >= 16 else []
-    head = [_clock(view, width), *blank, *map(Text, flowed(figures, width)), *blank]
-    counts = [Text(part, "dim") for part in flowed(_counts(view), width)]
-    workers = _workers(view, width, height - len(head) - len(counts))
-    return [*head, *workers, *counts][: max(0, height)]
-
-
-def _clock(view: LiveView, width: int) -> Text:
-    """Return the line with name and remaining time. In a narrow terminal the name is shortened or removed."""
-    left = _left(view)
-    room = width - cell_len(left) - len(GAP)
-    if room < SHORTEST_NAME:
-        return Text(left if cell_len(left) <= width else "")
     follows = "" if view.follows is None else f", follows {sanitize(view.follows.run)}"
-    named = Text(sanitize(view.run) + follows, "bold")
-    named.truncate(room, overflow="ellipsis")
-    return Text.assemble(named, GAP, left)
+    head = Text.assemble((sanitize(view.run) + follows, "bold"), "  ", _left(view))
+    blank = Text()
+    return Group(head, blank, Text(PARTS.join(figures)), blank, *_workers(view, height), Text(_counts(view), "dim"))
 
 
-def flowed(parts: Sequence[str], width: int) -> list[str]:
-    """Return lines of parts joined by ' · '. A part wider than the terminal is left out."""
-    lines: list[str] = []
-    for part in parts:
-        if cell_len(part) > width:
-            continue
-        if lines and cell_len(lines[-1]) + len(PARTS) + cell_len(part) <= width:
-            lines[-1] += PARTS + part
-        else:
-            lines.append(part)
-    return lines
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerColumn:
-    """One column of the table of workers."""
-
-    name: str
-    written: Callable[[WorkerView], str]
-    rank: int
-    """Columns with higher ranks are removed first in a narrow terminal."""
-    is_right: bool = False
-
-
-COLUMNS = (
-    WorkerColumn("worker", lambda one: str(one.worker), 0, is_right=True),
-    WorkerColumn("host", lambda one: sanitize(one.host), 5),
-    WorkerColumn("doing", lambda one: sanitize(one.doing), 1),
-    WorkerColumn("trial", lambda one: "" if one.trial is None else str(one.trial), 2, is_right=True),
-    WorkerColumn("round", lambda one: "" if one.round is None else str(one.round), 6, is_right=True),
-    WorkerColumn("epoch", lambda one: "" if one.epoch is None else f"{one.epoch}/{one.epochs}", 3),
-    WorkerColumn(
-        "accuracy", lambda one: _or_unknown(one.accuracy, lambda value: units.share(value, 2)), 4, is_right=True
-    ),
-)
-"""Only the host may be shortened."""
-
-
-def _workers(view: LiveView, width: int, room: int) -> list[Text]:
-    """Return the heading and one line for each of the worst workers that fit, and a line that counts the others."""
+def _workers(view: LiveView, height: int) -> list[RenderableType]:
+    """Return the table of the worst workers that fit, and a line that counts the others."""
     if not view.workers_present:
-        return [Text(part, "yellow") for part in flowed([_starting(view)], width)][: max(0, room)]
-    if room < 2:
-        return []
-    chosen, left_out = list(view.workers), 0
-    if view.workers_present > room - 1 or len(view.workers) < view.workers_present:
-        chosen = sorted(view.workers, key=lambda one: one.badness)[: room - 2]
-        left_out = view.workers_present - len(chosen)
-    lines = _rows(chosen, width) if chosen else []
-    if left_out and lines:
-        more = f"and {units.count(left_out)} more worker{'' if left_out == 1 else 's'}"
-        fitting = [text for text in (f"{more}, those above are the worst", more) if cell_len(text) <= width]
-        lines += [Text(text, "dim") for text in fitting[:1]]
-    return lines
+        return [Text(_starting(view), "yellow")]
+    chosen: Sequence[WorkerView] = view.workers
+    if view.workers_present > (room := max(1, height - OTHER_LINES)):
+        chosen = sorted(view.workers, key=lambda one: one.badness)[:room]
+    rows = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("worker", "host", "doing", "trial", "round", "epoch", "accuracy"):
+        is_text = name in ("host", "doing")
+        rows.add_column(name, justify="left" if is_text else "right", no_wrap=True, min_width=None if is_text else 5)
+    for one in chosen:
+        cells = [
+            str(one.worker),
+            sanitize(one.host),
+            sanitize(one.doing),
+            "" if one.trial is None else str(one.trial),
+            "" if one.round is None else str(one.round),
+            "" if one.epoch is None else f"{one.epoch}/{one.epochs}",
+            _or_unknown(one.accuracy, lambda value: units.share(value, 2)),
+        ]
+        rows.add_row(*map(Text, cells), style="" if one.doing == "training" else "yellow")
+    left_out = view.workers_present - len(chosen)
+    if not left_out:
+        return [rows]
+    return [rows, Text(f"and {units.count(left_out)} more, those above are the worst", "dim")]
 
 
-def _rows(chosen: Sequence[WorkerView], width: int) -> list[Text]:
-    for most in sorted((column.rank for column in COLUMNS), reverse=True):
-        columns = [column for column in COLUMNS if column.rank <= most]
-        texts = {column.name: [column.name, *map(column.written, chosen)] for column in columns}
-        widths = {name: max(map(cell_len, cells)) for name, cells in texts.items()}
-        spare = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
-        if spare < 0 and "host" in widths:
-            spare += max(0, widths["host"] - SHORTEST_NAME)
-            widths["host"] = min(widths["host"], SHORTEST_NAME) + max(0, spare)
-        if spare >= 0:
-            styles = ["dim", *("" if one.doing == "training" else "yellow" for one in chosen)]
-            rows = zip(*(_aligned(column, texts[column.name], widths[column.name]) for column in columns), strict=True)
-            return [Text(GAP.join(row).rstrip(), style) for row, style in zip(rows, styles, strict=True)]
-    return []
-
-
-def _aligned(column: WorkerColumn, cells: Sequence[str], width: int) -> list[str]:
-    """Return cells of equal width."""
-    if column.is_right:
-        return [f"{cell:>{width}}" for cell in cells]
-    return [
-        set_cell_size(cell if cell_len(cell) <= width else f"{set_cell_size(cell, width - 1)}…", width)
-        for cell in cells
-    ]
-
-
-def _counts(view: LiveView) -> list[str]:
+def _counts(view: LiveView) -> str:
     parts = [
         f"{units.count(view.workers_present)} worker{'' if view.workers_present == 1 else 's'}",
         f"{units.count(view.workers_training)} training",
         f"{units.count(view.workers_preparing)} preparing",
         f"{units.count(view.workers_waiting)} waiting",
     ]
-    return parts + ([f"{units.count(view.workers_lost)} lost"] if view.workers_lost else [])
+    return PARTS.join(parts + ([f"{units.count(view.workers_lost)} lost"] if view.workers_lost else []))
 
 
 def _starting(view: LiveView) -> str:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from cluster.place import (
     LINE,
@@ -50,6 +51,8 @@ class HostsConf(NodesConf):
     The machine where the command is typed runs Ray's head and the driver. It trains only if it is in the list. All
     hosts share the run's folder.
     """
+
+    is_joined: ClassVar[bool] = True
 
     kind: str = "hosts"
     hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
@@ -171,10 +174,6 @@ class HostsConf(NodesConf):
     @property
     def _directory(self) -> str:
         return shlex.quote(self.directory or str(Path.cwd()))
-
-    @property
-    def is_joined(self) -> bool:
-        return True
 
     @property
     def wants_submission(self) -> bool:

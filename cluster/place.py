@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 LONGEST_SECONDS = 366 * 86400
 """Maximum of any waiting time."""
@@ -233,6 +233,11 @@ class NoReport(ClusterError):
 class ClusterConf:
     """Base class of all kinds of cluster."""
 
+    has_jobs: ClassVar[bool] = False
+    """True if a scheduler starts the machines. The driver then runs in a job, by `python -m aiperf drive`."""
+    is_joined: ClassVar[bool] = False
+    """True if hosts join this machine through the run's folder without a scheduler's job."""
+
     kind: str = "???"
     """Kind of cluster, set by the choice of the group."""
 
@@ -263,11 +268,6 @@ class ClusterConf:
         """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
-    @property
-    def is_joined(self) -> bool:
-        """True if hosts join this machine through the run's folder without a scheduler's job."""
-        return False
-
     def shown(self, folder: Path) -> str:
         """Return the output of `submit=false` without a job. Only with `is_joined`."""
         raise NotImplementedError
@@ -275,11 +275,6 @@ class ClusterConf:
     def notes(self) -> list[str]:
         """Return notes before a run begins: options without effect, and settings that are not the run's own."""
         return []
-
-    @property
-    def has_jobs(self) -> bool:
-        """True if a scheduler starts the machines. The driver then runs in a job, by `python -m aiperf drive`."""
-        return False
 
     @property
     def wants_submission(self) -> bool:
@@ -313,14 +308,12 @@ class NodesConf(ClusterConf):
 class SchedulerConf(NodesConf):
     """Base class of all kinds of cluster with a scheduler."""
 
+    has_jobs: ClassVar[bool] = True
+
     submit: bool = True
     """false: only print what would be submitted."""
     follow: bool = True
     """Show the progress of the run until its end. Ctrl-C leaves it running."""
-
-    @property
-    def has_jobs(self) -> bool:
-        return True
 
     @property
     def wants_submission(self) -> bool:

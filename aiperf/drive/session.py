@@ -127,27 +127,15 @@ def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[Sco
     if conf.predict is None:
         return []
     content = read_prediction(Path(conf.predict))
-    name = shown(conf.predict)
     differing = differing_options(content, json.loads(json.dumps(as_plain(conf))))
+    differing += ["release"] if content["release"] != release() else []
+    differing += ["kinds of nodes"] if tuple(content["nodes"]) != node_hashes(checks) else []
     if differing:
         raise BadConfiguration(
-            f"predict= takes a prediction of the same options, but {name} differs in {', '.join(differing)}: predict again"
-        )
-    if content["release"] != release():
-        raise BadConfiguration(
-            f"predict= takes a prediction of this release, {release()!r}, but {name} is of {content['release']!r}: repeat it"
-        )
-    nodes = node_hashes(checks)
-    if tuple(content["nodes"]) != nodes:
-        raise BadConfiguration(
-            f"predict= takes a prediction from a profile of the same kinds of nodes, {_short(nodes)}, but {name} is of "
-            f"{_short(content['nodes'])}: predict from a run on these nodes"
+            "predict= takes a prediction of the same options, release and kinds of nodes, but "
+            f"{shown(conf.predict)} differs in {', '.join(differing)}: predict again"
         )
     return [ScorePredicted(at=0.0, prediction=content)]
-
-
-def _short(hashes: Iterable[str]) -> str:
-    return ", ".join(each[:12] for each in hashes) or "none described"
 
 
 def _driver_host(conf: RunConf) -> dict[str, Any]:

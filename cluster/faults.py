@@ -23,10 +23,6 @@ def _factor(default: float) -> float:
     return field(default=default, metadata={"least": 0.001, "most": 1_000_000})
 
 
-def _one_of(default: str, *others: str) -> str:
-    return field(default=default, metadata={"among": (*others, default)})
-
-
 @dataclass
 class FaultConf:
     """Base class of all faults."""
@@ -49,7 +45,7 @@ class WorkerLostConf(FaultConf):
     kind: str = "worker_lost"
     rate: float = _share(0.15)
     """Share of attempts."""
-    when: str = _one_of("any", "before", "during", "after")
+    when: str = field(default="any", metadata={"among": ("before", "during", "after", "any")})
     """Time of the loss: before the network is built, during the epochs, after the last epoch, or any of these."""
 
 

@@ -36,36 +36,13 @@ from cluster.place import (
 
 SCRIPT = "slurm.sh"
 """Name of the script in the run's folder."""
-RUNNING = frozenset(
-    [
-        "PENDING",
-        "CONFIGURING",
-        "RUNNING",
-        "COMPLETING",
-        "REQUEUED",
-        "REQUEUE_HOLD",
-        "SUSPENDED",
-        "RESIZING",
-        "SIGNALING",
-        "STAGE_OUT",
-    ]
+RUNNING = re.compile(
+    "PENDING|CONFIGURING|RUNNING|COMPLETING|REQUEUED|REQUEUE_HOLD|SUSPENDED|RESIZING|SIGNALING|STAGE_OUT"
 )
 """States of squeue(1) in which a job may still continue."""
-HOPELESS = frozenset(
-    [
-        "AccountNotAllowed",
-        "AssocMaxNodePerJobLimit",
-        "AssocMaxWallDurationPerJobLimit",
-        "BadConstraints",
-        "InvalidAccount",
-        "InvalidQOS",
-        "PartitionConfig",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "QOSMaxNodePerJobLimit",
-        "QOSMaxWallDurationPerJobLimit",
-        "QOSNotAllowed",
-    ]
+HOPELESS = re.compile(
+    "AccountNotAllowed|(Assoc|QOS)Max(Node|WallDuration)PerJobLimit|BadConstraints|Invalid(Account|QOS)"
+    "|Partition(Config|NodeLimit|TimeLimit)|QOSNotAllowed"
 )
 """Reasons of squeue(1) for which a job waits until an administrator changes the site's limits."""
 
@@ -305,6 +282,8 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
         ]
     )
     aiperf = f"{prefix}{shlex.quote(submission.python)} -m aiperf"
+    without_head = "scontrol requeue" if conf.requeue else "scancel"
+    at_limit = '[ -z "$limit" ] || scontrol requeue "$SLURM_JOB_ID"\n' if conf.requeue else ""
     return f"""#!/bin/bash
 {chr(10).join(lines)}
 
@@ -334,7 +313,7 @@ joined='trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
 case $status in 0 | {HEAD_LOST}) ;; *) exit "$status" ;; esac
 while sleep {DOWN_SECONDS} & wait "$!"; do
   case "$status $(sinfo --noheader --nodes="$first" --format=%t)" in
-    *" down"* | "{HEAD_LOST} "*\\*) {_without_head(conf)} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
+    *" down"* | "{HEAD_LOST} "*\\*) {without_head} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
   esac
 done
 exit "$status"'
@@ -363,7 +342,7 @@ status=$?
   for _ in {{1..{LEAVE_SECONDS}}}; do kill -USR1 "$nodes" && sleep 1; done
   kill "$nodes"; wait "$nodes"
 }} 2>/dev/null
-{_after(conf)}exit "$status"
+{at_limit}exit "$status"
 """
 
 
@@ -380,19 +359,6 @@ def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
     return "", shlex.join(
         ["apptainer", "exec", "--nv", *binds, "--pwd", str(submission.directory), conf.container]
     ) + " "
-
-
-def _without_head(conf: SlurmConf) -> str:
-    return "scontrol requeue" if conf.requeue else "scancel"
-
-
-def _after(conf: SlurmConf) -> str:
-    if not conf.requeue:
-        return ""
-    return """if [ -n "$limit" ]; then
-  scontrol requeue "$SLURM_JOB_ID"
-fi
-"""
 
 
 def time_limit(seconds: float) -> str:
@@ -432,8 +398,8 @@ class SlurmJob:
             return JobState("COMPLETED", "", "", is_over=True)
         name, reason, nodes = lines[0].split("|")
         reason = "" if reason == "None" else reason
-        is_hopeless = name == "PENDING" and reason in HOPELESS
-        return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
+        is_hopeless = name == "PENDING" and HOPELESS.fullmatch(reason) is not None
+        return JobState(name, reason, nodes, RUNNING.fullmatch(name) is None, is_hopeless)
 
     def cancel(self, job: str) -> None:
         _run("scancel", job)

@@ -21,7 +21,7 @@ from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.files import shown
-from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted, ScorePredicted
+from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
@@ -179,7 +179,9 @@ def resumable(conf: RunConf) -> Resumable:
         )
     check_rules(first)
     with folding(reader):
-        follows = None if first.follows is None else _followed_again(first.follows, conf)
+        follows = None
+        if first.follows is not None:
+            follows = followed_again(first.follows, run_folder(conf.follow or first.follows.path, conf.runs))
         conf, state = from_plain(first.config), SessionState.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:
@@ -219,10 +221,6 @@ def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
             if time.monotonic() >= deadline:
                 raise
         time.sleep(LOCK_SECONDS)
-
-
-def _followed_again(recorded: FollowedRun, conf: RunConf) -> Following:
-    return followed_again(recorded, run_folder(conf.follow or recorded.path, conf.runs))
 
 
 def _own_disk(folder: Path) -> Path | None:

@@ -94,12 +94,10 @@ class Inspector:
         )
 
 
-def sent_to(
-    node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool, takes_accelerators: bool
-) -> Inspector:
+def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool) -> Inspector:
     """Request an actor on a node. Return at once."""
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
-    accelerators = int(node["Resources"].get("GPU", 0)) if takes_accelerators else 0
+    accelerators = int(node["Resources"].get("GPU", 0))
     processors = max(1, int(node["Resources"].get("CPU", 0)))
     its = replace(setting, address=address, accelerators=accelerators, processors=processors)
     actor = _Actor.options(  # type: ignore[attr-defined]

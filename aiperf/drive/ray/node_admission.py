@@ -28,8 +28,8 @@ from aiperf.preflight.preflight_config import PreflightConf
 
 CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]
-Inspect = Callable[[Sequence[Node], Node | None], list[NodeReadings]]
-"""Function that measures nodes. The second argument is a partner that was checked before, or None."""
+Inspect = Callable[[Sequence[Node]], list[NodeReadings]]
+"""Function that measures nodes."""
 
 
 def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResult:
@@ -52,17 +52,16 @@ def checked_by(
     stop: Callable[[], None] = lambda: None,
 ) -> PreflightResult:
     """Check these nodes, and return the gate for later ones. `stop` ends a check in progress."""
-    measured = inspect(nodes, None)
+    measured = inspect(nodes)
     events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
     wanted = slots(nodes, accelerators_per_worker).wanted
     places = {share.node: share.address for slot in wanted for share in slot.shares}
     if (error := nobody_left(places, excluded, events)) is not None:
         raise error
-    partner = next((node for node in nodes if node["NodeID"] not in excluded), None)
     # a node that joins later must not stop the run
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf
-    return PreflightResult(events, excluded, NodeAdmission(inspect, late, measured, excluded, partner, stop))
+    return PreflightResult(events, excluded, NodeAdmission(inspect, late, measured, excluded, stop))
 
 
 def _unmeasured(node: Node, why: str) -> NodeReadings:
@@ -82,7 +81,6 @@ class NodeAdmission:
         conf: PreflightConf,
         measured: Sequence[NodeReadings],
         excluded: Collection[str],
-        partner: Node | None,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._inspect = inspect
@@ -90,7 +88,6 @@ class NodeAdmission:
         self._measured = {one.node: one for one in measured}
         self.excluded = set(excluded)
         """Ray's identifiers of nodes that must hold no worker."""
-        self._partner = partner
         self._stop = stop
         self._checked: list[Node] = []
         """Nodes of the check in progress, and its future result."""
@@ -105,8 +102,7 @@ class NodeAdmission:
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
         if unknown and self._readings is None:
             self._checked = [node for node in nodes if node["NodeID"] in unknown]
-            partner = self._partner if self._partner is None or self._partner["NodeID"] in slots.alive else None
-            self._readings = in_background(partial(self._inspect, self._checked, partner), "preflight")
+            self._readings = in_background(partial(self._inspect, self._checked), "preflight")
         kept_out = self.excluded | unknown
         allowed = (slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
         return replace(slots, wanted=tuple(allowed)), inspected

@@ -128,7 +128,8 @@ def _alive() -> list[str]:
 
 @contextmanager
 def _published_address(path: Path) -> Iterator[None]:
-    head = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
+    token = os.environ.get(TOKEN) or Path(os.environ[TOKEN_PATH]).read_text().strip()
+    head = HeadAddress(ray.get_runtime_context().gcs_address, token)
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)  # of a driver that was killed just then
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -147,7 +148,3 @@ def read_head(path: Path) -> HeadAddress | None:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:
         return None
-
-
-def _token(environment: Mapping[str, str]) -> str:
-    return environment.get(TOKEN) or Path(environment[TOKEN_PATH]).read_text().strip()

@@ -80,7 +80,7 @@ def _check(address: str) -> None:
         ) from error
     deadline = time.monotonic() + NODE_SECONDS
     # the rule of ray.init
-    while services.find_node_ids().isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
+    while set(services.find_node_ids()).isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
         if time.monotonic() >= deadline:
             raise RuntimeNotStarted(
                 f"the run joins the Ray at {found} on one of its nodes, and this host ({socket.gethostname()}) is none of "

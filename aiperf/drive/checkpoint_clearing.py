@@ -212,8 +212,8 @@ _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, 
 def sweep(run: Run, folder: Path) -> None:
     """Remove the checkpoints that the journal has dropped. A file that cannot be removed stays."""
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
-    for number in {trial_of(name) for name in names if not name.startswith(BEST)} & run.trials.keys():
-        trial = run.trials[number]
+    numbers = {trial_of(name) for name in names if not name.startswith(BEST)}
+    for trial in [trial for number, trial in run.trials.items() if number in numbers]:
         if trial.state in _OVER and not trial.saved_epoch:
             with suppress(OSError):
-                CheckpointFolder(folder).drop(number)
+                CheckpointFolder(folder).drop(trial.number)

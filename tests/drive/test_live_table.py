@@ -70,9 +70,9 @@ def views(draw: st.DrawFn) -> LiveView:
 
 
 def lines_of(view: LiveView, width: int = 80, height: int = 24) -> list[str]:
-    console = Console(file=StringIO(), width=width, force_terminal=True, color_system=None)
-    console.print(table(view, height))
-    return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    output = StringIO()
+    Console(file=output, width=width, force_terminal=True, color_system=None).print(table(view, height))
+    return output.getvalue().splitlines()
 
 
 @given(view=views(), width=st.integers(20, 220), height=st.integers(20, 70))

@@ -72,7 +72,7 @@ def is_buildable_place(data: st.DataObject) -> None:
         job = found.job(submission)
         assert job.script and job.folder
     if found.is_joined:
-        assert found.shown(submission.folder, submission.python, submission.directory)
+        assert found.shown(submission.folder)
 
 
 @given(st.data())

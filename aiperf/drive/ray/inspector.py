@@ -137,7 +137,8 @@ def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Ins
     """Yield the answer of each node, or the reason for its silence. A silent node receives no more probes."""
     done = ray.wait([*calls], num_returns=len(calls), timeout=limit)[0] if calls else []
     for call, one in calls.items():
-        answer, why = None, f"no answer from {one.address} in {limit:g} s: the node hangs, or cannot be reached"
+        answer: Any = None
+        why: str | None = f"no answer from {one.address} in {limit:g} s: the node hangs, or cannot be reached"
         if call in done:
             try:
                 answer, why = ray.get(call), None

@@ -169,7 +169,7 @@ def test_a_too_long_temporary_path_is_refused_with_the_fix() -> None:
 )
 def test_an_unusable_temporary_folder_is_refused_with_the_fix(parent: str, found: str) -> None:
     refused = pytest.raises(BadConfiguration, match=f"existing, writable.*'{parent}': {found}.*unset RAY_TMPDIR")
-    with refused, ray_folder({"RAY_TMPDIR": parent}, None):
+    with refused, ray_folder({"RAY_TMPDIR": parent}):
         pass
 
 

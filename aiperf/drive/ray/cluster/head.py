@@ -44,7 +44,7 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) -> Iterator[None]:
+def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
     """Start the head, wait for the other nodes, and end the head at the end of the context. The nodes then leave.
 
     Raises:
@@ -52,22 +52,20 @@ def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) ->
         NoWorkers: too few nodes have joined in time.
     """
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
-    with ray_folder(os.environ, metrics_port) as (own, variables), environment_of_process(variables):
+    with ray_folder(os.environ) as (own, variables), environment_of_process(variables):
         read_environment_anew()
         address = place.address or own_address()
         options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
         if not place.trains:
             options |= {"num_cpus": 0, "num_gpus": 0}
-        with _started(own, metrics_port, place.patience_seconds, options), _published_address(folder / HEAD_FILE):
+        with _started(own, place.patience_seconds, options), _published_address(folder / HEAD_FILE):
             assert_token()
             await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
             yield
 
 
 @contextmanager
-def _started(
-    folder: Path, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
-) -> Iterator[None]:
+def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) -> Iterator[None]:
     """Start Ray's head.
 
     A start that Ray gave up is tried again until the patience is over: a slow first node must not cost the allocation.
@@ -77,7 +75,7 @@ def _started(
         while True:
             began = time.monotonic()
             try:
-                stack.enter_context(started_ray(folder, metrics_port, **options))
+                stack.enter_context(started_ray(folder, **options))
                 break
             except RuntimeNotStarted:
                 took = time.monotonic() - began

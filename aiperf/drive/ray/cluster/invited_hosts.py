@@ -37,7 +37,7 @@ END_SECONDS = 40.0
 
 
 @contextmanager
-def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = None) -> Iterator[None]:
+def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
     """Check the hosts, let them join, and start the head.
 
     Raises:
@@ -55,7 +55,7 @@ def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = No
     )
     with _Invitations(folder, place, others).kept() as invitations:
         try:
-            with head_ray(folder, head, metrics_port):
+            with head_ray(folder, head):
                 yield
         except NoWorkers as error:
             raise NoWorkers(f"{error}{invitations.last_output()}") from error

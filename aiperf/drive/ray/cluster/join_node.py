@@ -79,7 +79,7 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
-    with ray_folder(os.environ, None) as (own, variables):
+    with ray_folder(os.environ) as (own, variables):
         environment = os.environ | variables | {MODE: "token", TOKEN: head.token}
         lives: list[float] = []
         while True:

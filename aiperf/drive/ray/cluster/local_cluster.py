@@ -17,7 +17,7 @@ from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_
 
 
 @contextmanager
-def local_ray(metrics_port: int | None = None) -> Iterator[None]:
+def local_ray() -> Iterator[None]:
     """Start Ray, independent of other Ray clusters on this machine, and end it with the context.
 
     Raises:
@@ -25,11 +25,11 @@ def local_ray(metrics_port: int | None = None) -> Iterator[None]:
         RuntimeNotStarted: Ray did not start. All its processes have ended.
     """
     with (
-        ray_folder(os.environ, metrics_port) as (folder, variables),
+        ray_folder(os.environ) as (folder, variables),
         environment_of_process(variables),
         _on_loopback(),
-        fewer_daemons(has_endpoint=metrics_port is not None),
-        started_ray(folder, metrics_port),
+        fewer_daemons(),
+        started_ray(folder),
     ):
         _assert_closed()
         yield
@@ -54,11 +54,10 @@ def _on_loopback() -> Iterator[None]:
 
 
 @contextmanager
-def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
+def fewer_daemons() -> Iterator[None]:
     """Start Ray without the daemons that serve others.
 
-    Left out: dashboard, autoscaler, log monitor and, without `has_endpoint`, the servers of its agent. They take half
-    of Ray's start time.
+    Left out: dashboard, autoscaler, log monitor and the servers of its agent. They take half of Ray's start time.
 
     Another release of Ray may start them in another way. Then all of them are started, and the run begins later. (Ray 2.60)
     """
@@ -74,8 +73,7 @@ def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
         replaced(services, "start_api_server", (None, None))  # neither address nor process
         replaced(node.Node, "start_monitor", None)
         replaced(node.Node, "start_log_monitor", None)
-        if not has_endpoint:
-            replaced(utils, "get_dashboard_dependency_error", ImportError("a run's own Ray has no dashboard"))
+        replaced(utils, "get_dashboard_dependency_error", ImportError("a run's own Ray has no dashboard"))
         yield
 
 

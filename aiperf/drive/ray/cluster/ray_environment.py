@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aiperf.data import hostcache
-from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.errors import BadConfiguration
 from aiperf.scratch import PREFIX, Scratch
 
@@ -66,17 +65,15 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def ray_folder(environment: Mapping[str, str], metrics_port: int | None) -> Iterator[tuple[Path, dict[str, str]]]:
+def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
     """Yield a folder for the files of this process's Ray, and the variables that its processes need.
 
-    The folder is removed at the end, with the shared memory of killed ranks. `metrics_port`: None for no endpoint.
+    The folder is removed at the end, with the shared memory of killed ranks.
 
     Raises:
         BadConfiguration: the environment requests a Ray without a token, the folder cannot be made at the place that it
-            names, or Ray has no endpoint.
+            names.
     """
-    if metrics_port is not None:
-        require_endpoint()
     guarded, parent = guarded_environment(environment), ray_parent(environment)
     try:
         scratch = Scratch(parent, hostcache.pattern())
@@ -88,9 +85,9 @@ def ray_folder(environment: Mapping[str, str], metrics_port: int | None) -> Iter
             f"space. '{parent}': {error.strerror}. Choose another directory, or unset RAY_TMPDIR"
         ) from error
     # without a token, and Ray would open it on any port of a node's agent (Ray 2.60)
-    endpoint = {"RAY_enable_metrics_collection": "0" if metrics_port is None else "1"}
+    closed = {"RAY_enable_metrics_collection": "0"}
     try:
-        yield scratch.path, guarded | endpoint | scratch.environment | compiler_caches(environment, scratch.path)
+        yield scratch.path, guarded | closed | scratch.environment | compiler_caches(environment, scratch.path)
     finally:
         scratch.close()
         hostcache.remove_orphans()

@@ -10,19 +10,15 @@ from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared_nodes import LEARNT, Preview
-from aiperf.planning.disk import DiskNeeds, disk_needs
+from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
-from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
-
-KEPT = RETAINED + 1
-"""Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
 
 INDENT = 13
 """Column of the values."""
@@ -60,7 +56,7 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     yield from _network(conf, plan.graph, plan.dataset)
     yield _budget(space.budget)
     yield from _search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
-    yield _disk(conf, disk_of(conf, plan.graph, plan.dataset, shape.accelerators, number))
+    yield _disk(plan, number)
 
 
 def _joined(lines: Sequence[Line]) -> str:
@@ -135,27 +131,8 @@ def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
         yield "", f"{count(number)} proposals are left out: {reason}"
 
 
-FLOPS_PER_ACCELERATOR = 50e12
-FLOPS_WITHOUT = 100e9
-"""Speeds of a worker from which the length of an epoch is estimated before a run."""
-
-
-def disk_of(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Estimate the disk space of a run. `accelerators`: of one worker."""
-    counted = cost(graph)
-    epoch = counted.epoch_flops(data.training_images, data.validation_images)
-    return disk_needs(
-        parameters=counted.parameters,
-        growth=conf.budget.factor,
-        kept=KEPT,
-        seconds=conf.schedule.duration_seconds,
-        workers=workers,
-        devices=1 + accelerators,
-        epoch_seconds=epoch / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT),
-    )
-
-
-def _disk(conf: RunConf, needs: DiskNeeds) -> Line:
-    if isinstance(place_of(conf.cluster, os.environ), Simulated):
+def _disk(plan: Plan, workers: int) -> Line:
+    if isinstance(place_of(plan.conf.cluster, os.environ), Simulated):
         return "disk", "a journal and a report. Nothing is trained"
-    return "disk", f"under {conf.runs}: {needs_text(needs)}"
+    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    return "disk", f"under {plan.conf.runs}: {needs_text(needs)}"

@@ -17,14 +17,14 @@ from aiperf.cli import batch
 from aiperf.cli.output import print_folded, print_line
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
-from aiperf.cli.plan_lines import disk_of, plan_text, preview_text
+from aiperf.cli.plan_lines import plan_text, preview_text
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
-from aiperf.planning.disk import require_place, require_room
+from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.resume_options import require_same
 from aiperf.planning.worker_shape import this_machine
@@ -315,9 +315,8 @@ def describe_plan(plan: Plan) -> str:
 
 def _require_room(plan: Plan, place: Path) -> None:
     workers = _workers_here(plan) if plan.conf.cluster is None else 1
-    require_room(
-        disk_of(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers), require_place(str(place))
-    )
+    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    require_room(needs, require_place(str(place)))
 
 
 def _workers_here(plan: Plan) -> int:

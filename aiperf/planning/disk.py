@@ -13,9 +13,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiperf.config import RunConf
+from aiperf.data.description import DataSet
 from aiperf.errors import BadConfiguration
 from aiperf.files import shown, what_is_wrong_with
+from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.units import count, size
+from morphism import Graph, cost
 
 BYTES_PER_PARAMETER = 8
 """Bytes of a checkpoint per parameter: weight and momentum, FP32 each."""
@@ -29,14 +33,20 @@ PROGRESS_SECONDS = 5.0
 BYTES_PER_SAMPLE = 280
 """Bytes of telemetry per device and second."""
 BYTES_OF_A_REPORT = 6_000_000
-FILES_OF_A_REPORT = 24
+KEPT = RETAINED + 1
+"""Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
+FLOPS_PER_ACCELERATOR = 50e12
+FLOPS_WITHOUT = 100e9
+"""Speeds of a worker from which the length of an epoch is estimated."""
+SHORTEST_EPOCH_SECONDS = 0.1
+"""Least length of an epoch: a small network on an accelerator waits for its steps, its validation and its checkpoint."""
 TRIED = 4096
 """Bytes of the test file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """Estimated bytes and files of a run, without its report of BYTES_OF_A_REPORT."""
+    """Estimated bytes of a run, without its report of BYTES_OF_A_REPORT."""
 
     checkpoints: int
     """All kept checkpoints, at the size of the first network."""
@@ -47,37 +57,22 @@ class DiskNeeds:
     telemetry: int
     workers: int
     """Number of workers of the estimate for journal and telemetry."""
-    files: int
-    kept: int
-    """Number of kept checkpoints."""
 
 
-def disk_needs(
-    *, parameters: int, growth: float, kept: int, seconds: float, workers: int, devices: int, epoch_seconds: float
-) -> DiskNeeds:
-    """Estimate the disk space of a run.
-
-    Args:
-        kept: number of checkpoints.
-        devices: devices of a worker that are sampled each second.
-        epoch_seconds: shortest expected epoch. Each epoch writes lines of its own.
-
-    >>> disk_needs(parameters=1000, growth=4, kept=10, seconds=3600, workers=2, devices=2, epoch_seconds=60).journal
-    1080400
-    """
+def disk_needs(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
+    """Estimate the disk space of a run. `accelerators`: of one worker."""
+    counted, seconds = cost(graph), workers * conf.schedule.duration_seconds
+    epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
+    epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
     every = max(PROGRESS_SECONDS, workers / 50)
-    checkpoints = kept * BYTES_PER_PARAMETER * parameters
+    checkpoints = KEPT * BYTES_PER_PARAMETER * counted.parameters
+    journal = seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
     return DiskNeeds(
         checkpoints=checkpoints,
-        grown=math.ceil(growth * checkpoints),
-        journal=math.ceil(
-            BYTES_OF_FIRST_LINE
-            + workers * seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
-        ),
-        telemetry=math.ceil(BYTES_PER_SAMPLE * workers * devices * seconds),
+        grown=math.ceil(conf.budget.factor * checkpoints),
+        journal=math.ceil(BYTES_OF_FIRST_LINE + journal),
+        telemetry=math.ceil(BYTES_PER_SAMPLE * (1 + accelerators) * seconds),
         workers=workers,
-        files=kept + 2 * workers + FILES_OF_A_REPORT,
-        kept=kept,
     )
 
 
@@ -125,17 +120,11 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
 
 def require_room(needs: DiskNeeds, at: Path) -> None:
     """Raise BadConfiguration if a run does not fit into the file system of a folder, even if its networks never grow."""
-    free, least = os.statvfs(at), needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
-    free_bytes = free.f_bavail * free.f_frsize
-    if least > free_bytes:
+    free, least = shutil.disk_usage(at).free, needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
+    if least > free:
         raise BadConfiguration(
             f"the run needs about {size(least)} or more in its folder ({in_words(needs)}). {shown(at)} has "
-            f"{size(free_bytes)} free: free space, or choose another folder (runs=FOLDER)"
-        )
-    if free.f_files and needs.files > free.f_favail:  # some file systems do not count files
-        raise BadConfiguration(
-            f"the run needs about {count(needs.files)} files in its folder. {shown(at)} can take {count(free.f_favail)} more "
-            "(inodes): remove some, or choose another folder (runs=FOLDER)"
+            f"{size(free)} free: free space, or choose another folder (runs=FOLDER)"
         )
 
 
@@ -143,6 +132,6 @@ def in_words(needs: DiskNeeds) -> str:
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
         f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "
-        f"{count(needs.files)} files; checkpoints {size(needs.checkpoints)} ({needs.kept} kept), up to {size(needs.grown)} "
+        f"checkpoints {size(needs.checkpoints)} ({KEPT} kept), up to {size(needs.grown)} "
         "as networks grow; checkpoints of trials in training are additional"
     )

@@ -9,7 +9,6 @@ run's folder. The commands are values made here. `aiperf.drive.ray.cluster.invit
 
 from __future__ import annotations
 
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -55,11 +54,8 @@ class HostsConf(NodesConf):
     is_joined: ClassVar[bool] = True
 
     kind: str = "hosts"
-    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS))
+    hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS) | {"fewest": 1})
     """[USER@]HOST for each host, as ssh takes it, or a name of ssh_config(5)."""
-    hostfile: str | None = None
-    """File of mpirun or horovodrun instead, with one line HOST [slots=N] per host. Slots are not used: a worker has all
-    accelerators of a node, or accelerators_per_worker."""
     fewest_hosts: int | None = field(default=None, metadata={"least": 1, "most": MOST_NODES})
     """Minimum number of hosts, if others cannot be reached or do not join in time. Default: all hosts."""
     join_seconds: float = field(default=300.0, metadata={"least": 0, "most": LONGEST_SECONDS})
@@ -77,53 +73,39 @@ class HostsConf(NodesConf):
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of sh, module load cuda"))
     """Lines of sh that run first on each host: module load cuda."""
     again_seconds: float = field(default=600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
-    """Maximum time for reconnections to a lost host, at growing intervals. 0: no reconnection."""
+    """Maximum time for reconnections to a lost host, every 10 s. 0: no reconnection."""
     submit: bool = True
     """false: only print the commands for each host."""
 
     def check(self) -> None:
         super().check()
-        listed = self.listed()
-        if self.fewest_hosts is not None and self.fewest_hosts > len(listed):
-            raise ValueError(
-                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(listed)}, but found {self.fewest_hosts}"
-            )
-
-    def listed(self) -> tuple[str, ...]:
-        """Return all hosts in order. Raises ValueError for an empty list, a repeated host or an invalid name."""
-        if bool(self.hosts) == (self.hostfile is not None):
-            raise ValueError(
-                "+cluster=hosts names its hosts once, by cluster.hosts=[n1,n2] or by cluster.hostfile=PATH, but found "
-                f"{'both' if self.hosts else 'neither'}"
-            )
-        hosts = self.hosts if self.hostfile is None else of_hostfile(self.hostfile)
-        for host in hosts:
-            if not re.fullmatch(HOST, host):
-                raise ValueError(f"a host is {HOST_IN_WORDS}, but found {host!r} in {self.hostfile or 'cluster.hosts'}")
-        names = [host.rpartition("@")[2] for host in hosts]
+        names = [host.rpartition("@")[2] for host in self.hosts]
         if twice := {name for name in names if names.count(name) > 1}:
             raise ValueError(
                 f"each host is named once, since it is one node of the run, but found {sorted(twice)} more than once"
             )
-        return tuple(hosts)
+        if self.fewest_hosts is not None and self.fewest_hosts > len(names):
+            raise ValueError(
+                f"cluster.fewest_hosts is between 1 and the number of hosts, {len(names)}, but found {self.fewest_hosts}"
+            )
 
     def place(self, environment: Mapping[str, str]) -> Place:
-        listed = self.listed()
         return InvitedPlace(
-            hosts=listed,
-            head=HeadPlace(len(listed), self.fewest_hosts or len(listed), self.join_seconds, self.address),
+            hosts=tuple(self.hosts),
+            head=HeadPlace(len(self.hosts), self.fewest_hosts or len(self.hosts), self.join_seconds, self.address),
             again_seconds=self.again_seconds,
             check_command=self.check_command,
             join_command=self.join_command,
         )
 
     def requested_nodes(self) -> NodesAsked:
-        return replace(super().requested_nodes(), nodes=len(self.listed()))
+        return replace(super().requested_nodes(), nodes=len(self.hosts))
 
     def requested_resources(self, seconds: float) -> Sequence[tuple[str, str]]:
-        names = self.listed()
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        return [("hosts", f"{', '.join(names[:8])}{more}, by ssh; head and driver on the machine where this is typed")]
+        more = f" and {len(self.hosts) - 8} more" if len(self.hosts) > 8 else ""
+        return [
+            ("hosts", f"{', '.join(self.hosts[:8])}{more}, by ssh; head and driver on the machine where this is typed")
+        ]
 
     def check_command(self, host: str, folder: Path) -> list[str]:
         """Return the command line that checks whether a host can join the run in `folder`.
@@ -184,29 +166,11 @@ class HostsConf(NodesConf):
         return "\n".join(
             [
                 "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",
-                *(shlex.join(self.check_command(host, folder)) for host in self.listed()),
+                *(shlex.join(self.check_command(host, folder)) for host in self.hosts),
                 "# then, until the run is over, its standard input held open and what it says kept in the run's logs/:",
-                *(shlex.join(self.join_command(host, folder)) for host in self.listed()),
+                *(shlex.join(self.join_command(host, folder)) for host in self.hosts),
             ]
         )
-
-
-def of_hostfile(path: str) -> list[str]:
-    """Return the hosts of a file as mpirun(1) and horovodrun read it: one line HOST [slots=N] per host, # before a comment.
-
-    Raises ValueError for a file that cannot be read, has no host, or has another line.
-    """
-    try:
-        lines = Path(path).read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"cluster.hostfile names a file of hosts, but found {path!r}: {error}") from error
-    rows = [row for line in lines if (row := line.partition("#")[0].split())]
-    for row in rows:
-        if wrong := [word for word in row[1:] if not re.fullmatch(r"(max[_-])?slots=\d+", word)]:
-            raise ValueError(f"a line of a file of hosts is HOST [slots=N], but found {wrong[0]!r} in {path!r}")
-    if not rows:
-        raise ValueError(f"a file of hosts has a line HOST [slots=N] for each, but found none in {path!r}")
-    return [row[0] for row in rows]
 
 
 def fault_of(status: int, errors: Sequence[str]) -> str:

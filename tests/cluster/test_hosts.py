@@ -1,4 +1,4 @@
-"""Hosts over ssh as values: the list, the hostfile, the command lines, and when a lost host is reached for again."""
+"""Hosts over ssh as values: the list, the command lines, and when a lost host is reached for again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shlex
 import shutil
 import socket
 import subprocess
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,32 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule, is_this_host
+from aiperf.drive.ray.cluster.invited_hosts import Invitations, is_this_host
 from aiperf.drive.ray.cluster.join_node import ParentConnection
-from cluster.hosts import FAULTS, REACHED, HostsConf, fault_of, of_hostfile
+from cluster.hosts import FAULTS, REACHED, HostsConf, fault_of
 from cluster.place import HeadPlace, InvitedPlace
 
 TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
 
 
-def test_a_hostfile_of_mpirun_is_read_without_its_slots(tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
-    file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn4\n")
-
-    conf = HostsConf(hostfile=str(file))
-
-    conf.check()
-    assert conf.listed() == ("n1", "admin@n2", "n4")
-
-
 @pytest.mark.parametrize(
     ("conf", "told"),
     [
-        (HostsConf(), "found neither"),
-        (HostsConf(hosts=["n1"], hostfile="x"), "found both"),
-        (HostsConf(hostfile="/none"), "No such file or directory: '/none'"),
-        (HostsConf(hosts=["-oProxyCommand=x"]), "found '-oProxyCommand=x' in cluster.hosts"),
-        (HostsConf(hosts=["a b"]), "found 'a b'"),
         (HostsConf(hosts=["n1", "me@n1"]), r"found \['n1'\] more than once"),
         (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1, but found 2"),
     ],
@@ -47,13 +34,6 @@ def test_a_hostfile_of_mpirun_is_read_without_its_slots(tmp_path: Path) -> None:
 def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         conf.check()
-
-
-def test_a_line_that_is_none_of_a_hostfile_is_named(tmp_path: Path) -> None:
-    (tmp_path / "hosts").write_text("n1\nn2 cpus=4\n")
-
-    with pytest.raises(ValueError, match=r"found 'cpus=4' in '.*hosts'"):
-        of_hostfile(str(tmp_path / "hosts"))
 
 
 def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
@@ -158,7 +138,7 @@ def test_a_list_without_hosts_is_refused_before_anything_else(capsys: pytest.Cap
     assert main(["+cluster=hosts"]) == 2
     assert main(["+cluster=hosts", "cluster.hosts=[a b]", "dry_run=true"]) == 2
 
-    assert "found neither" in capsys.readouterr().err
+    assert "cluster.hosts has at least 1 entry" in capsys.readouterr().err
 
 
 def test_what_would_be_run_is_shown_and_nothing_is_made(
@@ -175,25 +155,15 @@ def test_what_would_be_run_is_shown_and_nothing_is_made(
     assert not (tmp_path / "reached").exists()
 
 
-def test_a_lost_host_is_retried_at_growing_intervals_to_a_limit() -> None:
-    reaching, now, pauses = ReconnectSchedule(again_seconds=600.0), 1000.0, []
+def test_a_host_that_is_not_steady_is_given_up(tmp_path: Path) -> None:
+    place = replace(HostsConf(hosts=["n1"], again_seconds=5.0).place({}), join_command=lambda host, folder: ["false"])
+    log = tmp_path / "logs" / "n1.log"
 
-    while (due := reaching.ended(began=now, now=now)) is not None:
-        pauses.append(due - now)
-        now = due
+    with Invitations(tmp_path, place, ["n1"]).kept():
+        while "is given up" not in (log.read_text() if log.exists() else ""):
+            time.sleep(0.1)
 
-    assert pauses[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
-    assert max(pauses) == 60.0
-    assert 540.0 <= sum(pauses) <= 600.0
-    assert ReconnectSchedule(again_seconds=0.0).ended(began=0.0, now=100.0) is None
-
-
-def test_a_steady_host_restarts_with_the_shortest_interval() -> None:
-    reaching = ReconnectSchedule(again_seconds=600.0)
-    for _ in range(3):
-        reaching.ended(began=10.0, now=10.0)
-
-    assert reaching.ended(began=10.0, now=500.0) == 502.0
+    assert log.read_text().count("reached for") == 1, "the next one would come after the 5 s"
 
 
 def test_this_machine_is_known_by_its_names() -> None:

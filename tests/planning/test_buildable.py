@@ -61,7 +61,7 @@ def is_buildable_place(data: st.DataObject) -> None:
     """Job, place and description of nodes of a cluster that `check_options` lets through."""
     kind = data.draw(st.sampled_from([SlurmConf, KubernetesConf, HostsConf, RayConf]))
     fixed: dict[str, Any] = {"image": "aiperf:1"} if kind is KubernetesConf else {}
-    cluster = data.draw(drawn(kind, skip=("hostfile",), most=6, **fixed))
+    cluster = data.draw(drawn(kind, most=6, **fixed))
     conf = accepted(cluster=cluster, trainer=data.draw(drawn(TrainerConf)))
     found: ClusterConf = cluster
     place_of(found, {})

@@ -29,8 +29,9 @@ AT_ONCE = 32
 LOOK_SECONDS = 180.0
 """Limit of a host's check. It imports torch and Ray from a file system that many hosts may be reading."""
 STEADY_SECONDS = 60.0
-"""A host that was joined for this time resets its interval to the shortest one."""
-LONGEST_PAUSE_SECONDS = 60.0
+"""A connection that lasted this long was steady. A host is given up `again_seconds` after its last steady connection."""
+PAUSE_SECONDS = 10.0
+"""Pause before a lost host is connected again."""
 WATCH_SECONDS = 0.5
 END_SECONDS = 40.0
 """Maximum time for the hosts to leave at the end of the run."""
@@ -53,7 +54,7 @@ def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
     head = replace(
         place.head, nodes=len(reached) + 1, fewest_nodes=max(1, len(others) - away + 1), trains=trains or not others
     )
-    with _Invitations(folder, place, others).kept() as invitations:
+    with Invitations(folder, place, others).kept() as invitations:
         try:
             with head_ray(folder, head):
                 yield
@@ -112,31 +113,8 @@ def _look(words: Sequence[str]) -> str | None:
     return fault_of(done.returncode, done.stderr.splitlines())
 
 
-@dataclass(slots=True)
-class ReconnectSchedule:
-    """Schedule of reconnections to a lost host."""
-
-    again_seconds: float
-    failures: int = 0
-    """Failures in a row."""
-    lost: float | None = None
-    """Time of the first loss since the host was last steady."""
-
-    def ended(self, began: float, now: float) -> float | None:
-        """Return the time of the next connection, after one that began at `began` ended.
-
-        None if the host is given up.
-        """
-        if now - began >= STEADY_SECONDS:
-            self.failures, self.lost = 0, None
-        self.lost = now if self.lost is None else self.lost
-        self.failures += 1
-        due = now + min(LONGEST_PAUSE_SECONDS, 2.0**self.failures)
-        return None if due - self.lost > self.again_seconds else due
-
-
 @dataclass(frozen=True, slots=True)
-class _Invitations:
+class Invitations:
     """Connections of all hosts, each kept by a thread."""
 
     folder: Path
@@ -145,7 +123,7 @@ class _Invitations:
     _over: threading.Event = field(default_factory=threading.Event)
 
     @contextmanager
-    def kept(self) -> Iterator[_Invitations]:
+    def kept(self) -> Iterator[Invitations]:
         """Keep the connections until the end of the context."""
         if not self.hosts:
             yield self
@@ -173,7 +151,7 @@ class _Invitations:
 
     def _keep(self, host: str) -> None:
         """Connect to a host, again after each loss, until the end of the context or until the host is given up."""
-        reaching = ReconnectSchedule(self.place.again_seconds)
+        steady = time.monotonic()
         while True:
             began = time.monotonic()
             process = self._begun(host)
@@ -181,12 +159,13 @@ class _Invitations:
                 pass
             _end(process)
             now = time.monotonic()
-            due = reaching.ended(began, now)
             if self._over.is_set():
                 return
-            then = "is given up" if due is None else f"again in {due - now:.0f} s"
+            steady = now if now - began >= STEADY_SECONDS else steady
+            is_given_up = now + PAUSE_SECONDS - steady > self.place.again_seconds
+            then = "is given up" if is_given_up else f"again in {PAUSE_SECONDS:.0f} s"
             self._note(host, f"ended with status {process.returncode}; {then}")
-            if due is None or self._over.wait(due - now):
+            if is_given_up or self._over.wait(PAUSE_SECONDS):
                 return
 
     def _begun(self, host: str) -> subprocess.Popen[bytes]:

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live as RichLive
 
 from aiperf.drive.live_table import line, table
-from aiperf.drive.live_view import LAST_STAGE, LiveView
+from aiperf.drive.live_view import LiveView
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 60.0
@@ -41,8 +41,6 @@ class Live:
         self._console = console
         self._clock = clock
         self._next = clock()
-        self._next_line = self._next
-        self._stage: str | None = None
         self._live: RichLive | None = None
         """From the first refresh on, in a terminal."""
 
@@ -55,24 +53,14 @@ class Live:
         before = self._clock()
         if before < self._next and not is_last:
             return False
-        shown = self._draw(make(), is_last)
-        spent = self._clock() - before
-        self._next = before + max(REFRESH_SECONDS, spent / LARGEST_SHARE)
-        if not self._console.is_terminal and self._stage == LAST_STAGE:
-            self._next = max(self._next, self._next_line)  # nothing to print before
+        if self._console.is_terminal:
+            self._update(make())
+        else:
+            self._console.print(line(make()), markup=False, highlight=False, soft_wrap=True)
+        interval = REFRESH_SECONDS if self._console.is_terminal else LINE_SECONDS
+        self._next = before + max(interval, (self._clock() - before) / LARGEST_SHARE)
         if is_last:
             self._close()
-        return shown
-
-    def _draw(self, view: LiveView, is_last: bool) -> bool:
-        if self._console.is_terminal:
-            self._update(view)
-            return True
-        now, before, self._stage = self._clock(), self._stage, view.stage
-        if now < self._next_line and self._stage == before and not is_last:
-            return False
-        self._next_line = now + LINE_SECONDS
-        self._console.print(line(view), markup=False, highlight=False, soft_wrap=True)
         return True
 
     def _update(self, view: LiveView) -> None:

@@ -33,7 +33,7 @@ def line(view: LiveView) -> str:
         f"{units.count(view.proposals_waiting)} proposals waiting",
         f"busy {_or_unknown(view.busy_share, units.share)}",
     ]
-    if view.stage == "starting":
+    if not view.workers_present and not view.trials_finished:
         parts.insert(2, _starting(view))
     if view.workers_lost:
         parts.append(f"{units.count(view.workers_lost)} lost")

@@ -17,7 +17,6 @@ MOST_WORKERS = 100
 """Maximum number of workers in a view. The others are counted."""
 SILENT_SECONDS = 60.0
 """Workers that train without a message for this time are listed before the other training workers."""
-LAST_STAGE = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +75,6 @@ class LiveView:
 
     ranks_of_worker: int | None = None
     """Planned ranks of each worker. None if unknown."""
-
-    @property
-    def stage(self) -> str:
-        """Stage of the run: 'starting' workers, 'preparing' the first trials, or 'training'."""
-        if not self.workers_present and not self.trials_finished:
-            return "starting"
-        return LAST_STAGE if self.workers_training or self.trials_finished else "preparing"
 
     @property
     def workers_present(self) -> int:

@@ -125,12 +125,6 @@ class LoadedRun:
         score = "no valid score" if self.score is None else f"{self.score:.4g} FLOPS"
         return f"<aiperf run {self.name!r}: {score}, error {self.error}>"
 
-    def _repr_html_(self) -> str:
-        """Table of the figures for a notebook."""
-        named = ("score", "interval", "regulated_score", "error", "busy", "mfu")
-        rows = "".join(f"<tr><th>{name}</th><td>{getattr(self, name)}</td></tr>" for name in named)
-        return f"<table>{rows}</table>"
-
 
 def load(run: str | Path) -> LoadedRun:
     """Load a run.

@@ -57,17 +57,7 @@ def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], ver
         )
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
-        submission = JobSubmission(
-            name=f"aiperf-{folder.name}",
-            folder=folder,
-            words=words,
-            seconds=0.0,
-            python=sys.executable,
-            directory=Path.cwd(),
-            verb=verb,
-            program=program(),
-        )
-        job = cluster.job(submission)
+        job = _job(conf, cluster, folder, words, verb)
         script = folder / job.script_name
         script.write_text(job.script)
         return job.run_in_allocation(script)
@@ -104,7 +94,9 @@ def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[
         raise SchedulerRefused(str(error)) from error
 
 
-def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]) -> BatchJob:
+def _job(
+    conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], verb: Sequence[str] = ("drive",)
+) -> BatchJob:
     submission = JobSubmission(
         name=f"aiperf-{folder.name}",
         folder=folder,
@@ -112,6 +104,7 @@ def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]
         seconds=conf.schedule.duration_seconds,
         python=sys.executable,
         directory=Path.cwd(),
+        verb=verb,
         program=program(),
     )
     return cluster.job(submission)

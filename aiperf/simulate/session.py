@@ -6,7 +6,6 @@ the host or the time. Equal configurations therefore write equal journals, byte 
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.drive import SimulationCost, drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
@@ -33,7 +32,7 @@ from aiperf.simulate.model.profile import calibrated, profile_of
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.model.simulated_executor import SimulatedWorld
 from aiperf.submission.announced_run import use_announcement
-from aiperf.units import count, duration, size
+from aiperf.units import count, duration
 from cluster.simulated import SimulatedConf
 from morphism import cost
 
@@ -57,7 +56,10 @@ def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     world = world_of(opening)
     effort = drive(world, opening.first, folder / NAME, after_turn, ending_on_interrupt)
     # The time of the clock, because a user may have ended the run before its time.
-    print(effort_in_words(effort, world.clock.now()))
+    print(
+        f"simulated {duration(world.clock.now())} in {duration(effort.seconds)} of one processor: "
+        f"{count(effort.events)} events, {count(effort.proposals)} proposals"
+    )
     return folder
 
 
@@ -118,22 +120,6 @@ def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learn
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
         faults=build_faults(conf.faults, plan.conf.seed),
         follows=plan.follows,
-    )
-
-
-def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    per_event = effort.driver_seconds / effort.events
-    return "\n".join(
-        [
-            f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)} of one processor: "
-            f"{count(effort.events)} events",
-            f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
-            f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
-            f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, "
-            f"{effort.proposals_per_second:.0f} a second",
-            f"memory at most {size(memory)}",
-        ]
     )
 
 

@@ -281,7 +281,9 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
         def show(driver: Driver) -> None:
             phases.end()
-            live.show(lambda: live_view(driver), is_last=driver.run.ended is not None)
+            live.show(
+                lambda: live_view(driver.run, driver.work_log, driver.clock.now()), is_last=driver.run.ended is not None
+            )
             if driver.run.ended is not None:
                 phases.begin("ending workers")
 

@@ -1,4 +1,4 @@
-"""Values that the live table shows, computed from the driver's state. Their size is bounded."""
+"""State of a run in progress, for the live table, the metrics and the verb status. Its size is bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 
 from aiperf.accounting.score import score, window_work
 from aiperf.accounting.valid_window import Window
-from aiperf.drive.driver import Driver
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import FollowedRun
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.state import Run, Worker
@@ -46,7 +46,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """Values of one refresh, computed from the driver's state."""
+    """State of a run at one time."""
 
     run: str
     at: float
@@ -86,9 +86,9 @@ NOW_SECONDS = 30.0
 """Length of the interval over which `flops_per_second` is averaged."""
 
 
-def live_view(driver: Driver) -> LiveView:
-    run, now = driver.run, driver.clock.now()
-    so_far = score(driver.work_log, now)
+def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
+    """`now`: time of the driver's clock."""
+    so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
     recent = Window(max(0.0, last_report - NOW_SECONDS), last_report)
@@ -98,7 +98,7 @@ def live_view(driver: Driver) -> LiveView:
         at=now,
         duration_seconds=run.duration,
         warmup_seconds=run.started.warmup_seconds,
-        flops_per_second=window_work(driver.work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
+        flops_per_second=window_work(work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
         window_flops_per_second=so_far.flops_per_second,
         regulated_flops_per_second=so_far.regulated_flops_per_second,
         error=so_far.error,
@@ -108,7 +108,7 @@ def live_view(driver: Driver) -> LiveView:
         workers_training=training,
         workers_preparing=len(run.running) - training,
         workers_waiting=len(run.idle),
-        workers_lost=driver.work_log.lost_workers,
+        workers_lost=work_log.lost_workers,
         workers=_workers(run, now),
         is_simulated=run.started.simulated,
         follows=run.started.follows,

@@ -42,7 +42,8 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
     """Return the current values by metric and state. The state is '' for metrics without one."""
     from aiperf.drive.live_view import live_view
 
-    view, run, work_log = live_view(driver), driver.run, driver.work_log
+    run, work_log = driver.run, driver.work_log
+    view = live_view(run, work_log, driver.clock.now())
     known: dict[tuple[str, str], float | None] = {
         ("aiperf_score_flops_per_second", ""): view.window_flops_per_second,
         ("aiperf_regulated_flops_per_second", ""): view.regulated_flops_per_second,

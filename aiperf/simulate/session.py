@@ -27,9 +27,8 @@ from aiperf.simulate.drive import drive
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
-from aiperf.simulate.model.pace import ImageCosts, pace
+from aiperf.simulate.model.pace import pace
 from aiperf.simulate.model.profile import calibrated, profile_of
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.model.simulated_executor import SimulatedWorld
 from aiperf.submission.announced_run import use_announcement
 from aiperf.units import count, duration
@@ -107,10 +106,9 @@ def first_line(plan: Plan) -> RunStarted:
 def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learning | None = None) -> SimulatedWorld:
     """Return the world of a new run. `proposer` and `learning` replace the configured ones."""
     plan, conf = opening.plan, opening.conf
-    data = plan.dataset
     return SimulatedWorld(
         conf=conf,
-        task=SimulatedTask(data.training_images, data.validation_images, data.classes),
+        dataset=plan.dataset,
         seed=plan.conf.seed,
         space=plan.space,
         memory=memory_of(conf, plan.conf.trainer, plan.graph),
@@ -127,7 +125,7 @@ def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
         conf,
-        ImageCosts.of(cost(plan.graph)),
+        cost(plan.graph),
         plan.space.default_batch_size,
         1.0,
         data.training_images,

@@ -24,7 +24,7 @@ from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted,
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.drive import drive
-from aiperf.simulate.model.pace import ImageCosts, pace
+from aiperf.simulate.model.pace import pace
 from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
 from cluster.faults import AnyFault, CrashConf, LateConf, LateJoinConf, StragglerConf, WorkerLostConf
@@ -246,7 +246,7 @@ def test_profile_recovers_the_figures_of_a_simulated_journal(tmp_path: Path) -> 
 
     found.precision = "fp32"  # a simulated journal has none
     guess = calibrated(SimulatedConf(workers=3), found)
-    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    figures, images = cost(start("resnet50_v1")), (1_281_167, 50_000)
     there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
     assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)
     assert here.validation_seconds == pytest.approx(there.validation_seconds, rel=0.05)
@@ -264,7 +264,7 @@ def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
 
     assert guess.overlap == 0
-    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    figures, images = cost(start("resnet50_v1")), (1_281_167, 50_000)
     there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
     assert here.communication_seconds == pytest.approx(there.communication_seconds, rel=0.02)
     assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)

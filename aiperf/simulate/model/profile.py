@@ -18,13 +18,14 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal import events
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.model.pace import GRADIENT_BYTES, ImageCosts, seconds_of_an_image
+from aiperf.simulate.model.pace import GRADIENT_BYTES, seconds_of_an_image
 from aiperf.statistics.speed_model import content_of_an_image, fit, trials_of
 from aiperf.statistics.work_mix import RunWork, TrialWork
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf, exchange_seconds
+from morphism import Cost
 
 FASTEST_LINK = 1e18
 """Largest bandwidth of a link in bytes per second: no time."""
@@ -273,8 +274,6 @@ def _link(figures: Profile) -> LinkConf:
     return LinkConf(0, float(alpha * factor), 1 / float(inverse) if inverse * FASTEST_LINK > 1 else FASTEST_LINK)
 
 
-def _figures(own: events.TrialProposed) -> ImageCosts:
-    training, tensor = own.forward_flops + own.backward_flops, own.tensor_forward_flops
-    return ImageCosts(
-        training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0
-    )
+def _figures(own: events.TrialProposed) -> Cost:
+    flops = own.forward_flops, own.validation_flops, own.backward_flops
+    return Cost(*flops, own.tensor_forward_flops, own.tensor_backward_flops, own.parameters, 0, 0, 0, {})

@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any, assert_never, cast
 
 import msgspec
 
+from aiperf.data.description import DataSet
 from aiperf.journal import messages
 from aiperf.planning.following import Following
 from aiperf.rng import derive
@@ -23,10 +24,10 @@ from aiperf.rules.proposals import Proposer, make
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
-from aiperf.simulate.model.pace import ImageCosts, TrialTiming, pace
-from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedTask, SimulatedWorker
+from aiperf.simulate.model.pace import TrialTiming, pace
+from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedWorker
 from cluster.simulated import SimulatedConf
-from morphism import Graph, cost, decode_morph
+from morphism import Cost, Graph, cost, decode_morph
 from searchers.history import History, Observation, Space
 
 _WORD, _STEP, _CALL = range(3)
@@ -37,7 +38,7 @@ class SimulatedWorld:
     """State outside of the executor: time, files, faults, and the networks that were proposed."""
 
     conf: SimulatedConf
-    task: SimulatedTask
+    dataset: DataSet
     seed: int
     space: Space
     proposer: Proposer
@@ -46,7 +47,7 @@ class SimulatedWorld:
     clock: VirtualClock
     checkpoints: Checkpoints
     faults: tuple[Fault[Any], ...]
-    figures: dict[int, ImageCosts] = field(default_factory=dict)
+    figures: dict[int, Cost] = field(default_factory=dict)
     """Costs of every proposal."""
     generations: dict[int, int] = field(default_factory=dict)
     """Proposals from the starting graph to each trial's network, counted from 1."""
@@ -290,7 +291,7 @@ class SimulatedExecutor:
 
     def _work_out(self, number: int, graph: Graph) -> None:
         """Compute the cost of a proposal's network and the error that its training converges to."""
-        self.world.figures[number] = ImageCosts.of(cost(graph))
+        self.world.figures[number] = replace(cost(graph), by_kind={})  # less memory
         self.world.floors[number] = self.world.learning.floor(graph)
 
     def _attempt(self, order: messages.Train, worker: SimulatedWorker) -> SimulatedAttempt:
@@ -313,12 +314,12 @@ class SimulatedExecutor:
         return SimulatedAttempt(
             order=order,
             worker=worker,
-            task=world.task,
+            dataset=world.dataset,
             pace_of=partial(self._pace, figures, generation, worker.speed),
             holds=partial(world.memory.holds, figures),
             curve=world.learning.curve(
                 order.seed,
-                world.task.classes,
+                world.dataset.classes,
                 world.floors[order.trial],
                 world.inherited[order.trial],
                 order.last_epoch,
@@ -341,9 +342,9 @@ class SimulatedExecutor:
             batch_size=order.batch_size,
         )
 
-    def _pace(self, figures: ImageCosts, generation: int, speed: float, batch_size: int) -> TrialTiming:
-        task = self.world.task
-        images = task.training_images, task.validation_images
+    def _pace(self, figures: Cost, generation: int, speed: float, batch_size: int) -> TrialTiming:
+        data = self.world.dataset
+        images = data.training_images, data.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: SimulatedAttempt) -> list[messages.Word]:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
 
 from cluster.place import (
     LINE,
@@ -23,9 +22,8 @@ from cluster.place import (
     WORD,
     HeadPlace,
     InvitedPlace,
+    JoinedConf,
     NodesAsked,
-    NodesConf,
-    Place,
     form,
 )
 
@@ -44,14 +42,12 @@ FAULTS = {
 
 
 @dataclass
-class HostsConf(NodesConf):
+class HostsConf(JoinedConf):
     """Hosts reached by ssh without a password.
 
     The machine where the command is typed runs Ray's head and the driver. It trains only if it is in the list. All
     hosts share the run's folder.
     """
-
-    is_joined: ClassVar[bool] = True
 
     kind: str = "hosts"
     hosts: list[str] = field(default_factory=list, metadata=form(HOST, HOST_IN_WORDS) | {"fewest": 1})
@@ -74,8 +70,6 @@ class HostsConf(NodesConf):
     """Lines of sh that run first on each host: module load cuda."""
     again_seconds: float = field(default=600.0, metadata={"least": 0, "most": LONGEST_SECONDS})
     """Maximum time for reconnections to a lost host, every 10 s. 0: no reconnection."""
-    submit: bool = True
-    """false: only print the commands for each host."""
 
     def check(self) -> None:
         super().check()
@@ -89,7 +83,7 @@ class HostsConf(NodesConf):
                 f"cluster.fewest_hosts is between 1 and the number of hosts, {len(names)}, but found {self.fewest_hosts}"
             )
 
-    def place(self, environment: Mapping[str, str]) -> Place:
+    def place(self, environment: Mapping[str, str]) -> InvitedPlace:
         return InvitedPlace(
             hosts=tuple(self.hosts),
             head=HeadPlace(len(self.hosts), self.fewest_hosts or len(self.hosts), self.join_seconds, self.address),
@@ -157,12 +151,8 @@ class HostsConf(NodesConf):
     def _directory(self) -> str:
         return shlex.quote(self.directory or str(Path.cwd()))
 
-    @property
-    def wants_submission(self) -> bool:
-        return self.submit
-
     def shown(self, folder: Path) -> str:
-        """See `ClusterConf.shown`. The commands can be typed as printed."""
+        """See `JoinedConf.shown`. The commands can be typed as printed."""
         return "\n".join(
             [
                 "# On this machine, with Ray's head and the driver, first of all for each host (what is missing there?):",

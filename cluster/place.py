@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 LONGEST_SECONDS = 366 * 86400
 """Maximum of any waiting time."""
@@ -233,11 +233,6 @@ class NoReport(ClusterError):
 class ClusterConf:
     """Base class of all kinds of cluster."""
 
-    has_jobs: ClassVar[bool] = False
-    """True if a scheduler starts the machines. The driver then runs in a job, by `python -m aiperf drive`."""
-    is_joined: ClassVar[bool] = False
-    """True if hosts join this machine through the run's folder without a scheduler's job."""
-
     kind: str = "???"
     """Kind of cluster, set by the choice of the group."""
 
@@ -247,14 +242,6 @@ class ClusterConf:
     def place(self, environment: Mapping[str, str]) -> Place:
         """Return the place that the driver must use in this environment."""
         raise NotImplementedError
-
-    def job(self, submission: JobSubmission) -> BatchJob:
-        """Return the job that starts the machines. Only with `has_jobs`."""
-        raise NotImplementedError
-
-    def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
-        return False
 
     def requested_nodes(self) -> NodesAsked:
         """Return the known properties of the nodes before they exist."""
@@ -268,23 +255,9 @@ class ClusterConf:
         """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
-    def shown(self, folder: Path) -> str:
-        """Return the output of `submit=false` without a job. Only with `is_joined`."""
-        raise NotImplementedError
-
     def notes(self) -> list[str]:
         """Return notes before a run begins: options without effect, and settings that are not the run's own."""
         return []
-
-    @property
-    def wants_submission(self) -> bool:
-        """True if the job is submitted. False if it is only printed."""
-        return True
-
-    @property
-    def wants_following(self) -> bool:
-        """True if the state of the job is shown until its end."""
-        return True
 
 
 @dataclass
@@ -305,23 +278,33 @@ class NodesConf(ClusterConf):
 
 
 @dataclass
-class SchedulerConf(NodesConf):
-    """Base class of all kinds of cluster with a scheduler."""
+class JoinedConf(NodesConf):
+    """Base class of all kinds of cluster whose hosts join this machine through the run's folder, without a scheduler."""
 
-    has_jobs: ClassVar[bool] = True
+    submit: bool = True
+    """false: only print the commands for each host."""
+
+    def shown(self, folder: Path) -> str:
+        """Return the output of `submit=false`."""
+        raise NotImplementedError
+
+
+@dataclass
+class SchedulerConf(NodesConf):
+    """Base class of all kinds of cluster whose scheduler starts the machines. The driver runs in a job, by the verb drive."""
 
     submit: bool = True
     """false: only print what would be submitted."""
     follow: bool = True
     """Show the progress of the run until its end. Ctrl-C leaves it running."""
 
-    @property
-    def wants_submission(self) -> bool:
-        return self.submit
+    def job(self, submission: JobSubmission) -> BatchJob:
+        """Return the job that starts the machines."""
+        raise NotImplementedError
 
-    @property
-    def wants_following(self) -> bool:
-        return self.follow
+    def is_allocated(self, environment: Mapping[str, str]) -> bool:
+        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
+        return False
 
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:

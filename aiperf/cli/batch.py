@@ -17,7 +17,7 @@ from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import check_cluster, check_options, folder_of, make_folder
-from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, JobSubmission, NoReport
+from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf
 
 LOOK_SECONDS = 2.0
 """Interval between queries of the job's state."""
@@ -27,7 +27,7 @@ SILENT_SECONDS = 300.0
 """Longest time without an answer of the scheduler."""
 
 
-def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
     """Submit a new run to the scheduler. Return the exit status of the run if it was followed to its end, otherwise 0.
 
     Raises:
@@ -39,12 +39,12 @@ def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     return _execute(conf, cluster, folder, words, is_new=True)
 
 
-def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
+def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
     """Submit a job that resumes a run. Its options are read from its journal."""
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 
-def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
+def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], verb: Sequence[str]) -> int:
     """Run a verb other than `drive` on the nodes of the current allocation and return its exit status.
 
     Raises:
@@ -65,10 +65,10 @@ def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], ver
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
+def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
     check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
-    if not cluster.wants_submission:
+    if not cluster.submit:
         print(job.script, end="")
         return 0
     if is_new:
@@ -85,7 +85,7 @@ def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[
         state.write_text(json.dumps({"kind": cluster.kind, "job": number}))
         print(f"job {number} is submitted. Its script: {script}")
         print(f"the run: {job.folder}")
-        return _follow(job, number) if cluster.wants_following else 0
+        return _follow(job, number) if cluster.follow else 0
     except _NeverStarts as error:
         if is_new:
             script.unlink()
@@ -95,7 +95,7 @@ def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[
 
 
 def _job(
-    conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], verb: Sequence[str] = ("drive",)
+    conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], verb: Sequence[str] = ("drive",)
 ) -> BatchJob:
     submission = JobSubmission(
         name=f"aiperf-{folder.name}",

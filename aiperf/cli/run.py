@@ -30,7 +30,7 @@ from aiperf.planning.resume_options import require_same
 from aiperf.planning.worker_shape import this_machine
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
-from cluster.place import ClusterConf, HeadPlace, Simulated, place_of
+from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
@@ -58,7 +58,7 @@ def _execute(words: Sequence[str]) -> int:
         check_cluster(conf.cluster)
     if conf.resume is None:
         require_announced(conf)
-    has_jobs = conf.cluster is not None and conf.cluster.has_jobs
+    has_jobs = isinstance(conf.cluster, SchedulerConf)
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
@@ -70,10 +70,10 @@ def _execute(words: Sequence[str]) -> int:
     if conf.cluster is not None:
         if conf.dry_run:
             return _print_preview(conf, conf.cluster, words)
-        if conf.cluster.has_jobs:
+        if isinstance(conf.cluster, SchedulerConf):
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
-        if conf.cluster.is_joined:
+        if isinstance(conf.cluster, JoinedConf):
             return _run_on_hosts(conf, conf.cluster, words)
         _print_notes(conf.cluster.notes())
         return _start(conf, _describe_data_set(conf), words)
@@ -116,10 +116,10 @@ def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) ->
     return 0
 
 
-def _run_on_hosts(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> int:
     """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
-    if not cluster.wants_submission:
+    if not cluster.submit:
         print(cluster.shown(folder))
         return 0
     _print_notes(cluster.notes())
@@ -187,7 +187,7 @@ def _resume(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -
         require_same(*given, resumed.conf, str(resumed.folder))
     else:
         require_free(resumed.folder)
-    if given is None and cluster is not None and cluster.has_jobs:
+    if given is None and isinstance(cluster, SchedulerConf):
         return batch.resubmit(resumed.conf, cluster, resumed.folder)
 
     def continue_run(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:

@@ -30,7 +30,7 @@ from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS
 from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
-from cluster.place import ClusterConf, JobSubmission, NodesAsked, place_of
+from cluster.place import ClusterConf, JobSubmission, JoinedConf, NodesAsked, SchedulerConf, place_of
 from cluster.ray import RayConf
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
@@ -68,10 +68,10 @@ def is_buildable_place(data: st.DataObject) -> None:
     assert isinstance(found.requested_nodes(), NodesAsked) and found.workers_text()
     assert all(isinstance(value, str) for _, value in found.requested_resources(conf.schedule.duration_seconds))
     submission = JobSubmission("a-run", Path("/runs/a-run"), ["seed=1"], 180.0, "/usr/bin/python3", Path("/runs"))
-    if found.has_jobs:
+    if isinstance(found, SchedulerConf):
         job = found.job(submission)
         assert job.script and job.folder
-    if found.is_joined:
+    if isinstance(found, JoinedConf):
         assert found.shown(submission.folder)
 
 

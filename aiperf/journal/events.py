@@ -197,7 +197,7 @@ class WorkerLost(Event, frozen=True, kw_only=True):
     worker: int
     cause: LossCause = "reported"
     """'reported': by the executor. 'silence': by the driver's rules after limits.silence_seconds without a message.
-    'released': its accelerators moved to a better place, which does not count as a loss of its trial."""
+    'released': its node is drained or excluded, which does not count as a loss of its trial."""
     reason: str
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.journal.journal import NAME
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.rigs.user import User
 from tests.simulate.test_session import configured

@@ -67,7 +67,6 @@ class RankHost:
         return replace(answer, words=self._words()) if isinstance(answer, StartChanges) else answer
 
     def close(self) -> None:
-        """End ranks and recorder."""
         self._outpost.close()
         self._recorder.stop()
 
@@ -128,7 +127,6 @@ class RankHosts:
             raise
 
     def close(self) -> None:
-        """End the actors, with all processes that they started."""
         endings = [actor.close.remote() for actor in self._actors]
         if endings:
             ray.wait(endings, num_returns=len(endings), timeout=5.0)

@@ -19,11 +19,12 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal import events
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.model.pace import GRADIENT_BYTES, ImageCosts, content_of_an_image, seconds_of_an_image
+from aiperf.simulate.model.pace import GRADIENT_BYTES, content_of_an_image, seconds_of_an_image
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf, exchange_seconds
+from morphism import Cost
 
 Real = npt.NDArray[np.float64]
 
@@ -165,7 +166,7 @@ def profile_of(run: str, runs: str) -> Profile:
     first = next(lines)
     assert isinstance(first, events.RunStarted)
     if first.simulated:
-        raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated")
+        raise BadConfiguration(f"a profile is read from a real run, but '{run}' is simulated: name a run that trained")
     with folding(reader):
         figures = profile(lines)
     if not any(each.steps_seconds > 0 and each.training_images for each in figures.work):
@@ -284,8 +285,6 @@ def _link(figures: Profile) -> LinkConf:
     return LinkConf(0, float(alpha * factor), 1 / float(inverse) if inverse * FASTEST_LINK > 1 else FASTEST_LINK)
 
 
-def _figures(own: events.TrialProposed) -> ImageCosts:
-    training, tensor = own.forward_flops + own.backward_flops, own.tensor_forward_flops
-    return ImageCosts(
-        training, own.validation_flops, tensor + own.tensor_backward_flops, tensor, own.parameters, 0, 0, 0
-    )
+def _figures(own: events.TrialProposed) -> Cost:
+    flops = own.forward_flops, own.validation_flops, own.backward_flops
+    return Cost(*flops, own.tensor_forward_flops, own.tensor_backward_flops, own.parameters, 0, 0, 0, {})

@@ -51,7 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the comparison and return the exit status."""
     margin = None if arguments.max_regression is None else share(arguments.max_regression)
     if arguments.repeats:
         return _repeats(arguments)

@@ -40,7 +40,6 @@ METRIC_NAMES = ("score", "regulated", "error", "valid-flops", "mfu", "flops-per-
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print and write the list and return the exit status."""
     from pathlib import Path
 
     from aiperf.cli.output import print_line

@@ -39,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the report, print its summary and return the exit status."""
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)

@@ -52,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Add an entry or print all entries and return the exit status."""
     from aiperf.errors import BadConfiguration
 
     if (arguments.withdraw is None) != (arguments.why is None):

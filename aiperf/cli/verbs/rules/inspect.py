@@ -48,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check each submission and return the largest exit status."""
     from aiperf.cli.verbs.rules.check import known_options
     from aiperf.errors import BadConfiguration
     from aiperf.ranking.division import division

@@ -109,10 +109,6 @@ class RunConf:
     accelerators_per_worker: int | str | None = field(default=None, metadata={"least": 1, "among": (ALL,)})
     """Accelerators of one worker. Default: all of a node. A larger number than a node has makes workers of several whole
     nodes. `all`: one worker over all nodes. With a number, nodes without accelerators are not used."""
-    metrics_port: int | None = field(default=None, metadata={"least": 1, "most": 65535})
-    """Port of Ray's Prometheus endpoint on the driver's host, with the figures of the run (docs/using.md). Default: no
-    endpoint. A run on this machine alone uses the loopback interface. Otherwise every host that reaches the driver can read
-    it."""
     follow: str | None = None
     """Earlier run (a folder, or a name under runs/). Its trials are trained in their order instead of a search, so that two
     machines or two builds do identical work. Never ranked. With resume: the current folder of that run."""
@@ -293,7 +289,6 @@ def configure(words: Sequence[str]) -> RunConf:
 
 
 def _set(plain: dict[str, Any], word: CommandWord) -> None:
-    """Set one option in a composed configuration."""
     part, _, name = word.option.rpartition(".")
     values = plain[part] if part else plain
     schema = _chosen(part, schemas_of_parts()[part], values) if part else RunConf

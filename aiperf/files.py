@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -27,37 +26,26 @@ LONGEST_SHOWN = 120
 NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 """Errors of flock(2) on a file system without locks."""
 
-_NO_ROOM = ("no space is left", "free space there, or name another folder (runs=FOLDER, --out DIR)")
-_NOT_ALLOWED = (
-    "this user has no permission",
-    "grant it, or name another folder (runs=FOLDER, --out DIR)",
-)
-_BROKEN = (
-    "the disk or file server failed",
-    "look at the kernel's log (dmesg) and at the file server; restore lost files from a copy",
-)
-_LAWS: dict[int | None, tuple[str, str]] = {
+_NO_ROOM = "free space there, or name another folder (runs=FOLDER, --out DIR)"
+_NOT_ALLOWED = "grant this user the permission, or name another folder (runs=FOLDER, --out DIR)"
+_OTHER_PATH = "correct the path, or name another file or folder"
+_BROKEN = "look at the kernel's log (dmesg) and at the file server"
+_FIXES: dict[int | None, str] = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EFBIG: _NO_ROOM,
     errno.EACCES: _NOT_ALLOWED,
     errno.EPERM: _NOT_ALLOWED,
-    errno.EROFS: (
-        "the file system is read-only",
-        "name another folder (runs=FOLDER, --out DIR), or mount it for writing",
-    ),
-    errno.ENAMETOOLONG: ("a name has at most 255 bytes, and a path 4095", "use a shorter one"),
-    errno.ENOENT: ("a file or folder does not exist", "check the path, and that its file system is mounted"),
-    errno.ENOTDIR: ("a part of the path is a file, not a folder", "correct the path"),
-    errno.EISDIR: ("a file is needed, not a folder", "name a file, or move the folder away"),
-    errno.EEXIST: ("the file or folder exists already", "move it away, or name another one"),
-    errno.ELOOP: ("a link leads back to itself", "remove the link"),
-    errno.EIO: _BROKEN,
-    errno.ESTALE: _BROKEN,
-    errno.EMFILE: ("too many files are open", "raise the limit (ulimit -n)"),
-    errno.ENFILE: ("too many files are open on this host", "raise its limit (sysctl fs.file-max)"),
+    errno.EROFS: "name another folder (runs=FOLDER, --out DIR), or mount the file system for writing",
+    errno.ENOENT: "check the path, and that its file system is mounted",
+    errno.ENAMETOOLONG: _OTHER_PATH,
+    errno.ENOTDIR: _OTHER_PATH,
+    errno.EISDIR: _OTHER_PATH,
+    errno.EEXIST: _OTHER_PATH,
+    errno.ELOOP: _OTHER_PATH,
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files of this host (sysctl fs.file-max)",
 }
-_ELSE = ("the operating system refused a call", "look at the log of the system (dmesg)")
 
 
 def what_is_wrong_with(path: Path) -> str | None:
@@ -110,26 +98,12 @@ def shown(path: object) -> str:
 
 
 def refused(error: OSError) -> str:
-    """Return the message of an error of the operating system: cause, path, fix, and the line of our code."""
-    cause, fix = _LAWS.get(error.errno, _ELSE)
+    """Return the message of an error of the operating system: path, cause and fix."""
     what = error.strerror or str(error) or type(error).__name__
     names = [
         shown(name) for name in (error.filename, error.filename2) if name is not None and not isinstance(name, int)
     ]
-    details = f"{' and '.join(names)}: {what}" if names else what
-    return f"{cause}; {details}. To fix it: {fix}{_place(error)}"
-
-
-def _place(error: OSError) -> str:
-    """Return the last line of our code in the traceback, for a bug report."""
-    root = Path(__file__).parent.parent
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename)
-        if file.is_relative_to(root) and file.relative_to(root).parts[0] in (
-            "aiperf",
-            "cluster",
-            "searchers",
-            "morphism",
-        ):
-            return f" [{file.relative_to(root)}:{frame.lineno}]"
-    return ""
+    found = f"{' and '.join(names)}: {what}" if names else what
+    return (
+        f"the operating system must accept each call, but found {found}. To fix it: {_FIXES.get(error.errno, _BROKEN)}"
+    )

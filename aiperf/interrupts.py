@@ -93,7 +93,6 @@ def set_again() -> None:
 
 
 def unwind() -> None:
-    """Begin the stage UNWINDING."""
     _requests.stage = UNWINDING
     signal.signal(signal.SIGALRM, _requests.raise_late)
     sys.unraisablehook = _unraisable

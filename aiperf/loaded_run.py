@@ -37,7 +37,6 @@ class LoadedRun:
 
     @property
     def name(self) -> str:
-        """Name of the run."""
         return self.facts.run.name
 
     @property
@@ -82,7 +81,6 @@ class LoadedRun:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Configuration of the run."""
         return self.facts.run.config
 
     @cached_property
@@ -124,15 +122,8 @@ class LoadedRun:
         return write(self.facts, self.folder if out is None else given_path(str(out)), self.folder).page
 
     def __repr__(self) -> str:
-        """Name, score and error."""
         score = "no valid score" if self.score is None else f"{self.score:.4g} FLOPS"
         return f"<aiperf run {self.name!r}: {score}, error {self.error}>"
-
-    def _repr_html_(self) -> str:
-        """Table of the figures for a notebook."""
-        named = ("score", "interval", "regulated_score", "error", "busy", "mfu")
-        rows = "".join(f"<tr><th>{name}</th><td>{getattr(self, name)}</td></tr>" for name in named)
-        return f"<table>{rows}</table>"
 
 
 def load(run: str | Path) -> LoadedRun:

@@ -84,7 +84,6 @@ class FieldLimits:
 
     @property
     def is_number(self) -> bool:
-        """True if the field accepts numbers."""
         return int in self.types or float in self.types
 
     @property
@@ -106,7 +105,6 @@ class FieldLimits:
         return (*self.types, int) if float in self.types else self.types
 
     def accepts(self, value: Any) -> bool:
-        """Return True if the field accepts the value."""
         if value is None:
             return self.or_none
         if not self.of_list:

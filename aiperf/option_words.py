@@ -20,7 +20,6 @@ HERE = frozenset(
     {
         "announcement_log",
         "predict",
-        "cluster.hostfile",
         "cluster.profile",
         "follow",
         "resume",

@@ -40,5 +40,4 @@ def cell(text: str) -> str:
 
 
 def sanitize_lines(text: str) -> str:
-    """Sanitize each line of a text."""
     return "\n".join(sanitize(line) for line in text.split("\n"))

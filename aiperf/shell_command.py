@@ -30,5 +30,4 @@ def option(name: str, path: Path | str) -> str:
 
 
 def resuming(folder: Path) -> str:
-    """Return the command that resumes a run."""
     return command(option("resume", folder))

@@ -1,6 +1,6 @@
 """Configuration of the faults of a simulated cluster: one class per fault, with the limits of each field.
 
-aiperf/simulate/faults/ implements the faults.
+aiperf/simulate/faults.py implements them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ def _seconds(default: float) -> float:
 
 def _factor(default: float) -> float:
     return field(default=default, metadata={"least": 0.001, "most": 1_000_000})
-
-
-def _one_of(default: str, *others: str) -> str:
-    return field(default=default, metadata={"among": (*others, default)})
 
 
 @dataclass
@@ -49,7 +45,7 @@ class WorkerLostConf(FaultConf):
     kind: str = "worker_lost"
     rate: float = _share(0.15)
     """Share of attempts."""
-    when: str = _one_of("any", "before", "during", "after")
+    when: str = field(default="any", metadata={"among": ("before", "during", "after", "any")})
     """Time of the loss: before the network is built, during the epochs, after the last epoch, or any of these."""
 
 
@@ -60,15 +56,6 @@ class WorkerHungConf(FaultConf):
     kind: str = "worker_hung"
     rate: float = _share(0.05)
     """Share of attempts."""
-
-
-@dataclass
-class IdleWorkerHungConf(FaultConf):
-    """A worker comes up and sends no message afterwards."""
-
-    kind: str = "idle_worker_hung"
-    rate: float = _share(0.1)
-    """Share of workers."""
 
 
 @dataclass
@@ -94,30 +81,6 @@ class LateJoinConf(FaultConf):
 
 
 @dataclass
-class FlapConf(FaultConf):
-    """Some workers are lost and return repeatedly."""
-
-    kind: str = "flap"
-    rate: float = _share(0.2)
-    """Share of workers."""
-    up_seconds: float = _seconds(60.0)
-    """Mean time up."""
-    away_seconds: float = _seconds(15.0)
-    """Time until another worker replaces it."""
-
-
-@dataclass
-class AllGoneConf(FaultConf):
-    """All workers are lost at once, and none comes up for a time."""
-
-    kind: str = "all_gone"
-    at_seconds: float = _seconds(150.0)
-    """Time since the run began."""
-    seconds: float = _seconds(90.0)
-    """Time until workers are up again."""
-
-
-@dataclass
 class StragglerConf(FaultConf):
     """Some workers are slow."""
 
@@ -126,17 +89,6 @@ class StragglerConf(FaultConf):
     """Share of workers."""
     factor: float = _factor(4.0)
     """Factor on all their durations."""
-
-
-@dataclass
-class WrongClockConf(FaultConf):
-    """Some workers' clocks run fast or slow."""
-
-    kind: str = "wrong_clock"
-    rate: float = _share(0.4)
-    """Share of workers."""
-    factor: float = _factor(3.0)
-    """Maximum factor, faster or slower."""
 
 
 @dataclass
@@ -163,15 +115,6 @@ class MemoryRunsOutConf(FaultConf):
 
 
 @dataclass
-class CheckpointsVanishConf(FaultConf):
-    """Checkpoints of a trial disappear just before a worker reads them."""
-
-    kind: str = "checkpoints_vanish"
-    rate: float = _share(0.1)
-    """Share of train orders."""
-
-
-@dataclass
 class CheckpointsUnwrittenConf(FaultConf):
     """The disk accepts no checkpoint of an attempt."""
 
@@ -191,99 +134,16 @@ class LateConf(FaultConf):
     """Maximum delay."""
 
 
-@dataclass
-class TwiceConf(FaultConf):
-    """Messages arrive twice."""
-
-    kind: str = "twice"
-    rate: float = _share(0.2)
-    """Share of messages."""
-    apart_seconds: float = _seconds(10.0)
-    """Maximum time between the two."""
-
-
-@dataclass
-class OutOfOrderConf(FaultConf):
-    """Messages swap places with those sent shortly after them."""
-
-    kind: str = "out_of_order"
-    rate: float = _share(0.3)
-    """Share of messages."""
-    seconds: float = _seconds(0.5)
-    """Maximum time between the two."""
-
-
-@dataclass
-class NeverConf(FaultConf):
-    """Messages are lost, except the executor's own messages that a worker is up or lost."""
-
-    kind: str = "never"
-    rate: float = _share(0.03)
-    """Share of messages."""
-
-
-@dataclass
-class GeneratorDeadConf(FaultConf):
-    """The generators of some workers never answer."""
-
-    kind: str = "generator_dead"
-    rate: float = _share(0.15)
-    """Share of workers."""
-
-
-@dataclass
-class BadProposalConf(FaultConf):
-    """A generator proposes a network that cannot be built, or reports that it has no proposal."""
-
-    kind: str = "bad_proposal"
-    rate: float = _share(0.1)
-    """Share of answers."""
-
-
-@dataclass
-class DriverDiesConf(FaultConf):
-    """The driver is killed while it writes or sends. The last line may be torn. The run is resumed later."""
-
-    kind: str = "driver_dies"
-    rate: float = _share(0.01)
-    """Share of writes to the journal, and of orders."""
-    seconds: float = _seconds(20.0)
-    """Mean time until the run is resumed."""
-
-
-@dataclass
-class DiskFullConf(FaultConf):
-    """The disk accepts only a part of a write to the journal. Space is freed later, and the run is resumed."""
-
-    kind: str = "disk_full"
-    rate: float = _share(0.005)
-    """Share of writes to the journal."""
-    seconds: float = _seconds(30.0)
-    """Mean time until space is free."""
-
-
 AnyFault = (
     WorkerLostConf
     | WorkerHungConf
-    | IdleWorkerHungConf
     | NodeLostConf
     | LateJoinConf
-    | FlapConf
-    | AllGoneConf
     | StragglerConf
-    | WrongClockConf
     | CrashConf
     | MemoryRunsOutConf
-    | CheckpointsVanishConf
     | CheckpointsUnwrittenConf
     | LateConf
-    | TwiceConf
-    | OutOfOrderConf
-    | NeverConf
-    | GeneratorDeadConf
-    | BadProposalConf
-    | DriverDiesConf
-    | DiskFullConf
 )
 """Any fault."""
 FAULTS: tuple[type[AnyFault], ...] = get_args(AnyFault)

@@ -205,7 +205,7 @@ class KubernetesConf(SchedulerConf):
         words += [f"runs={self.runs_path}"] if submission.words else []
         run = KubernetesRun(self, submission.folder.name, words, self.ray_version or metadata.version("ray"))
         objects = plain_jobs.objects(run) if self.operator == "none" else kuberay.objects(run)
-        return KubernetesJob(as_yaml(objects), (submission.folder,), run, tuple(objects))
+        return KubernetesJob(as_yaml(objects), submission.folder, run, tuple(objects))
 
     def _broken(self) -> Iterator[str]:
         """Yield a message for each invalid value."""

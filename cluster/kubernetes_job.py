@@ -44,7 +44,8 @@ class KubernetesJob:
     """See `place.BatchJob`. Its id is the name of the run's objects."""
 
     script: str
-    folders: Sequence[Path]
+    folder: Path
+    """Local folder of the run."""
     run: KubernetesRun
     objects: Sequence[Manifest]
     script_name: str = SCRIPT
@@ -140,7 +141,7 @@ class KubernetesJob:
                 == "no"
             ):
                 raise NoReport("\n".join([f"'{journal}' does not exist", *self._reasons(api, job)]))
-            api.copy_folder(name, "reader", self.run.folder, LEFT_BEHIND, self.folders[0])
+            api.copy_folder(name, "reader", self.run.folder, LEFT_BEHIND, self.folder)
         finally:
             api.delete("Pod", name)
 

@@ -8,7 +8,7 @@ them out. No other code depends on the kind.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -65,25 +65,6 @@ class HeadPlace:
     """True if workers may be on the head's node."""
 
 
-class HostConnection(Protocol):
-    """Connection to hosts: command lines and scripts, as values."""
-
-    def words(self, host: str, script: str) -> list[str]:
-        """Return the command line that runs a script of sh(1) on a host."""
-        ...
-
-    def looking(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script that checks whether a host can join the run in `folder`.
-
-        It ends with status 0, or with one that `fault_of` explains.
-        """
-        ...
-
-    def joining(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the script with which a host joins for the length of the run."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class InvitedPlace:
     """Place with Ray's head next to the driver, which connects to each of these hosts."""
@@ -92,7 +73,10 @@ class InvitedPlace:
     head: HeadPlace
     again_seconds: float
     """Maximum time for reconnections to a lost host."""
-    reached: HostConnection
+    check_command: Callable[[str, Path], list[str]]
+    """Command line that checks whether a host can join the run in a folder."""
+    join_command: Callable[[str, Path], list[str]]
+    """Command line with which a host joins it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +130,7 @@ class JobSubmission:
 
     name: str
     folder: Path
-    """Absolute path of the run's folder, on a file system that all nodes share. Repeated runs use folders next to
-    it."""
+    """Absolute path of the run's folder, on a file system that all nodes share."""
     words: Sequence[str]
     """Options as typed. Empty if the run is resumed, since its journal contains the options."""
     seconds: float
@@ -190,8 +173,8 @@ class BatchJob(Protocol):
         ...
 
     @property
-    def folders(self) -> Sequence[Path]:
-        """Folders of the runs, more than one if the run is repeated."""
+    def folder(self) -> Path:
+        """Local folder of the run."""
         ...
 
     def submit(self, script: Path) -> str:
@@ -206,9 +189,7 @@ class BatchJob(Protocol):
         """Return the state of the job."""
         ...
 
-    def cancel(self, job: str) -> None:
-        """Cancel the job."""
-        ...
+    def cancel(self, job: str) -> None: ...
 
     def lines(self, job: str) -> Sequence[str] | None:
         """Return the lines of `aiperf status` from the place of the run.
@@ -262,14 +243,6 @@ class ClusterConf:
         """Return the place that the driver must use in this environment."""
         raise NotImplementedError
 
-    def job(self, submission: JobSubmission) -> BatchJob:
-        """Return the job that starts the machines. Only with `has_jobs`."""
-        raise NotImplementedError
-
-    def is_allocated(self, environment: Mapping[str, str]) -> bool:
-        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
-        return False
-
     def requested_nodes(self) -> NodesAsked:
         """Return the known properties of the nodes before they exist."""
         return NodesAsked()
@@ -282,33 +255,9 @@ class ClusterConf:
         """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
-    @property
-    def is_joined(self) -> bool:
-        """True if hosts join this machine through the run's folder without a scheduler's job."""
-        return False
-
-    def shown(self, folder: Path, python: str, directory: Path) -> str:
-        """Return the output of `submit=false` without a job. Only with `is_joined`."""
-        raise NotImplementedError
-
     def notes(self) -> list[str]:
         """Return notes before a run begins: options without effect, and settings that are not the run's own."""
         return []
-
-    @property
-    def has_jobs(self) -> bool:
-        """True if a scheduler starts the machines. The driver then runs in a job, by `python -m aiperf drive`."""
-        return False
-
-    @property
-    def wants_submission(self) -> bool:
-        """True if the job is submitted. False if it is only printed."""
-        return True
-
-    @property
-    def wants_following(self) -> bool:
-        """True if the state of the job is shown until its end."""
-        return True
 
 
 @dataclass
@@ -323,33 +272,39 @@ class NodesConf(ClusterConf):
     begins. Default: detected on the nodes."""
 
     def requested_nodes(self) -> NodesAsked:
-        """Return the declared accelerators."""
         memory = self.accelerator_memory
         known = None if memory is None else bytes_of("cluster.accelerator_memory", memory)
         return NodesAsked(accelerator=self.accelerator, accelerator_bytes=known)
 
 
 @dataclass
+class JoinedConf(NodesConf):
+    """Base class of all kinds of cluster whose hosts join this machine through the run's folder, without a scheduler."""
+
+    submit: bool = True
+    """false: only print the commands for each host."""
+
+    def shown(self, folder: Path) -> str:
+        """Return the output of `submit=false`."""
+        raise NotImplementedError
+
+
+@dataclass
 class SchedulerConf(NodesConf):
-    """Base class of all kinds of cluster with a scheduler."""
+    """Base class of all kinds of cluster whose scheduler starts the machines. The driver runs in a job, by the verb drive."""
 
     submit: bool = True
     """false: only print what would be submitted."""
     follow: bool = True
     """Show the progress of the run until its end. Ctrl-C leaves it running."""
 
-    @property
-    def has_jobs(self) -> bool:
-        """Return True."""
-        return True
+    def job(self, submission: JobSubmission) -> BatchJob:
+        """Return the job that starts the machines."""
+        raise NotImplementedError
 
-    @property
-    def wants_submission(self) -> bool:
-        return self.submit
-
-    @property
-    def wants_following(self) -> bool:
-        return self.follow
+    def is_allocated(self, environment: Mapping[str, str]) -> bool:
+        """Return whether this environment is inside an allocation of the scheduler. Then no job is submitted."""
+        return False
 
 
 def place_of(cluster: ClusterConf | None, environment: Mapping[str, str]) -> Place:

@@ -1,4 +1,4 @@
-"""Ports on which the processes of a run listen. `python -m tools.ports_doc` writes the table into docs/security.md."""
+"""Ports on which the processes of a run listen. `python -m tools.generated_docs` writes the table into docs/security.md."""
 
 from __future__ import annotations
 
@@ -50,21 +50,12 @@ LISTENING_PORTS = (
         _HEAD_TO_END,
     ),
     ListeningPort(
-        "agent, only with `ray[default]`, on one machine only with `metrics_port`",
+        "agent, only with `ray[default]`",
         "ray::DashboardAgent, each node",
-        "loopback",
+        "",
         "all",
         "gRPC, HTTP",
         "refused, except `/api/healthz` and `/api/local_raylet_healthz`",
-        _HEAD_TO_END,
-    ),
-    ListeningPort(
-        "metrics, only with `metrics_port`",
-        "ray::DashboardAgent, head",
-        "loopback",
-        "**all**",
-        "HTTP, read only",
-        "**open**",
         _HEAD_TO_END,
     ),
     ListeningPort(

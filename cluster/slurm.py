@@ -36,36 +36,13 @@ from cluster.place import (
 
 SCRIPT = "slurm.sh"
 """Name of the script in the run's folder."""
-RUNNING = frozenset(
-    [
-        "PENDING",
-        "CONFIGURING",
-        "RUNNING",
-        "COMPLETING",
-        "REQUEUED",
-        "REQUEUE_HOLD",
-        "SUSPENDED",
-        "RESIZING",
-        "SIGNALING",
-        "STAGE_OUT",
-    ]
+RUNNING = re.compile(
+    "PENDING|CONFIGURING|RUNNING|COMPLETING|REQUEUED|REQUEUE_HOLD|SUSPENDED|RESIZING|SIGNALING|STAGE_OUT"
 )
 """States of squeue(1) in which a job may still continue."""
-HOPELESS = frozenset(
-    [
-        "AccountNotAllowed",
-        "AssocMaxNodePerJobLimit",
-        "AssocMaxWallDurationPerJobLimit",
-        "BadConstraints",
-        "InvalidAccount",
-        "InvalidQOS",
-        "PartitionConfig",
-        "PartitionNodeLimit",
-        "PartitionTimeLimit",
-        "QOSMaxNodePerJobLimit",
-        "QOSMaxWallDurationPerJobLimit",
-        "QOSNotAllowed",
-    ]
+HOPELESS = re.compile(
+    "AccountNotAllowed|(Assoc|QOS)Max(Node|WallDuration)PerJobLimit|BadConstraints|Invalid(Account|QOS)"
+    "|Partition(Config|NodeLimit|TimeLimit)|QOSNotAllowed"
 )
 """Reasons of squeue(1) for which a job waits until an administrator changes the site's limits."""
 
@@ -153,8 +130,6 @@ class SlurmConf(SchedulerConf):
         default_factory=list, metadata=form(r"--" + LINE, "a long option of sbatch, --mail-type=END")
     )
     """Additional options of sbatch: --mail-type=END."""
-    repeat: int = field(default=1, metadata={"least": 1, "most": 1000})
-    """Number of equal runs, one after the other, as a job array. Shows how repeatable the score is."""
 
     def check(self) -> None:
         super().check()
@@ -212,8 +187,7 @@ class SlurmConf(SchedulerConf):
         return has_job and shutil.which("scontrol", path=environment.get("PATH")) is not None
 
     def job(self, submission: JobSubmission) -> SlurmJob:
-        """Return the run as a batch job."""
-        return SlurmJob(batch_script(self, submission), SCRIPT, folders(self, submission), submission.program)
+        return SlurmJob(batch_script(self, submission), SCRIPT, submission.folder, submission.program)
 
     def _directives(self, name: str, folder: Path, seconds: float) -> Iterator[tuple[str, str]]:
         """Yield options of sbatch(1) with their values. The value is '' for an option without one."""
@@ -237,9 +211,7 @@ class SlurmConf(SchedulerConf):
         yield "no-kill", ""  # the loss of a node is survived
         yield ("requeue" if self.requeue else "no-requeue"), ""
         yield "open-mode", "append"
-        if self.repeat > 1:
-            yield "array", f"1-{self.repeat}%1"
-        yield "output", f"{str(folder).replace('%', '%%')}{'-%a' if self.repeat > 1 else ''}/slurm.log"
+        yield "output", f"{str(folder).replace('%', '%%')}/slurm.log"
 
 
 DOWN_SECONDS = 30
@@ -248,8 +220,7 @@ is ended."""
 LEAVE_SECONDS = 15
 """Time for the nodes to leave by themselves when the driver has ended."""
 GPUS_OF_STEPS = """# A job of whole nodes owns their GPUs, but a step gets only GPUs that were requested by name.
-job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
-details=$(scontrol --oneliner --details show job "${job:-$SLURM_JOB_ID}")
+details=$(scontrol --oneliner --details show job "$SLURM_JOB_ID")
 gres=
 case $details in
   *TresPer*) ;;  # requested by cluster.gpus_per_node or by the allocation: steps get the same
@@ -295,15 +266,6 @@ def quoted(value: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", value) + '"'
 
 
-def folders(conf: SlurmConf, submission: JobSubmission) -> tuple[Path, ...]:
-    """Return the folders of the runs."""
-    if conf.repeat == 1:
-        return (submission.folder,)
-    return tuple(
-        submission.folder.with_name(f"{submission.folder.name}-{number}") for number in range(1, conf.repeat + 1)
-    )
-
-
 def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     """Return the script for sbatch, or for bash inside an allocation."""
     directives = [*conf._directives(submission.name, submission.folder, submission.seconds)]
@@ -311,7 +273,7 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
     for word in conf.extra:
         name, equals, value = word.partition("=")
         lines.append(f"#SBATCH {name}{equals}{quoted(value)}")
-    run = shlex.quote(str(submission.folder)) + ("-$SLURM_ARRAY_TASK_ID" if conf.repeat > 1 else "")
+    run = shlex.quote(str(submission.folder))
     step, prefix = _container(conf, submission)
     before = "".join(
         [
@@ -320,6 +282,8 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
         ]
     )
     aiperf = f"{prefix}{shlex.quote(submission.python)} -m aiperf"
+    without_head = "scontrol requeue" if conf.requeue else "scancel"
+    at_limit = '[ -z "$limit" ] || scontrol requeue "$SLURM_JOB_ID"\n' if conf.requeue else ""
     return f"""#!/bin/bash
 {chr(10).join(lines)}
 
@@ -349,7 +313,7 @@ joined='trap "" USR1; "$@"; status=$?; trap "exit $status" USR1
 case $status in 0 | {HEAD_LOST}) ;; *) exit "$status" ;; esac
 while sleep {DOWN_SECONDS} & wait "$!"; do
   case "$status $(sinfo --noheader --nodes="$first" --format=%t)" in
-    *" down"* | "{HEAD_LOST} "*\\*) {_without_head(conf)} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
+    *" down"* | "{HEAD_LOST} "*\\*) {without_head} "$SLURM_JOB_ID"; exit {HEAD_LOST} ;;
   esac
 done
 exit "$status"'
@@ -378,7 +342,7 @@ status=$?
   for _ in {{1..{LEAVE_SECONDS}}}; do kill -USR1 "$nodes" && sleep 1; done
   kill "$nodes"; wait "$nodes"
 }} 2>/dev/null
-{_after(conf)}exit "$status"
+{at_limit}exit "$status"
 """
 
 
@@ -397,19 +361,6 @@ def _container(conf: SlurmConf, submission: JobSubmission) -> tuple[str, str]:
     ) + " "
 
 
-def _without_head(conf: SlurmConf) -> str:
-    return "scontrol requeue" if conf.requeue else "scancel"
-
-
-def _after(conf: SlurmConf) -> str:
-    if not conf.requeue:
-        return ""
-    return """if [ -n "$limit" ]; then
-  scontrol requeue "$SLURM_JOB_ID"
-fi
-"""
-
-
 def time_limit(seconds: float) -> str:
     """Format a duration for sbatch: days-hours:minutes:seconds. It is rounded up to minutes, the precision of Slurm.
 
@@ -426,15 +377,13 @@ class SlurmJob:
 
     script: str
     script_name: str
-    folders: Sequence[Path]
+    folder: Path
     program: str
 
     def submit(self, script: Path) -> str:
-        """Submit the script. Return the job's id."""
         return _run("sbatch", "--parsable", str(script)).partition(";")[0]
 
     def run_in_allocation(self, script: Path) -> int:
-        """Run the script by bash in this allocation."""
         return subprocess.run(["bash", str(script)], check=False).returncode
 
     def state(self, job: str) -> JobState:
@@ -447,17 +396,12 @@ class SlurmJob:
             lines = []
         if not lines:
             return JobState("COMPLETED", "", "", is_over=True)
-        jobs = [line.split("|") for line in lines]
-        # an array is over when all its jobs are over. The job that is furthest from its end is shown
-        name, reason, nodes = next((each for each in jobs if each[0] == "RUNNING"), None) or min(
-            jobs, key=lambda each: each[0] not in RUNNING
-        )
+        name, reason, nodes = lines[0].split("|")
         reason = "" if reason == "None" else reason
-        is_hopeless = name == "PENDING" and reason in HOPELESS
-        return JobState(name, reason, nodes, name not in RUNNING, is_hopeless)
+        is_hopeless = name == "PENDING" and HOPELESS.fullmatch(reason) is not None
+        return JobState(name, reason, nodes, RUNNING.fullmatch(name) is None, is_hopeless)
 
     def cancel(self, job: str) -> None:
-        """Cancel the job by scancel."""
         _run("scancel", job)
 
     def lines(self, job: str) -> None:
@@ -472,13 +416,11 @@ class SlurmJob:
 
     @property
     def last_output(self) -> str:
-        return shlex.join(
-            str(folder / "slurm.log") for folder in self.folders if not (folder / "journal.jsonl").is_file()
-        )
+        return shlex.quote(str(self.folder / "slurm.log"))
 
     @property
     def status_command(self) -> str:
-        return f"{self.program} status {shlex.quote(str(self.folders[0]))}"
+        return f"{self.program} status {shlex.quote(str(self.folder))}"
 
 
 def _run(*words: str) -> str:

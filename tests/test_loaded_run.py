@@ -37,7 +37,7 @@ def test_figures_equal_those_of_the_report(folder: Path) -> None:
     assert run.interval == report.score.flops_per_second_interval
     assert (run.mfu, run.busy) == (report.utilisation.mfu, report.score.busy_share)
     assert run.warnings == report.warnings and run.config == report.run.config
-    assert run.name in repr(run) and "regulated_score" in run._repr_html_()
+    assert run.name in repr(run)
 
 
 def test_tables_have_a_row_per_trial_worker_and_sample(folder: Path) -> None:

@@ -26,7 +26,7 @@ OBJECTS = {
 """Functions of Horovod and torch.distributed that send pickled objects to other ranks, or serve such functions."""
 
 KNOWN = {
-    "aiperf/drive/ray/history_updates.py": "the driver's own packets, within Ray's calls and object store: behind the token",
+    "aiperf/drive/ray/generators.py": "the driver's own packets, within Ray's calls and object store: behind the token",
     "aiperf/train/ranks/rendezvous_point.py": "lets the worker's own hosts through to a free port, and reads no word",
 }
 """Exceptions, each with the reason."""

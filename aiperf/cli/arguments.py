@@ -122,7 +122,6 @@ def require_run_words(words: Sequence[str], options: Sequence[str]) -> None:
 
 
 def verb_module(verb: str) -> VerbModule:
-    """Import the module of a verb."""
     return cast(VerbModule, importlib.import_module(VERB_MODULES[verb]))
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from aiperf.cli.output import print_line, program
 from aiperf.config import RunConf
 from aiperf.errors import AiperfError, BadConfiguration, NoSuchRun, SchedulerRefused
 from aiperf.journal.journal import NAME
-from aiperf.planning.plan import candidates, check_cluster, check_options, folder_of, make_folder
-from cluster.place import BatchJob, ClusterConf, ClusterError, JobState, JobSubmission, NoReport
+from aiperf.planning.plan import check_cluster, check_options, folder_of, make_folder
+from cluster.place import BatchJob, ClusterError, JobState, JobSubmission, NoReport, SchedulerConf
 
 LOOK_SECONDS = 2.0
 """Interval between queries of the job's state."""
@@ -27,7 +27,7 @@ SILENT_SECONDS = 300.0
 """Longest time without an answer of the scheduler."""
 
 
-def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def submit(conf: RunConf, cluster: SchedulerConf, words: Sequence[str]) -> int:
     """Submit a new run to the scheduler. Return the exit status of the run if it was followed to its end, otherwise 0.
 
     Raises:
@@ -39,12 +39,12 @@ def submit(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
     return _execute(conf, cluster, folder, words, is_new=True)
 
 
-def resubmit(conf: RunConf, cluster: ClusterConf, folder: Path) -> int:
+def resubmit(conf: RunConf, cluster: SchedulerConf, folder: Path) -> int:
     """Submit a job that resumes a run. Its options are read from its journal."""
     return _execute(conf, cluster, folder.absolute(), [], is_new=False)
 
 
-def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], verb: Sequence[str]) -> int:
+def run_verb_here(conf: RunConf, cluster: SchedulerConf, words: Sequence[str], verb: Sequence[str]) -> int:
     """Run a verb other than `drive` on the nodes of the current allocation and return its exit status.
 
     Raises:
@@ -57,17 +57,7 @@ def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], ver
         )
     folder = make_folder(folder_of(conf, time.time()).absolute())
     try:
-        submission = JobSubmission(
-            name=f"aiperf-{folder.name}",
-            folder=folder,
-            words=words,
-            seconds=0.0,
-            python=sys.executable,
-            directory=Path.cwd(),
-            verb=verb,
-            program=program(),
-        )
-        job = cluster.job(submission)
+        job = _job(conf, cluster, folder, words, verb)
         script = folder / job.script_name
         script.write_text(job.script)
         return job.run_in_allocation(script)
@@ -75,37 +65,38 @@ def run_verb_here(conf: RunConf, cluster: ClusterConf, words: Sequence[str], ver
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _execute(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
+def _execute(conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], *, is_new: bool) -> int:
     check_cluster(cluster)
     job = _job(conf, cluster, folder, words)
-    if not cluster.wants_submission:
+    if not cluster.submit:
         print(job.script, end="")
         return 0
     if is_new:
-        job = _with_folders(lambda candidate: _job(conf, cluster, candidate, words), folder)
-    script = job.folders[0] / job.script_name
+        job = _job(conf, cluster, make_folder(folder), words)
+    script = job.folder / job.script_name
     script.write_text(job.script)
     print(job.script)
     if cluster.is_allocated(os.environ):
         print(f"within an allocation: {script} runs here")
         return job.run_in_allocation(script)
+    state = job.folder / run_status.JOB
     try:
         number = _submit(job, script)
-        for each in job.folders:
-            (each / run_status.JOB).write_text(json.dumps({"kind": cluster.kind, "job": number}))
+        state.write_text(json.dumps({"kind": cluster.kind, "job": number}))
         print(f"job {number} is submitted. Its script: {script}")
-        print(f"the run: {', '.join(map(str, job.folders))}")
-        return _follow(job, number) if cluster.wants_following else 0
+        print(f"the run: {job.folder}")
+        return _follow(job, number) if cluster.follow else 0
     except _NeverStarts as error:
         if is_new:
             script.unlink()
-            for each in job.folders:
-                (each / run_status.JOB).unlink(missing_ok=True)
-                each.rmdir()
+            state.unlink(missing_ok=True)
+            job.folder.rmdir()
         raise SchedulerRefused(str(error)) from error
 
 
-def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]) -> BatchJob:
+def _job(
+    conf: RunConf, cluster: SchedulerConf, folder: Path, words: Sequence[str], verb: Sequence[str] = ("drive",)
+) -> BatchJob:
     submission = JobSubmission(
         name=f"aiperf-{folder.name}",
         folder=folder,
@@ -113,25 +104,10 @@ def _job(conf: RunConf, cluster: ClusterConf, folder: Path, words: Sequence[str]
         seconds=conf.schedule.duration_seconds,
         python=sys.executable,
         directory=Path.cwd(),
+        verb=verb,
         program=program(),
     )
     return cluster.job(submission)
-
-
-def _with_folders(job_of: Callable[[Path], BatchJob], folder: Path) -> BatchJob:
-    """Return the job of the first free folder name and create its folders, one for each repetition."""
-    for candidate in candidates(folder):
-        job, made = job_of(candidate), list[Path]()
-        try:
-            for each in job.folders:
-                each.mkdir(parents=True)
-                made.append(each)
-        except FileExistsError:
-            for each in made:
-                each.rmdir()
-            continue
-        return job
-    raise AssertionError("candidates are endless")
 
 
 class _NeverStarts(Exception):
@@ -186,17 +162,17 @@ def _fetch(job: BatchJob, number: str) -> None:
 
 
 def _show(job: BatchJob, number: str) -> None:
-    """Print the state of the run in progress: the last one of the job that has started."""
+    """Print the state of the run in progress."""
     try:
         lines = job.lines(number)
     except ClusterError as error:  # the next query may succeed
         lines = [f"the state of the run could not be read: {error}"]
     for line in lines or ():
         print_line(line)
-    started = [] if lines is not None else [folder for folder in job.folders if (folder / NAME).is_file()]
-    with suppress(NoSuchRun):  # its first line is being written
-        for line in run_status.lines(started[-1], time.time()) if started else ():
-            print_line(line)
+    if lines is None and (job.folder / NAME).is_file():
+        with suppress(NoSuchRun):  # its first line is being written
+            for line in run_status.lines(job.folder, time.time()):
+                print_line(line)
 
 
 def _state_line(number: str, state: JobState) -> str:
@@ -209,12 +185,9 @@ def _finish(job: BatchJob, number: str) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of
 
-    worst = 0
-    for folder in job.folders:
-        if not (folder / NAME).is_file():
-            raise AiperfError(f"job {number} ended before its run began. Its last output: {job.last_output}")
-        report = report_of(folder)
-        for line in closing_lines(report, folder / "report.html", folder):
-            print_line(line)
-        worst = max(worst, 0 if report.score.valid else 1)
-    return worst
+    if not (job.folder / NAME).is_file():
+        raise AiperfError(f"job {number} ended before its run began. Its last output: {job.last_output}")
+    report = report_of(job.folder)
+    for line in closing_lines(report, job.folder / "report.html", job.folder):
+        print_line(line)
+    return 0 if report.score.valid else 1

@@ -10,19 +10,15 @@ from aiperf.config import RunConf
 from aiperf.data.description import DataSet
 from aiperf.journal.events import FollowedRun
 from aiperf.planning.declared_nodes import LEARNT, Preview
-from aiperf.planning.disk import DiskNeeds, disk_needs
+from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
-from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
-
-KEPT = RETAINED + 1
-"""Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
 
 INDENT = 13
 """Column of the values."""
@@ -32,73 +28,46 @@ Line = tuple[str, str]
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
     """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
-    conf, shape, space = plan.conf, plan.shape, plan.space
     return _joined(
-        [
-            _data_set(plan.dataset),
-            _time(conf),
-            ("workers", workers),
-            (
-                "a worker",
-                f"{_accelerators(shape.accelerators)}, {shape.ranks} ranks ({conf.trainer.collective}), "
-                f"batch {space.default_batch_size} each",
-            ),
-            ("planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
-            *_network(conf, plan.graph, plan.dataset),
-            _budget(space.budget),
-            *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
-            _disk(conf, disk_of(conf, plan.graph, plan.dataset, shape.accelerators, number)),
-        ]
+        [("data set", _data_set(plan.dataset)), _time(plan.conf), ("workers", workers), *_planned(plan, number)]
     )
 
 
-def preview_text(preview: Preview, requested: Sequence[Line], workers: str) -> str:
+def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
     """Return the text of a preview. `requested`: lines about the resources to request."""
-    conf, worker, plan = preview.conf, preview.worker, preview.plan
-    data, graph = preview.dataset, preview.graph
-    lines: list[Line] = [*requested]
-    if data is None:
-        lines.append(("data set", f"{conf.dataset.name}: {preview.dataset_source}"))
-    else:
-        name, about = _data_set(data)
-        lines.append((name, f"{about} ({preview.dataset_source})"))
-    lines += [_time(conf), ("workers", workers)]
-    each = f", batch {plan.space.default_batch_size} each" if plan is not None else ""
-    if worker.accelerators is None:
-        lines.append(("a worker", f"accelerators: {LEARNT}"))
-    elif worker.ranks is None:
-        lines.append(("a worker", f"{_accelerators(worker.accelerators)}; ranks: {LEARNT}"))
-    else:
-        lines.append(
-            (
-                "a worker",
-                f"{_accelerators(worker.accelerators)}, {worker.ranks} ranks ({conf.trainer.collective}){each}",
-            )
-        )
-    of = "the accelerators" if worker.accelerators != 0 else "a rank"
-    memory = f"memory of {of}: {LEARNT}" if worker.memory_bytes is None else f"{size(worker.memory_bytes)} a rank"
-    lines.append(("declared", f"{worker.device or f'kind of device: {LEARNT}'}; {memory}"))
-    if data is not None and graph is not None:
-        lines += _network(conf, graph, data)
-        lines.append(_budget(plan.space.budget if plan is not None else Budget.of(graph, factor=conf.budget.factor)))
-    lines += (
-        _search(conf) if plan is None or plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
-    )
-    if data is not None and graph is not None:
-        lines.append(_disk(conf, disk_of(conf, graph, data, worker.accelerators or 0, 1)))
-    return _joined(lines)
+    data, graph, plan = preview.dataset, preview.graph, preview.plan
+    described = f"{conf.dataset.name}: {preview.dataset_source}"
+    if data is not None:
+        described = f"{_data_set(data)} ({preview.dataset_source})"
+    lines = [*requested, ("data set", described), _time(conf), ("workers", workers)]
+    if plan is not None:
+        return _joined([*lines, *_planned(plan, 1)])
+    network = [] if data is None or graph is None else _network(conf, graph, data)
+    return _joined([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *network, *_search(conf)])
+
+
+def _planned(plan: Plan, number: int) -> Iterator[Line]:
+    """Yield the lines that depend on the shape of the workers."""
+    conf, shape, space = plan.conf, plan.shape, plan.space
+    accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
+    ranks = f"{shape.ranks} ranks ({conf.trainer.collective})"
+    yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
+    yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
+    yield from _network(conf, plan.graph, plan.dataset)
+    yield _budget(space.budget)
+    yield from _search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
+    yield _disk(plan, number)
 
 
 def _joined(lines: Sequence[Line]) -> str:
     return "\n".join(f"{name:<{INDENT - 1}} {value}" for name, value in lines)
 
 
-def _data_set(data: DataSet) -> Line:
+def _data_set(data: DataSet) -> str:
     return (
-        "data set",
         f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
         f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
-        + (f", {noise(data.noise)}" if data.noise else ""),
+        + (f", {noise(data.noise)}" if data.noise else "")
     )
 
 
@@ -111,10 +80,6 @@ def _time(conf: RunConf) -> Line:
         f"{duration(schedule.stop_after_seconds)} or more, and is then outside the ranking"
     )
     return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up{stop}"
-
-
-def _accelerators(number: int) -> str:
-    return f"{number} accelerators" if number else "no accelerators"
 
 
 def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
@@ -135,13 +100,11 @@ def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
 
 
 def _budget(budget: Budget) -> Line:
-    assert budget.forward_flops is not None and budget.parameters is not None
-    memory = "training memory: " + LEARNT
-    if budget.memory_bytes is not None:
-        memory = f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}"
+    assert budget.forward_flops is not None and budget.parameters is not None and budget.memory_bytes is not None
     return (
         "budget",
-        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, {memory}",
+        f"{operations(budget.forward_flops)} forward per image, {count(budget.parameters)} parameters, "
+        f"{size(budget.memory_bytes)} of training memory at batch {budget.batch}",
     )
 
 
@@ -168,27 +131,8 @@ def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
         yield "", f"{count(number)} proposals are left out: {reason}"
 
 
-FLOPS_PER_ACCELERATOR = 50e12
-FLOPS_WITHOUT = 100e9
-"""Speeds of a worker from which the length of an epoch is estimated before a run."""
-
-
-def disk_of(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
-    """Estimate the disk space of a run. `accelerators`: of one worker."""
-    counted = cost(graph)
-    epoch = counted.epoch_flops(data.training_images, data.validation_images)
-    return disk_needs(
-        parameters=counted.parameters,
-        growth=conf.budget.factor,
-        kept=KEPT,
-        seconds=conf.schedule.duration_seconds,
-        workers=workers,
-        devices=1 + accelerators,
-        epoch_seconds=epoch / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT),
-    )
-
-
-def _disk(conf: RunConf, needs: DiskNeeds) -> Line:
-    if isinstance(place_of(conf.cluster, os.environ), Simulated):
+def _disk(plan: Plan, workers: int) -> Line:
+    if isinstance(place_of(plan.conf.cluster, os.environ), Simulated):
         return "disk", "a journal and a report. Nothing is trained"
-    return "disk", f"under {conf.runs}: {needs_text(needs)}"
+    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    return "disk", f"under {plan.conf.runs}: {needs_text(needs)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,20 +17,20 @@ from aiperf.cli import batch
 from aiperf.cli.output import print_folded, print_line
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
-from aiperf.cli.plan_lines import disk_of, plan_text, preview_text
+from aiperf.cli.plan_lines import plan_text, preview_text
 from aiperf.config import RunConf, configure
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration, HostNotReached, ReportNotWritten, RunStopped
 from aiperf.journal.journal import NAME
 from aiperf.planning.declared_nodes import preview, require_declared, require_index, workers_expected
-from aiperf.planning.disk import require_place, require_room
+from aiperf.planning.disk import disk_needs, require_place, require_room
 from aiperf.planning.plan import Plan, check_cluster, check_options, folder_of, make_folder, make_plan, require_batches
 from aiperf.planning.resume_options import require_same
 from aiperf.planning.worker_shape import this_machine
 from aiperf.submission.announced_run import require_announced
 from aiperf.system.describe import describe_usable
-from cluster.place import ClusterConf, HeadPlace, Simulated, place_of
+from cluster.place import ClusterConf, HeadPlace, JoinedConf, SchedulerConf, Simulated, place_of
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
@@ -59,7 +58,7 @@ def _execute(words: Sequence[str]) -> int:
         check_cluster(conf.cluster)
     if conf.resume is None:
         require_announced(conf)
-    has_jobs = conf.cluster is not None and conf.cluster.has_jobs
+    has_jobs = isinstance(conf.cluster, SchedulerConf)
     if conf.resume is None and not has_jobs:  # the folder of a job may be on other hosts
         require_place(conf.runs)
     if isinstance(place_of(conf.cluster, os.environ), Simulated):
@@ -71,10 +70,10 @@ def _execute(words: Sequence[str]) -> int:
     if conf.cluster is not None:
         if conf.dry_run:
             return _print_preview(conf, conf.cluster, words)
-        if conf.cluster.has_jobs:
+        if isinstance(conf.cluster, SchedulerConf):
             return batch.submit(conf, conf.cluster, words)
         check_options(conf)
-        if conf.cluster.is_joined:
+        if isinstance(conf.cluster, JoinedConf):
             return _run_on_hosts(conf, conf.cluster, words)
         _print_notes(conf.cluster.notes())
         return _start(conf, _describe_data_set(conf), words)
@@ -113,15 +112,15 @@ def _print_preview(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) ->
         require_batches(previewed.plan, words)
     requested = cluster.requested_resources(conf.schedule.duration_seconds)
     workers = workers_expected(conf, cluster.requested_nodes()) or cluster.workers_text()
-    print(preview_text(previewed, requested, workers))
+    print(preview_text(previewed, conf, requested, workers))
     return 0
 
 
-def _run_on_hosts(conf: RunConf, cluster: ClusterConf, words: Sequence[str]) -> int:
+def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> int:
     """Start a run on hosts that join this machine. Its folder is created first, since they join through it."""
     folder = folder_of(conf, time.time()).absolute()
-    if not cluster.wants_submission:
-        print(cluster.shown(folder, sys.executable, Path.cwd()))
+    if not cluster.submit:
+        print(cluster.shown(folder))
         return 0
     _print_notes(cluster.notes())
     dataset = _describe_data_set(conf)
@@ -188,7 +187,7 @@ def _resume(conf: RunConf, given: tuple[Sequence[str], RunConf] | None = None) -
         require_same(*given, resumed.conf, str(resumed.folder))
     else:
         require_free(resumed.folder)
-    if given is None and cluster is not None and cluster.has_jobs:
+    if given is None and isinstance(cluster, SchedulerConf):
         return batch.resubmit(resumed.conf, cluster, resumed.folder)
 
     def continue_run(executor_of: MachinesExecutor, show: Callable[[Driver], None], phases: Phases) -> Path:
@@ -282,7 +281,9 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
         def show(driver: Driver) -> None:
             phases.end()
-            live.show(lambda: live_view(driver), is_last=driver.run.ended is not None)
+            live.show(
+                lambda: live_view(driver.run, driver.work_log, driver.clock.now()), is_last=driver.run.ended is not None
+            )
             if driver.run.ended is not None:
                 phases.begin("ending workers")
 
@@ -290,15 +291,13 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
 
 def _finish(folder: Path) -> int:
-    from aiperf.comparison.sections import following
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
     try:
         with Phases().phase("writing the report"):
             report = report_of(folder)
-            comparison = following(report, folder)
-            page = write(report, folder, extra=() if comparison is None else (comparison,)).page
+            page = write(report, folder).page
     except ReportNotWritten:
         print_folded(closing_lines(report, run=folder))  # the run has ended and has a score
         raise
@@ -307,7 +306,6 @@ def _finish(folder: Path) -> int:
 
 
 def describe_plan(plan: Plan) -> str:
-    """Return the text of a plan."""
     cluster = plan.conf.cluster
     if cluster is not None:
         return plan_text(plan, cluster.workers_text())
@@ -317,9 +315,8 @@ def describe_plan(plan: Plan) -> str:
 
 def _require_room(plan: Plan, place: Path) -> None:
     workers = _workers_here(plan) if plan.conf.cluster is None else 1
-    require_room(
-        disk_of(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers), require_place(str(place))
-    )
+    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    require_room(needs, require_place(str(place)))
 
 
 def _workers_here(plan: Plan) -> int:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiperf.run_warning import RunWarning
 
+if TYPE_CHECKING:
+    from aiperf.drive.live_view import LiveView
+
 JOB = "job.json"
 """File in the folder of a scheduled run, with the kind of scheduler and the id of the job."""
-LARGEST_JOB = 1 << 12
-"""Bytes of that file."""
 MOST_LOST = 3
 """Number of lost workers that are listed."""
 
@@ -31,10 +33,8 @@ class Lost:
 class Status:
     """State of a run."""
 
-    run: str
-    seconds: float
-    """Time of the last line since the run began."""
-    duration_seconds: float
+    view: LiveView
+    """State at the last line of the journal."""
     ended: str | None
     """Reason of the end. None if the run continues or its driver was killed."""
     heard_seconds_ago: float
@@ -42,15 +42,7 @@ class Status:
     driver_host: str
     job: dict[str, str] | None
     """Kind of scheduler and id of the job at the last submission. None without a scheduler."""
-    flops_per_second: float | None
-    regulated_flops_per_second: float | None
-    error: float | None
-    trials_finished: int
-    workers: int
-    """Workers that are running."""
-    workers_training: int
     accelerators: int
-    workers_lost: int
     lost: tuple[Lost, ...]
     """Last lost workers."""
     warnings: tuple[RunWarning, ...]
@@ -67,8 +59,8 @@ def status_of(folder: Path, now_unix: float) -> Status:
         NoSuchRun: the journal has no complete line yet.
         BadConfiguration: the file with the job's id is damaged.
     """
-    from aiperf.accounting.score import score
     from aiperf.accounting.work_log import WorkLog
+    from aiperf.drive.live_view import live_view
     from aiperf.journal.events import RunResumed, RunStarted, WorkerLost
     from aiperf.journal.journal import NAME, folding, read
     from aiperf.rules.evolve import replay
@@ -83,23 +75,13 @@ def status_of(folder: Path, now_unix: float) -> Status:
             if isinstance(event, WorkerLost) and event.cause != "released":
                 lost.append(Lost(event.worker, run.workers[event.worker].host, event.at, event.reason))
             work_log.take(event)
-    figures = score(work_log, run.at)
     return Status(
-        run=run.started.run,
-        seconds=run.at,
-        duration_seconds=run.duration,
+        view=live_view(run, work_log, run.at),
         ended=run.ended,
         heard_seconds_ago=max(0.0, now_unix - (folder / NAME).stat().st_mtime),
         driver_host=host,
         job=_job(folder / JOB),
-        flops_per_second=figures.flops_per_second,
-        regulated_flops_per_second=figures.regulated_flops_per_second,
-        error=figures.error,
-        trials_finished=run.finished,
-        workers=len(run.workers),
-        workers_training=len(run.running),
         accelerators=sum(worker.ranks for worker in run.workers.values()),
-        workers_lost=work_log.lost_workers,
         lost=tuple(lost[-MOST_LOST:]),
         warnings=() if reader.reading.warning is None else (reader.reading.warning,),
         resumes=resumes,
@@ -114,15 +96,13 @@ def _job(path: Path) -> dict[str, str] | None:
 
     if not path.is_file():
         return None
-    with path.open("rb") as file:
-        content = file.read(LARGEST_JOB + 1)
     try:
-        job = msgspec.json.decode(content, type=dict[str, str])
+        job = msgspec.json.decode(path.read_bytes(), type=dict[str, str])
         return {name: job[name] for name in ("kind", "job")}
     except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
         raise BadConfiguration(
-            f"{JOB} holds the kind of a scheduler and the id of a job, at most {LARGEST_JOB} bytes, but found another content "
-            f"in '{path}' ({error}). Remove the file"
+            f"{JOB} holds the kind of a scheduler and the id of a job, but found another content in '{path}' ({error}). Remove "
+            "the file"
         ) from error
 
 
@@ -132,12 +112,13 @@ def lines(folder: Path, now_unix: float) -> Iterator[str]:
     from aiperf.units import error as error_rate
 
     status = status_of(folder, now_unix)
+    view, score = status.view, status.view.window_flops_per_second
     state = f"ended ({status.ended})" if status.ended else f"last heard of {duration(status.heard_seconds_ago)} ago"
-    yield f"{status.run}: {duration(status.seconds)} of {duration(status.duration_seconds)}, {state}"
-    figure = "after the warm-up" if status.flops_per_second is None else flops_per_second(status.flops_per_second)
-    error = "none yet" if status.error is None else error_rate(status.error)
-    yield f"  score {figure} · error {error} · {status.trials_finished} trials finished"
-    yield f"  {status.workers} workers up, {status.workers_training} of them in training · {status.workers_lost} lost so far"
+    yield f"{view.run}: {duration(view.at)} of {duration(view.duration_seconds)}, {state}"
+    figure = "after the warm-up" if score is None else flops_per_second(score)
+    error = "none yet" if view.error is None else error_rate(view.error)
+    yield f"  score {figure} · error {error} · {view.trials_finished} trials finished"
+    yield f"  {view.workers_present} workers up, {view.workers_training} of them in training · {view.workers_lost} lost so far"
     for one in status.lost:
         yield f"  lost: worker {one.worker} on {one.host}, after {duration(one.at)}: {one.reason}"
     where = f"  driver on {status.driver_host}"

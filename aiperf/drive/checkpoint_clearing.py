@@ -142,28 +142,23 @@ def clear(run: Run, run_folder: Path, keep: str) -> KeptCheckpoints | None:
     if not ours:
         return None
     best = None if keep == "none" else best_of(read_again(run_folder / NAME, Progress), [file.name for file in ours])
-    staying = [
-        file for file in ours if keep == "all" or (best and checkpoint_of(file.name) == (best.trial, best.epoch))
-    ]
+    best_files = [file for file in ours if best is not None and checkpoint_of(file.name) == (best.trial, best.epoch)]
+    staying = ours if keep == "all" else best_files
     graph = None if best is None else _graph_file(run, best, folder)
-    stays, removed, not_removed = sum(map(_size, staying)), [0, 0], 0
-    for file in ours:
-        if file in staying:
-            continue
-        size = _size(file)
-        try:
+    sizes = {file: _size(file) for file in ours}
+    removed: list[Path] = []
+    for file in [file for file in ours if file not in staying]:
+        with suppress(OSError):  # a failed removal must not end the run. The report counts it
             file.unlink(missing_ok=True)
-            removed = [removed[0] + 1, removed[1] + size]
-        except OSError:  # a failed removal must not end the run. The report counts it
-            not_removed += 1
+            removed.append(file)
     record = KeptCheckpoints(
         keep=keep,
         files=len(staying),
-        bytes=stays,
-        removed_files=removed[0],
-        removed_bytes=removed[1],
-        not_removed=not_removed,
-        best=None if best is None else f"{CHECKPOINTS}/{_name(staying, best)}",
+        bytes=sum(sizes[file] for file in staying),
+        removed_files=len(removed),
+        removed_bytes=sum(sizes[file] for file in removed),
+        not_removed=len(ours) - len(staying) - len(removed),
+        best=None if best is None else f"{CHECKPOINTS}/{best_files[0].name}",
         trial=None if best is None else best.trial,
         epoch=None if best is None else best.epoch,
         accuracy=None if best is None else best.accuracy,
@@ -189,10 +184,6 @@ def forget(run_folder: Path) -> str | None:
     )
 
 
-def _name(staying: Iterable[Path], best: Best) -> str:
-    return next(file.name for file in staying if checkpoint_of(file.name) == (best.trial, best.epoch))
-
-
 def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
     """Write the architecture next to its weights, in the format of docs/graph-format.md.
 
@@ -216,60 +207,13 @@ def _size(file: Path) -> int:
 
 
 _OVER = frozenset({TrialState.FINISHED, TrialState.FAILED, TrialState.REJECTED, TrialState.WITHDRAWN})
-NAMED = 8
-"""Maximum number of unknown files in a message."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnneededFiles:
-    """Contents of a checkpoint folder that the run does not need."""
-
-    dropped: tuple[int, ...]
-    """Finished trials whose weights no later trial can inherit."""
-    unknown: tuple[str, ...]
-    """Names of files that belong to no trial of the run."""
-
-
-def leftover(run: Run, names: Iterable[str]) -> UnneededFiles:
-    """Return the files among `names` that the run does not need."""
-    dropped: set[int] = set()
-    unknown: list[str] = []
-    for name in sorted(names):
-        if name == KEPT or name.startswith(BEST):
-            continue
-        trial = run.trials.get(number) if (number := trial_of(name)) is not None else None
-        if trial is None:
-            unknown.append(name)
-        elif trial.state in _OVER and not trial.saved_epoch:
-            dropped.add(trial.number)
-    return UnneededFiles(tuple(sorted(dropped)), tuple(unknown))
-
-
-def sweep(run: Run, folder: Path) -> str | None:
-    """Remove checkpoints that the run does not need.
-
-    Return a message about removed, remaining and unknown files, or None. A file that cannot be removed does not end the
-    run.
-    """
-    if not folder.is_dir():
-        return None
-    found = leftover(run, [file.name for file in folder.iterdir()])
-    checkpoints = CheckpointFolder(folder)
-    removed: list[str] = []
-    kept: list[str] = []
-    for trial in found.dropped:
-        try:
-            checkpoints.drop(trial)
-            removed.append(str(trial))
-        except OSError as error:
-            kept.append(f"{trial}: {error.strerror}")
-    parts = [
-        f"{len(names)} {text} ({', '.join(names[:NAMED])}{' …' if len(names) > NAMED else ''})"
-        for text, names in (
-            ("trials' dropped checkpoints were removed", removed),
-            ("trials' dropped checkpoints cannot be removed", kept),
-            ("files stay, since they are no checkpoints of this journal's trials", found.unknown),
-        )
-        if names
-    ]
-    return f"'{folder}': {'; '.join(parts)}" if parts else None
+def sweep(run: Run, folder: Path) -> None:
+    """Remove the checkpoints that the journal has dropped. A file that cannot be removed stays."""
+    names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
+    numbers = {trial_of(name) for name in names if not name.startswith(BEST)}
+    for trial in [trial for number, trial in run.trials.items() if number in numbers]:
+        if trial.state in _OVER and not trial.saved_epoch:
+            with suppress(OSError):
+                CheckpointFolder(folder).drop(trial.number)

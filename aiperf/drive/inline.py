@@ -56,7 +56,6 @@ class InlineExecutor:
         )
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """The history that proposals are made from."""
         self._history.tell(observations)
 
     def send(self, order: Order) -> None:
@@ -92,5 +91,4 @@ class InlineExecutor:
         return unread
 
     def close(self) -> None:
-        """Stop training."""
         self._training = iter(())

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live as RichLive
 
 from aiperf.drive.live_table import line, table
-from aiperf.drive.live_view import LAST_STAGE, LiveView
+from aiperf.drive.live_view import LiveView
 
 REFRESH_SECONDS = 0.5
 LINE_SECONDS = 60.0
@@ -41,11 +41,8 @@ class Live:
         self._console = console
         self._clock = clock
         self._next = clock()
-        self._next_line = self._next
-        self._stage: str | None = None
         self._live: RichLive | None = None
         """From the first refresh on, in a terminal."""
-        self._size = console.size
 
     def show(self, make: Callable[[], LiveView], *, is_last: bool = False) -> bool:
         """Show the run if a refresh is due.
@@ -56,44 +53,24 @@ class Live:
         before = self._clock()
         if before < self._next and not is_last:
             return False
-        shown = self._draw(make(), is_last)
-        spent = self._clock() - before
-        self._next = before + max(REFRESH_SECONDS, spent / LARGEST_SHARE)
-        if not self._console.is_terminal and self._stage == LAST_STAGE:
-            self._next = max(self._next, self._next_line)  # nothing to print before
+        if self._console.is_terminal:
+            self._update(make())
+        else:
+            self._console.print(line(make()), markup=False, highlight=False, soft_wrap=True)
+        interval = REFRESH_SECONDS if self._console.is_terminal else LINE_SECONDS
+        self._next = before + max(interval, (self._clock() - before) / LARGEST_SHARE)
         if is_last:
             self._close()
-        return shown
-
-    def _draw(self, view: LiveView, is_last: bool) -> bool:
-        if self._console.is_terminal:
-            self._update(view)
-            return True
-        now, before, self._stage = self._clock(), self._stage, view.stage
-        if now < self._next_line and self._stage == before and not is_last:
-            return False
-        self._next_line = now + LINE_SECONDS
-        self._console.print(line(view), markup=False, highlight=False, soft_wrap=True)
         return True
 
     def _update(self, view: LiveView) -> None:
-        size = self._console.size
-        if self._live is not None and size != self._size:
-            # terminals differ in how they wrap old lines after a resize: start again on an empty screen
-            self._close(is_kept=False)
-            self._console.clear()
         if self._live is None:
             self._live = RichLive(console=self._console, auto_refresh=False)
             self._live.start()
-        self._size = size
-        can_draw = self._console.encoding.startswith("utf")
-        width = size.width if can_draw else size.width - 2  # '…' takes three cells without UTF-8
-        shown = table(view, width, size.height - 1, can_draw=can_draw)
-        self._live.update(Group(*shown), refresh=True)
+        self._live.update(table(view, self._console.size.height), refresh=True)
 
-    def _close(self, *, is_kept: bool = True) -> None:
+    def _close(self) -> None:
         if self._live is not None:
-            self._live.transient = not is_kept
             self._live.stop()
             self._live = None
 

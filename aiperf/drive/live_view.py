@@ -1,4 +1,4 @@
-"""Values that the live table shows, computed from the driver's state. Their size is bounded."""
+"""State of a run in progress, for the live table, the metrics and the verb status. Its size is bounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import islice
 
 from aiperf.accounting.score import score, window_work
 from aiperf.accounting.valid_window import Window
-from aiperf.drive.driver import Driver
+from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import FollowedRun
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.state import Run, Worker
@@ -17,7 +17,6 @@ MOST_WORKERS = 100
 """Maximum number of workers in a view. The others are counted."""
 SILENT_SECONDS = 60.0
 """Workers that train without a message for this time are listed before the other training workers."""
-LAST_STAGE = "training"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,6 @@ class WorkerView:
     epoch: int | None = None
     epochs: int | None = None
     """The round's limit."""
-    epoch_share: float | None = None
-    """Finished share of the epoch's images, 0..1."""
     accuracy: float | None = None
     """The trial's best so far."""
     silent_seconds: float = 0.0
@@ -49,7 +46,7 @@ class WorkerView:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """Values of one refresh, computed from the driver's state."""
+    """State of a run at one time."""
 
     run: str
     at: float
@@ -80,13 +77,6 @@ class LiveView:
     """Planned ranks of each worker. None if unknown."""
 
     @property
-    def stage(self) -> str:
-        """Stage of the run: 'starting' workers, 'preparing' the first trials, or 'training'."""
-        if not self.workers_present and not self.trials_finished:
-            return "starting"
-        return LAST_STAGE if self.workers_training or self.trials_finished else "preparing"
-
-    @property
     def workers_present(self) -> int:
         """Number of workers that are up."""
         return self.workers_training + self.workers_preparing + self.workers_waiting
@@ -96,10 +86,9 @@ NOW_SECONDS = 30.0
 """Length of the interval over which `flops_per_second` is averaged."""
 
 
-def live_view(driver: Driver) -> LiveView:
-    """Return the current values of the run."""
-    run, now = driver.run, driver.clock.now()
-    so_far = score(driver.work_log, now)
+def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
+    """`now`: time of the driver's clock."""
+    so_far = score(work_log, now)
     # Work is known up to the last report alone: a window that ended now would hold time without its work.
     last_report = max((run.trials[trial].interval_end for trial in islice(run.running, MOST_WORKERS)), default=now)
     recent = Window(max(0.0, last_report - NOW_SECONDS), last_report)
@@ -109,7 +98,7 @@ def live_view(driver: Driver) -> LiveView:
         at=now,
         duration_seconds=run.duration,
         warmup_seconds=run.started.warmup_seconds,
-        flops_per_second=window_work(driver.work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
+        flops_per_second=window_work(work_log, recent) / recent.seconds if recent.seconds > 0 else 0.0,
         window_flops_per_second=so_far.flops_per_second,
         regulated_flops_per_second=so_far.regulated_flops_per_second,
         error=so_far.error,
@@ -119,7 +108,7 @@ def live_view(driver: Driver) -> LiveView:
         workers_training=training,
         workers_preparing=len(run.running) - training,
         workers_waiting=len(run.idle),
-        workers_lost=driver.work_log.lost_workers,
+        workers_lost=work_log.lost_workers,
         workers=_workers(run, now),
         is_simulated=run.started.simulated,
         follows=run.started.follows,
@@ -138,18 +127,15 @@ def _worker(run: Run, worker: Worker, now: float) -> WorkerView:
     if worker.trial is None:
         return WorkerView(worker.number, worker.host, "waiting")
     trial = run.trials[worker.trial]
-    data = run.started.dataset
-    images = data["training_images"] + data["validation_images"]
-    done = trial.training_images + trial.validation_images
+    is_training = trial.training_images or trial.validation_images or trial.epoch
     return WorkerView(
         worker.number,
         worker.host,
-        "training" if done or trial.epoch else "preparing",
+        "training" if is_training else "preparing",
         trial=trial.number,
         round=trial.round,
         epoch=trial.current_epoch,
         epochs=epoch_limit(run.schedule, trial.round) if trial.epochs is None else trial.epochs,
-        epoch_share=min(1.0, done / images),
         accuracy=trial.best_accuracy or None,
         silent_seconds=max(0.0, now - trial.last_message),
     )

@@ -50,17 +50,17 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
         case LocalPlace():
             from aiperf.drive.ray.cluster.local_cluster import local_ray
 
-            return local_ray(conf.metrics_port)
+            return local_ray()
         case HeadPlace() as head:
             from aiperf.drive.ray.cluster.head import head_ray
 
             assert folder is not None, "other hosts join through the run's folder"
-            return head_ray(folder, head, conf.metrics_port)
+            return head_ray(folder, head)
         case InvitedPlace() as invited:
             from aiperf.drive.ray.cluster.invited_hosts import invited_ray
 
             assert folder is not None, "other hosts join through the run's folder"
-            return invited_ray(folder, invited, conf.metrics_port)
+            return invited_ray(folder, invited)
         case Existing() as existing:
             from aiperf.drive.ray.cluster.existing import existing_ray
 
@@ -72,11 +72,8 @@ def _ray(conf: RunConf, folder: Path | None) -> AbstractContextManager[None]:
 
 
 def publisher(conf: RunConf) -> Callable[[Driver], None]:
-    """Return a function that exports the run's metrics after each turn.
-
-    It does nothing if no endpoint is configured.
-    """
-    if conf.metrics_port is None and not isinstance(place_of(conf.cluster, os.environ), Existing):
+    """Return a function that exports the run's metrics after each turn. Only an existing Ray has an endpoint for them."""
+    if not isinstance(place_of(conf.cluster, os.environ), Existing):
         return lambda driver: None
     from aiperf.drive.ray import metrics
 
@@ -140,8 +137,8 @@ def _data_set_of(conf: RunConf, state: SessionState) -> DataSetConf:
 
 def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightResult = UNCHECKED) -> Executor:
     """Return an executor on the Ray cluster that this process is connected to."""
-    from aiperf.drive.ray.actors import WorkerPlan
     from aiperf.drive.ray.ray_executor import RayExecutor
+    from aiperf.drive.ray.worker_host import WorkerPlan
 
     shape = state.run.started.shape
     plan = WorkerPlan(
@@ -153,7 +150,6 @@ def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightR
         accelerators=0,
         cores=1,
         started_unix=state.run.started.started_unix,
-        records_locally=conf.storage.is_telemetry_local,
         driver=identity(),
     )
     return RayExecutor(

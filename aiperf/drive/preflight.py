@@ -10,10 +10,9 @@ from __future__ import annotations
 import socket
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -31,26 +30,6 @@ from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.system.description.of_run import HASH, PROBE, in_words, stored_once, system_description
 
 
-class NodeAdmission(Protocol):
-    """Choice of the nodes that may hold a worker.
-
-    Implemented in `drive.ray.node_admission`, which defines the types of `nodes` and `slots`.
-    """
-
-    @property
-    def excluded(self) -> AbstractSet[str]:
-        """Ray's identifiers of nodes that must hold no worker."""
-        ...
-
-    def look(self, nodes: Sequence[Mapping[str, Any]], slots: Any) -> tuple[Any, list[Inspected]]:
-        """The places that may be used now, and what is new of nodes that were checked."""
-        ...
-
-    def close(self) -> None:
-        """End the check in progress."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class PreflightResult:
     """Result of preflight."""
@@ -59,8 +38,8 @@ class PreflightResult:
     """One event per node, with `at` = 0."""
     excluded: frozenset[str] = frozenset()
     """Ray's identifiers of nodes that must hold no worker."""
-    gate: NodeAdmission | None = None
-    """Checks nodes that join later. None if no node is checked."""
+    gate: Any = None
+    """`drive.ray.node_admission.NodeAdmission`, which checks nodes that join later. None if no node is checked."""
 
 
 def depth(conf: RunConf) -> str:
@@ -71,7 +50,6 @@ def depth(conf: RunConf) -> str:
 
 
 def check_here(conf: RunConf, parent: Path, *, is_full: bool) -> NodeReadings:
-    """Measure this machine."""
     system = describe_usable()
     count = len(system.accelerators)
     with meeting(parent) as place:

@@ -30,7 +30,6 @@ class HostTime:
 
 
 def host_time() -> HostTime:
-    """Return the current time of this host."""
     return HostTime(time.time(), boot_id(), _boot_seconds())
 
 

@@ -21,7 +21,7 @@ from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import HostTime, WallClock, host_time
 from aiperf.errors import BadConfiguration, CannotResume, JournalInUse, NoWorkers, RunStopped, RuntimeLost
 from aiperf.files import shown
-from aiperf.journal.events import SCHEMA, AnyEvent, FollowedRun, NodeChecked, RunResumed, RunStarted, ScorePredicted
+from aiperf.journal.events import SCHEMA, AnyEvent, NodeChecked, RunResumed, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, Cut, Journal, JournalReading, folding, locked, read
 from aiperf.journal.local_journal import open_journal, to_be_read
 from aiperf.journal.run_folder import run_folder
@@ -70,7 +70,6 @@ class SessionState:
         return state
 
     def take(self, event: AnyEvent) -> None:
-        """Add one event."""
         observed = observations(self.run, event)
         evolve(self.run, event)
         self.work_log.take(event)
@@ -128,27 +127,15 @@ def _sealed_prediction(conf: RunConf, checks: Iterable[NodeChecked]) -> list[Sco
     if conf.predict is None:
         return []
     content = read_prediction(Path(conf.predict))
-    name = shown(conf.predict)
     differing = differing_options(content, json.loads(json.dumps(as_plain(conf))))
+    differing += ["release"] if content["release"] != release() else []
+    differing += ["kinds of nodes"] if tuple(content["nodes"]) != node_hashes(checks) else []
     if differing:
         raise BadConfiguration(
-            f"predict= takes a prediction of the same options, but {name} differs in {', '.join(differing)}: predict again"
-        )
-    if content["release"] != release():
-        raise BadConfiguration(
-            f"predict= takes a prediction of this release, {release()!r}, but {name} is of {content['release']!r}: repeat it"
-        )
-    nodes = node_hashes(checks)
-    if tuple(content["nodes"]) != nodes:
-        raise BadConfiguration(
-            f"predict= takes a prediction from a profile of the same kinds of nodes, {_short(nodes)}, but {name} is of "
-            f"{_short(content['nodes'])}: predict from a run on these nodes"
+            "predict= takes a prediction of the same options, release and kinds of nodes, but "
+            f"{shown(conf.predict)} differs in {', '.join(differing)}: predict again"
         )
     return [ScorePredicted(at=0.0, prediction=content)]
-
-
-def _short(hashes: Iterable[str]) -> str:
-    return ", ".join(each[:12] for each in hashes) or "none described"
 
 
 def _driver_host(conf: RunConf) -> dict[str, Any]:
@@ -192,7 +179,9 @@ def resumable(conf: RunConf) -> Resumable:
         )
     check_rules(first)
     with folding(reader):
-        follows = None if first.follows is None else _followed_again(first.follows, conf)
+        follows = None
+        if first.follows is not None:
+            follows = followed_again(first.follows, run_folder(conf.follow or first.follows.path, conf.runs))
         conf, state = from_plain(first.config), SessionState.at(first, follows)
         session: RunStarted | RunResumed = first
         for event in lines:
@@ -234,10 +223,6 @@ def require_free(folder: Path, patience_seconds: float = 0.0) -> None:
         time.sleep(LOCK_SECONDS)
 
 
-def _followed_again(recorded: FollowedRun, conf: RunConf) -> Following:
-    return followed_again(recorded, run_folder(conf.follow or recorded.path, conf.runs))
-
-
 def _own_disk(folder: Path) -> Path | None:
     """Return the folder on the driver's own disk that the first event names, or None."""
     reader = read(folder)
@@ -270,9 +255,9 @@ def resume(
         for event in lines:
             state.take(event)
         journal.append(lines)
-        for message in (forget(found.folder), sweep(state.run, found.folder / CHECKPOINTS)):
-            if message is not None:
-                print(message)
+        if (warning := forget(found.folder)) is not None:
+            print(warning)
+        sweep(state.run, found.folder / CHECKPOINTS)
         _drive(found.conf, found.folder, state, journal, executor_of, resumed.at, after_turn)
     clear(state.run, found.folder, found.conf.storage.checkpoints)
     return found.folder
@@ -342,8 +327,7 @@ def _drive(
             )
             with ending_on_interrupt(driver):
                 driver.drive()
-        if (message := sweep(state.run, folder / CHECKPOINTS)) is not None:
-            print(message)
+        sweep(state.run, folder / CHECKPOINTS)
     except RuntimeLost as lost:
         raise RunStopped(folder, str(lost)) from lost
     except NoWorkers as none:

@@ -39,21 +39,12 @@ class StorageConf:
     """shared: written in the run's folder. local:FOLDER: written on the local disk of the driver's host, in FOLDER (an
     absolute path), and copied to the run's folder every 2 s and at the end."""
 
-    telemetry: str = field(default=SHARED, metadata={"among": (SHARED, "local")})
-    """shared: written in the run's folder, each second. local: written on the local disk of each worker's host, and copied to
-    the run's folder at the end of each trial and of the worker."""
-
     checkpoints: str = field(default="best", metadata={"among": KEEP})
     """Checkpoints kept after the end of a run: the best one with its graph file, all, or none. A run that ended before its
     time keeps all, because it can be resumed."""
 
     def __post_init__(self) -> None:
         hold(self, "storage")
-
-    @property
-    def is_telemetry_local(self) -> bool:
-        """True if telemetry is recorded on the host's local disk."""
-        return self.telemetry == "local"
 
     def local_journal(self) -> Path | None:
         """Return the folder on the driver's host under which the journal is written. None if it is in the run's folder.

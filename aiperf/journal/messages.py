@@ -108,7 +108,7 @@ class WorkerDown(_Message, frozen=True, kw_only=True):
     worker: int
     reason: str
     released: bool = False
-    """True if the executor moved the worker's accelerators to a better place. This does not count as a loss of its trial."""
+    """True if the worker's node is drained or excluded. This does not count as a loss of its trial."""
 
 
 class NotStarted(events.WorkerNotStarted, frozen=True, kw_only=True, tag_field="kind", tag=True):

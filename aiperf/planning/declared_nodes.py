@@ -31,36 +31,9 @@ MEMORY_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """Declared properties of a worker. None if the property becomes known with the first worker."""
-
-    accelerators: int | None
-    ranks: int | None
-    cores: int | None
-    memory_bytes: int | None
-    """Memory of one rank."""
-    device: str | None
-
-    def shape(self, source: str) -> WorkerShape | None:
-        """Return the shape for a plan. None if too little is declared."""
-        if self.accelerators is None or self.ranks is None or self.memory_bytes is None:
-            return None
-        return WorkerShape(
-            source=source,
-            device=self.device or f"a device that is {LEARNT}",
-            accelerators=self.accelerators,
-            ranks=self.ranks,
-            cores=self.cores or 0,
-            memory_bytes=self.memory_bytes,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Preview:
     """Preview of a run whose nodes do not exist yet."""
 
-    conf: RunConf
-    worker: Expected
     dataset: DataSet | None
     """None if the set is not visible from this machine."""
     dataset_source: str
@@ -77,35 +50,46 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
         BadConfiguration, DataError: if the configuration cannot become a run, as far as this is known.
     """
     check_options(conf)
-    worker = expected(conf, nodes)
-    if worker.accelerators is not None:
-        require_devices(conf, worker.accelerators)
+    if (accelerators := _accelerators(conf, nodes)) is not None:
+        require_devices(conf, accelerators)
     dataset, source = _dataset(conf)
     graph = None if dataset is None else starting_graph(conf, dataset)
-    shape = worker.shape("declared")
+    shape = declared_shape(conf, nodes)
     plan = None if dataset is None or shape is None else make_plan(conf, shape, dataset)
-    return Preview(conf, worker, dataset, source, graph, plan)
+    return Preview(dataset, source, graph, plan)
 
 
-def expected(conf: RunConf, nodes: NodesAsked) -> Expected:
-    """Return the properties of a worker on declared nodes."""
+def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:
+    """Return the accelerators of a worker. None if they become known with the nodes."""
     declared = conf.accelerators_per_worker
-    if declared == ALL and nodes.nodes != 1:  # the number of its nodes is known when they join
-        ranks = conf.trainer.ranks
-        memory = conf.budget.memory_bytes or conf.trainer.memory_limit_bytes
-        return Expected(None, ranks, None, memory, nodes.accelerator if nodes.accelerators else None)
-    accelerators = declared if isinstance(declared, int) else nodes.accelerators
-    trainer, ranks = conf.trainer, None
-    if accelerators or trainer.ranks is not None or trainer.collective == "none":
-        ranks = ranks_of_worker(trainer, accelerators or 0, nodes.cores or 1)
-    elif accelerators == 0 and nodes.cores is not None:
-        ranks = ranks_of_worker(trainer, 0, nodes.cores)
+    if declared == ALL and nodes.nodes != 1:
+        return None
+    return declared if isinstance(declared, int) else nodes.accelerators
+
+
+def declared_shape(conf: RunConf, nodes: NodesAsked) -> WorkerShape | None:
+    """Return the shape of a worker on declared nodes. None if too little is declared."""
+    accelerators, trainer = _accelerators(conf, nodes), conf.trainer
+    has_ranks = accelerators or trainer.ranks is not None or trainer.collective == "none" or nodes.cores is not None
+    if accelerators is None or not has_ranks:
+        return None
+    ranks = ranks_of_worker(trainer, accelerators, nodes.cores or 1)
     memory = conf.budget.memory_bytes or trainer.memory_limit_bytes
     if memory is None and accelerators:
         memory = nodes.accelerator_bytes
-    elif memory is None and accelerators == 0 and nodes.memory_bytes is not None and ranks is not None:
+    elif memory is None and nodes.memory_bytes is not None:
         memory = nodes.memory_bytes // ranks
-    return Expected(accelerators, ranks, nodes.cores, memory, nodes.accelerator if accelerators != 0 else None)
+    if memory is None:
+        return None
+    device = (nodes.accelerator if accelerators else None) or f"a device that is {LEARNT}"
+    return WorkerShape(
+        source="declared",
+        device=device,
+        accelerators=accelerators,
+        ranks=ranks,
+        cores=nodes.cores or 0,
+        memory_bytes=memory,
+    )
 
 
 def workers_expected(conf: RunConf, nodes: NodesAsked) -> str | None:

@@ -13,9 +13,13 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiperf.config import RunConf
+from aiperf.data.description import DataSet
 from aiperf.errors import BadConfiguration
 from aiperf.files import shown, what_is_wrong_with
+from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.units import count, size
+from morphism import Graph, cost
 
 BYTES_PER_PARAMETER = 8
 """Bytes of a checkpoint per parameter: weight and momentum, FP32 each."""
@@ -29,82 +33,51 @@ PROGRESS_SECONDS = 5.0
 BYTES_PER_SAMPLE = 280
 """Bytes of telemetry per device and second."""
 BYTES_OF_A_REPORT = 6_000_000
-FILES_OF_A_REPORT = 24
+KEPT = RETAINED + 1
+"""Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
+FLOPS_PER_ACCELERATOR = 50e12
+FLOPS_WITHOUT = 100e9
+"""Speeds of a worker from which the length of an epoch is estimated."""
+SHORTEST_EPOCH_SECONDS = 0.1
+"""Least length of an epoch: a small network on an accelerator waits for its steps, its validation and its checkpoint."""
 TRIED = 4096
 """Bytes of the test file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskNeeds:
-    """Estimated bytes and files of a run."""
+    """Estimated bytes of a run, without its report of BYTES_OF_A_REPORT."""
 
     checkpoints: int
     """All kept checkpoints, at the size of the first network."""
     grown: int
-    """All kept checkpoints after networks have grown to the limit of the budget."""
+    """All kept checkpoints after networks have grown to the limit of the budget. Each trial in training has one or two
+    more."""
     journal: int
     telemetry: int
-    report: int
     workers: int
     """Number of workers of the estimate for journal and telemetry."""
-    files: int
-    kept: int
-    """Number of kept checkpoints."""
-
-    @property
-    def least(self) -> int:
-        """Total without the growth of networks."""
-        return self.checkpoints + self.journal + self.telemetry + self.report
-
-    @property
-    def most(self) -> int:
-        """Total with the growth of networks. Each trial in training has one or two more checkpoints."""
-        return self.grown + self.journal + self.telemetry + self.report
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSpace:
-    """Free space of a file system for this user."""
-
-    at: Path
-    """Nearest existing folder."""
-    bytes: int
-    files: int | None
-    """None if the file system does not count them."""
-
-
-def disk_needs(
-    *, parameters: int, growth: float, kept: int, seconds: float, workers: int, devices: int, epoch_seconds: float
-) -> DiskNeeds:
-    """Estimate the disk space of a run.
-
-    Args:
-        kept: number of checkpoints.
-        devices: devices of a worker that are sampled each second.
-        epoch_seconds: shortest expected epoch. Each epoch writes lines of its own.
-
-    >>> disk_needs(parameters=1000, growth=4, kept=10, seconds=3600, workers=2, devices=2, epoch_seconds=60).journal
-    1080400
-    """
+def disk_needs(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
+    """Estimate the disk space of a run. `accelerators`: of one worker."""
+    counted, seconds = cost(graph), workers * conf.schedule.duration_seconds
+    epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
+    epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
     every = max(PROGRESS_SECONDS, workers / 50)
-    checkpoints = kept * BYTES_PER_PARAMETER * parameters
+    checkpoints = KEPT * BYTES_PER_PARAMETER * counted.parameters
+    journal = seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
     return DiskNeeds(
         checkpoints=checkpoints,
-        grown=math.ceil(growth * checkpoints),
-        journal=math.ceil(
-            BYTES_OF_FIRST_LINE
-            + workers * seconds * (1.5 * BYTES_PER_PROGRESS / every + BYTES_PER_EPOCH / epoch_seconds)
-        ),
-        telemetry=math.ceil(BYTES_PER_SAMPLE * workers * devices * seconds),
-        report=BYTES_OF_A_REPORT,
+        grown=math.ceil(conf.budget.factor * checkpoints),
+        journal=math.ceil(BYTES_OF_FIRST_LINE + journal),
+        telemetry=math.ceil(BYTES_PER_SAMPLE * (1 + accelerators) * seconds),
         workers=workers,
-        files=kept + 2 * workers + FILES_OF_A_REPORT,
-        kept=kept,
     )
 
 
-def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> FreeSpace:
-    """Test that the folder of all runs can be created and written, with a temporary file. Return the free space there.
+def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -> Path:
+    """Test that the folder of all runs can be created and written, with a temporary file. Return its nearest existing folder.
 
     Args:
         option: name of the option that sets the folder.
@@ -121,7 +94,6 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
             file.write(bytes(TRIED))
             file.flush()
             os.fsync(file.fileno())
-        free = os.statvfs(at)
     except OSError as error:
         raise BadConfiguration(
             f"{option} must be a writable folder, which is created if needed. {shown(at)} cannot be written "
@@ -130,7 +102,7 @@ def require_place(runs: str, option: str = "runs", typed: str = "runs=FOLDER") -
     finally:
         if tried is not None:
             shutil.rmtree(tried, ignore_errors=True)
-    return FreeSpace(at, free.f_bavail * free.f_frsize, free.f_favail if free.f_files else None)
+    return at
 
 
 def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
@@ -146,25 +118,20 @@ def _nearest(path: Path, runs: str, option: str, typed: str) -> Path:
     raise AssertionError("the root of all folders is there")
 
 
-def require_room(needs: DiskNeeds, room: FreeSpace) -> None:
-    """Raise BadConfiguration if a run does not fit, even if its networks never grow."""
-    if needs.least > room.bytes:
+def require_room(needs: DiskNeeds, at: Path) -> None:
+    """Raise BadConfiguration if a run does not fit into the file system of a folder, even if its networks never grow."""
+    free, least = shutil.disk_usage(at).free, needs.checkpoints + needs.journal + needs.telemetry + BYTES_OF_A_REPORT
+    if least > free:
         raise BadConfiguration(
-            f"the run needs about {size(needs.least)} or more in its folder ({in_words(needs)}). {shown(room.at)} has "
-            f"{size(room.bytes)} free: free space, or choose another folder (runs=FOLDER)"
-        )
-    if room.files is not None and needs.files > room.files:
-        raise BadConfiguration(
-            f"the run needs about {count(needs.files)} files in its folder. {shown(room.at)} can take {count(room.files)} more "
-            "(inodes): remove some, or choose another folder (runs=FOLDER)"
+            f"the run needs about {size(least)} or more in its folder ({in_words(needs)}). {shown(at)} has "
+            f"{size(free)} free: free space, or choose another folder (runs=FOLDER)"
         )
 
 
 def in_words(needs: DiskNeeds) -> str:
-    """Return the parts of an estimate as text."""
     workers = "1 worker" if needs.workers == 1 else f"{count(needs.workers)} workers"
     return (
-        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(needs.report)}; "
-        f"{count(needs.files)} files; checkpoints {size(needs.checkpoints)} ({needs.kept} kept), up to {size(needs.grown)} "
+        f"journal of {workers} {size(needs.journal)} and telemetry {size(needs.telemetry)}; report {size(BYTES_OF_A_REPORT)}; "
+        f"checkpoints {size(needs.checkpoints)} ({KEPT} kept), up to {size(needs.grown)} "
         "as networks grow; checkpoints of trials in training are additional"
     )

@@ -89,24 +89,12 @@ def check_options(conf: RunConf) -> None:
     """
     conf.schedule.check()
     _folder_name(conf)
-    if conf.metrics_port is not None:
-        _check_metrics_port(conf)
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
                 f"+cluster={conf.cluster.kind} needs executor=ray, but found executor={conf.executor}: leave one out"
             )
         check_cluster(conf.cluster)
-
-
-def _check_metrics_port(conf: RunConf) -> None:
-    reasons = {"ray": "Ray's own endpoint exports the run's metrics", "simulated": "it has no Ray"}
-    why = "it has no Ray" if conf.executor == "inline" else reasons.get(conf.cluster.kind if conf.cluster else "")
-    if why is not None:
-        where = f"+cluster={conf.cluster.kind}" if conf.cluster else f"executor={conf.executor}"
-        raise BadConfiguration(
-            f"metrics_port opens an endpoint of the run's own Ray, but found it with {where}: {why}. Leave it out"
-        )
 
 
 def check_cluster(cluster: ClusterConf) -> None:

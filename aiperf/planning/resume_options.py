@@ -11,6 +11,7 @@ from typing import Any
 
 from aiperf.config import RunConf, as_plain
 from aiperf.errors import BadConfiguration
+from aiperf.ranking.law import written
 
 
 def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) -> None:
@@ -24,7 +25,7 @@ def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) 
     Raises:
         BadConfiguration: an argument differs from the journal. The message names all differences.
     """
-    differing = list(differences(words, as_plain(given), as_plain(held)))
+    differing = differences(words, as_plain(given), as_plain(held))
     if differing:
         raise BadConfiguration(
             f"a run keeps the configuration it began with. '{run}' has {'; '.join(differing)}: leave these options out, or "
@@ -32,38 +33,25 @@ def require_same(words: Sequence[str], given: RunConf, held: RunConf, run: str) 
         )
 
 
-def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any]) -> Iterator[str]:
-    """Yield a text for each typed option that differs between the configurations."""
-    reported: set[str] = set()
-    for word in words:
-        part, _, name = word.lstrip("+~").partition("=")[0].partition(".")
-        name = name.partition(".")[0]  # a field of a record in a list: compare the whole list
-        for option, ours, theirs in _compared(part, name, given, held):
-            if ours != theirs and option not in reported:
-                reported.add(option)
-                yield f"{option}={_written(theirs)}, not {_written(ours)}"
+def differences(words: Sequence[str], given: dict[str, Any], held: dict[str, Any]) -> list[str]:
+    """Return a text for each typed option that differs. A typed choice of a group covers all options of the group."""
+    typed = {word.lstrip("+").partition("=")[0] for word in words}
+    return [
+        f"{option}={written(theirs)}, not {written(ours)}"
+        for option, ours, theirs in _pairs(given, held)
+        if typed & {option, option.partition(".")[0]} and ours != theirs
+    ]
 
 
-def _compared(part: str, name: str, given: dict[str, Any], held: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    ours, theirs = given.get(part), held.get(part)
-    if not isinstance(ours, dict) or not isinstance(theirs, dict):
-        yield part, _short(ours), _short(theirs)
-    elif name:
-        yield f"{part}.{name}", ours.get(name), theirs.get(name)
-    else:  # a choice of the group: compare all its options
-        for each in sorted(ours.keys() | theirs.keys()):
-            yield f"{part}.{each}", ours.get(each), theirs.get(each)
+def _pairs(given: dict[str, Any], held: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    for part in given | held:
+        ours, theirs = given.get(part), held.get(part)
+        if isinstance(ours, dict) and isinstance(theirs, dict):
+            yield from ((f"{part}.{name}", ours.get(name), theirs.get(name)) for name in ours | theirs)
+        else:
+            yield part, _choice(ours), _choice(theirs)
 
 
-def _short(value: Any) -> Any:
+def _choice(value: Any) -> Any:
     """Return a group by the name of its choice, which is its first field."""
-    return next(iter(value.values()), None) if isinstance(value, dict) else value
-
-
-def _written(value: Any) -> str:
-    """Return a value as it is typed on a command line."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
+    return next(iter(value.values())) if isinstance(value, dict) else value

@@ -6,7 +6,6 @@ the host or the time. Equal configurations therefore write equal journals, byte 
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -24,17 +23,15 @@ from aiperf.journal.events import RunStarted, WorkerShape
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import Plan, first_event, make_plan, new_folder
 from aiperf.rules.proposals import Proposer, proposer_of
-from aiperf.simulate.driver_restarts import AfterTurn, SimulationCost, drive
-from aiperf.simulate.faults.kinds import build_faults
-from aiperf.simulate.model.ground_truth import GroundTruth
+from aiperf.simulate.drive import drive
+from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.learning_curves import ByOperations, Learning
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock, memory_of
-from aiperf.simulate.model.pace import ImageCosts, pace
+from aiperf.simulate.model.pace import pace
 from aiperf.simulate.model.profile import calibrated, profile_of
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.model.simulated_executor import SimulatedWorld
 from aiperf.submission.announced_run import use_announcement
-from aiperf.units import count, duration, size
+from aiperf.units import count, duration
 from cluster.simulated import SimulatedConf
 from morphism import cost
 
@@ -51,15 +48,17 @@ class Opening:
     first: RunStarted
 
 
-def simulate(opening: Opening, after_turn: Callable[[Driver], None] | None = None) -> Path:
+def simulate(opening: Opening, after_turn: Callable[[Driver], None]) -> Path:
     """Simulate a whole run and print its cost. Return the run's folder."""
     folder = new_folder(opening.plan.conf, time.time())
     use_announcement(opening.plan.conf, folder, (opening.first.run, opening.first.started_unix))
     world = world_of(opening)
-    audience = None if after_turn is None else AfterTurn(after_turn)
-    effort = drive(world, opening.first, folder / NAME, audience, ending_on_interrupt)
+    effort = drive(world, opening.first, folder / NAME, after_turn, ending_on_interrupt)
     # The time of the clock, because a user may have ended the run before its time.
-    print(effort_in_words(effort, world.clock.now()))
+    print(
+        f"simulated {duration(world.clock.now())} in {duration(effort.seconds)} of one processor: "
+        f"{count(effort.events)} events, {count(effort.proposals)} proposals"
+    )
     return folder
 
 
@@ -104,18 +103,12 @@ def first_line(plan: Plan) -> RunStarted:
     return msgspec.structs.replace(first_event(plan, name, 0.0), simulated=True, versions={}, machine={})
 
 
-def world_of(
-    opening: Opening,
-    proposer: Proposer | None = None,
-    ground_truth: GroundTruth | None = None,
-    learning: Learning | None = None,
-) -> SimulatedWorld:
+def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learning | None = None) -> SimulatedWorld:
     """Return the world of a new run. `proposer` and `learning` replace the configured ones."""
     plan, conf = opening.plan, opening.conf
-    data = plan.dataset
     return SimulatedWorld(
         conf=conf,
-        task=SimulatedTask(data.training_images, data.validation_images, data.classes),
+        dataset=plan.dataset,
         seed=plan.conf.seed,
         space=plan.space,
         memory=memory_of(conf, plan.conf.trainer, plan.graph),
@@ -124,35 +117,15 @@ def world_of(
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
         faults=build_faults(conf.faults, plan.conf.seed),
-        ground_truth=ground_truth,
         follows=plan.follows,
     )
-
-
-def effort_in_words(effort: SimulationCost, simulated_seconds: float) -> str:
-    """Return the cost of a simulation as text."""
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    per_event = effort.driver_seconds / max(1, effort.events)
-    proposing = effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0
-    lines = [
-        f"simulated {duration(simulated_seconds)} in {duration(effort.seconds)} of one processor: "
-        f"{count(effort.events)} events",
-        f"the driver was busy for {duration(effort.driver_seconds)}, {per_event * 1e6:.0f} µs an event, "
-        f"1/{simulated_seconds / max(effort.driver_seconds, 1e-9):.0f} of the simulated time",
-        f"the searcher made {count(effort.proposals)} proposals in {duration(effort.proposing_seconds)}, "
-        f"{proposing:.0f} a second",
-        f"memory at most {size(memory)}",
-    ]
-    if effort.incarnations > 1:
-        lines.insert(1, f"{effort.incarnations} drivers, {effort.incarnations - 1} of which died")
-    return "\n".join(lines)
 
 
 def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
         conf,
-        ImageCosts.of(cost(plan.graph)),
+        cost(plan.graph),
         plan.space.default_batch_size,
         1.0,
         data.training_images,

@@ -21,7 +21,7 @@ FORMAT = 1
 """Version of the JSON of a prediction."""
 OTHER_OPTIONS = frozenset(
     {"seed", "name", "runs", "cluster", "executor", "dry_run", "resume", "resume_until", "announcement", "announcement_log",
-     "predict", "metrics_port", "storage", "space"}
+     "predict", "storage", "space"}
 )  # fmt: skip
 """Options that may differ between the prediction and the run: seed, names, folders and the place."""
 

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
+from aiperf.data.description import DataSet
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
-from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.profile import profile
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from aiperf.simulate.session import world_of
 from tests.audit import laws
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import BrokenLaw
 from tests.audit.random_runs import _opening, cheap, random_case
+from tests.audit.restarts import drive
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
 from tests.builders.journal import in_old_form
@@ -39,19 +39,18 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 Change = Callable[[EpochFinished, Interval], EpochFinished]
 
 
-def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, SimulatedTask]:
+def simulated(seed: int) -> tuple[list[AnyEvent], GroundTruth, DataSet]:
     """Return the journal of a small run with many faults, and the true work of its workers."""
     ground_truth = GroundTruth()
-    opening = _opening(dataclasses.replace(random_case(seed), searches=False))
-    world = world_of(opening, cheap(), ground_truth)
+    case = dataclasses.replace(random_case(seed), searches=False)
+    opening = _opening(case)
+    world = world_of(opening, cheap())
     with tempfile.TemporaryDirectory() as folder:
-        drive(world, opening.first, Path(folder) / NAME)
-        return list(read(Path(folder))), ground_truth, world.task
+        drive(world, opening.first, Path(folder) / NAME, faults=case.faults, truth=ground_truth)
+        return list(read(Path(folder))), ground_truth, world.dataset
 
 
-def verdict(
-    events: Iterable[AnyEvent], ground_truth: GroundTruth, task: SimulatedTask
-) -> tuple[str, int | None] | None:
+def verdict(events: Iterable[AnyEvent], ground_truth: GroundTruth, task: DataSet) -> tuple[str, int | None] | None:
     """Return the broken law found by the auditor and the trial. None if there is none."""
     record = ShadowModel(Simulated(ground_truth, task))
     try:
@@ -128,9 +127,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
     old, today = without_positions(old), without_positions(today)
     assert profile(old) == profile(today)
     assert without_lines(state_after(old)) == without_lines(state_after(today))
-    assert dataclasses.replace(collect(old), events=0, lines={}) == dataclasses.replace(
-        collect(today), events=0, lines={}
-    )
+    assert dataclasses.replace(collect(old), line=0, lines={}) == dataclasses.replace(collect(today), line=0, lines={})
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

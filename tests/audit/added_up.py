@@ -6,12 +6,12 @@ import math
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import WorkLog
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
+from aiperf.data.description import DataSet
 from tests.audit.laws import ONCE, SCORE, BrokenLaw
 from tests.audit.shadow_model import ShadowModel
 
 
-def check_work_log(shadow: ShadowModel, task: SimulatedTask, kept: WorkLog) -> None:
+def check_work_log(shadow: ShadowModel, task: DataSet, kept: WorkLog) -> None:
     """Raise BrokenLaw if an image of a finished run counts twice, or if the score does not match the work."""
     assert shadow.started is not None and shadow.ended is not None
     begin, end = shadow.started.warmup_seconds, min(shadow.ended.at, shadow.started.duration_seconds)

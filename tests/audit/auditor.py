@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from aiperf.accounting.work_log import work_log
+from aiperf.data.description import DataSet
 from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
 from aiperf.rules.evolve import state_after
-from aiperf.simulate.driver_restarts import Audience
-from aiperf.simulate.model.ground_truth import GroundTruth
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
 from tests.audit.added_up import check_work_log
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
+from tests.audit.restarts import Audience
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
 
@@ -33,9 +33,7 @@ LATE_ROUND = 6
 class Auditor(Audience):
     """Checker of one run. Raises BrokenLaw at the first event that breaks a law."""
 
-    def __init__(
-        self, ground_truth: GroundTruth, task: SimulatedTask, draw: random.Random, replays: float = 0.0
-    ) -> None:
+    def __init__(self, ground_truth: GroundTruth, task: DataSet, draw: random.Random, replays: float = 0.0) -> None:
         """`draw`: selects the times of the comparison with a replay. `replays`: share of turns with a comparison."""
         self._ground_truth = ground_truth
         self._task = task

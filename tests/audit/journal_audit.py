@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, RunStarted
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
+from aiperf.simulate.study.predict import data_of
 from tests.audit.added_up import check_work_log
 from tests.audit.laws import BrokenLaw
 from tests.audit.shadow_model import ShadowModel
@@ -25,7 +25,7 @@ def audit(events: Sequence[AnyEvent]) -> ShadowModel:
     first = events[0]
     assert isinstance(first, RunStarted), "whoever reads a journal has seen to that"
     data = first.dataset
-    task = SimulatedTask(data["training_images"], data["validation_images"], data["classes"])
+    task = data_of(data)
     shadow = ShadowModel(Real(task))
     for event in events:
         try:

@@ -27,14 +27,15 @@ from aiperf.planning.plan import Plan
 from aiperf.rng import derive
 from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.rules.proposals import Proposer
-from aiperf.simulate.driver_restarts import SimulationCost, drive
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import Opening, open_run, world_of
-from cluster.faults import FAULTS, AnyFault, BadProposalConf
+from cluster.faults import FAULTS, FaultConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
 from tests.audit.auditor import Auditor
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import AGAIN, ENDS, JOURNAL, BrokenLaw
+from tests.audit.planted_faults import KINDS, BadProposalConf
+from tests.audit.restarts import drive
 from tests.builders.verified_proposals import verify_proposals
 
 PLENTY = 32 * 2**30
@@ -52,7 +53,7 @@ class Case:
     workers: int
     workers_per_host: int
     seconds: float
-    faults: tuple[AnyFault, ...]
+    faults: tuple[FaultConf, ...]
     turn_seconds: float = 0.0
     searches: bool = False
     """True if the configured searcher proposes and each proposal is recomputed. Otherwise the cheapest proposer is used."""
@@ -84,14 +85,14 @@ class Failed(Exception):
 class Outcome:
     """A case that kept all laws."""
 
-    effort: SimulationCost
+    drivers: int
     journal: bytes
 
 
 def random_case(seed: int) -> Case:
     """Return a case of one to eight workers, some minutes, and up to six kinds of faults."""
     draw = random.Random(derive(seed, "case"))
-    kinds = draw.sample(FAULTS, draw.choice((0, 1, 1, 2, 2, 3, 4, 6)))
+    kinds = draw.sample([*KINDS], draw.choice((0, 1, 1, 2, 2, 3, 4, 6)))
     return Case(
         seed=seed,
         workers=draw.randint(1, 8),
@@ -116,7 +117,7 @@ def play(case: Case) -> Outcome:
         follows = None if case.follows is None else _followed(case.follows, Path(folder) / "followed")
         opening = _opening(case, follows)
         ground_truth = GroundTruth()
-        world = world_of(opening, None if case.searches else cheap(), ground_truth)
+        world = world_of(opening, None if case.searches else cheap())
         after_end = 0
 
         class Watching(Auditor):
@@ -127,9 +128,9 @@ def play(case: Case) -> Outcome:
                 if after_end > _TURNS_TO_END:
                     raise BrokenLaw(ENDS, f"it is {driver.clock.now():.0f} s, but the run has not ended")
 
-        auditor = Watching(ground_truth, world.task, random.Random(derive(case.seed, "auditor")), case.replays)
+        auditor = Watching(ground_truth, world.dataset, random.Random(derive(case.seed, "auditor")), case.replays)
         try:
-            effort = drive(world, opening.first, path, auditor)
+            drivers = drive(world, opening.first, path, faults=case.faults, truth=ground_truth, audience=auditor)
             auditor.finish(path)
             if follows is not None:
                 _check_rederivable(path, world.proposer, True, follows)
@@ -143,7 +144,7 @@ def play(case: Case) -> Outcome:
             raise Failed(case, JOURNAL, str(error), None, path.read_bytes()) from error
         except (KeyError, ValueError, IndexError, AssertionError, LookupError) as error:
             raise Failed(case, type(error).__name__, repr(error), None, path.read_bytes()) from error
-        return Outcome(effort, path.read_bytes())
+        return Outcome(drivers, path.read_bytes())
 
 
 def smaller(failed: Failed, playing: Callable[[Case], Outcome] = play, tries: int = 60) -> Failed:
@@ -264,7 +265,7 @@ def _opening(case: Case, follows: Following | None = None) -> Opening:
         workers=case.workers,
         workers_per_host=case.workers_per_host,
         turn_seconds=case.turn_seconds,
-        faults=list(case.faults),
+        faults=[fault for fault in case.faults if isinstance(fault, FAULTS)],
     )
     follow = None if follows is None else follows.recorded.run
     schedule = replace(plan.conf.schedule, duration_seconds=case.seconds, warmup_seconds=case.seconds / 5)

@@ -6,8 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from aiperf.simulate.model.ground_truth import GroundTruth
-from aiperf.simulate.model.simulated_attempt import SimulatedTask
+from aiperf.data.description import DataSet
+from tests.audit.ground_truth import GroundTruth
 
 Sums = tuple[int, int, int]
 """Training images, validation images, and the batch size of their pass."""
@@ -30,7 +30,7 @@ class Simulated:
     """Simulated workers: all work is known. Their epochs use all images."""
 
     ground_truth: GroundTruth
-    task: SimulatedTask
+    task: DataSet
 
     def whole_epoch(self, batch_size: int, ranks: int) -> tuple[int, int]:
         """See `TrueWork`."""
@@ -45,7 +45,7 @@ class Simulated:
 class Real:
     """Real workers: only the journal is known. Their epochs have whole steps (docs/benchmark.md, "What counts")."""
 
-    task: SimulatedTask
+    task: DataSet
 
     def whole_epoch(self, batch_size: int, ranks: int) -> tuple[int, int]:
         """See `TrueWork`. A set smaller than one step is one step."""

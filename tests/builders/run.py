@@ -11,7 +11,7 @@ from aiperf.journal.events import AnyEvent, EpochFinished, Progress, TrialPropos
 from aiperf.journal.journal import NAME
 from aiperf.report.facts import Report
 from aiperf.report.write import report_of
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.audit.random_runs import play, random_case
 from tests.builders.journal import ended, evaluated, interval, one_trial, started

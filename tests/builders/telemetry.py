@@ -176,7 +176,7 @@ def warnings_of_a_run(runs: Path) -> list[RunWarning]:
         ["+cluster=simulated", f"cluster.workers={WORKERS}", f"cluster.accelerators={ACCELERATORS}", "searcher=random",
          f"schedule.duration_seconds={SECONDS}", f"schedule.warmup_seconds={WARMUP}", f"runs={runs}"]
     )  # fmt: skip
-    folder = simulate(open_run(conf))
+    folder = simulate(open_run(conf), lambda driver: None)
     random = Random(0)
     for worker in range(WORKERS):
         record(folder, worker, random)

@@ -35,7 +35,6 @@ trials limits.trials
 dryrun dry_run
 dry-run dry_run
 patience schedule.patience
-hostfile cluster.hostfile
 spares limits.spares
 """
 """A slip, and what its hint must name."""

@@ -16,7 +16,7 @@ from aiperf.config import GROUPS, choices, configure, name_of_choice, option_nam
 from aiperf.journal.journal import NAME
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.simulate.driver_restarts import AfterTurn, drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.system.describe import describe, versions
 from cluster.place import JobSubmission
@@ -243,8 +243,7 @@ def test_a_dry_run_plans_disk_for_the_checkpoints_of_a_run(aiperf: User, tmp_pat
     conf = configure([*TINY, "budget.factor=1.3"])  # so that some trials can grow no more
     opening = open_run(conf)
     kept: list[int] = []
-    audience = AfterTurn(lambda driver: kept.append(len(driver.run.retained)))
-    drive(world_of(opening), opening.first, tmp_path / NAME, audience)
+    drive(world_of(opening), opening.first, tmp_path / NAME, lambda driver: kept.append(len(driver.run.retained)))
 
     disk = aiperf("dry_run=true").out.partition("disk ")[2]
 

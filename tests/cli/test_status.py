@@ -76,7 +76,7 @@ def test_status_prints_job_driver_pauses_and_lost_workers(tmp_path: Path, capsys
     assert f"resumed {found['resumes']} times" in outputs
     assert found["driver_host"] == resumed[-1]["machine"]["host"]
     assert f"driver on {found['driver_host']}" in outputs
-    assert len(found["lost"]) == min(3, found["workers_lost"])
+    assert len(found["lost"]) == min(3, found["view"]["workers_lost"])
 
 
 def test_a_run_without_a_complete_line_is_named(tmp_path: Path) -> None:

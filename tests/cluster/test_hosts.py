@@ -1,4 +1,4 @@
-"""Hosts over ssh as values: the list, the hostfile, the command lines, and when a lost host is reached for again."""
+"""Hosts over ssh as values: the list, the command lines, and when a lost host is reached for again."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import shlex
 import shutil
 import socket
 import subprocess
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,36 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.__main__ import main
-from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule, is_this_host
+from aiperf.drive.ray.cluster.invited_hosts import Invitations, is_this_host
 from aiperf.drive.ray.cluster.join_node import ParentConnection
-from cluster.hosts import FAULTS, REACHED, HostsConf, RemoteHost, fault_of, of_hostfile
+from cluster.hosts import FAULTS, REACHED, HostsConf, fault_of
 from cluster.place import HeadPlace, InvitedPlace
 
-FOLDER, PYTHON, HERE = Path("/shared/my runs/1"), "/opt/aiperf/bin/python", Path("/shared")
 TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12)
-
-
-def test_a_hostfile_of_mpirun_is_read_with_a_note_on_slots(tmp_path: Path) -> None:
-    file = tmp_path / "hosts"
-    file.write_text("# rack 4\nn1 slots=8\n\nadmin@n2   slots=4 max_slots=8 # half\nn3:2\nn4\n")
-
-    conf = HostsConf(hostfile=str(file))
-
-    conf.check()
-    assert conf.listed() == (RemoteHost("n1", 8), RemoteHost("admin@n2", 4), RemoteHost("n3", 2), RemoteHost("n4"))
-    (note,) = conf.notes()
-    assert "slots are not honoured (n1 8, admin@n2 4, n3 2)" in note
-    assert HostsConf(hosts=["n1"]).notes() == []
 
 
 @pytest.mark.parametrize(
     ("conf", "told"),
     [
-        (HostsConf(), "found neither"),
-        (HostsConf(hosts=["n1"], hostfile="x"), "found both"),
-        (HostsConf(hostfile="/none"), "No such file or directory: '/none'"),
-        (HostsConf(hosts=["-oProxyCommand=x"]), "found '-oProxyCommand=x' in cluster.hosts"),
-        (HostsConf(hosts=["a b"]), "found 'a b'"),
         (HostsConf(hosts=["n1", "me@n1"]), r"found \['n1'\] more than once"),
         (HostsConf(hosts=["n1"], fewest_hosts=2), "between 1 and the number of hosts, 1, but found 2"),
     ],
@@ -51,11 +34,6 @@ def test_a_hostfile_of_mpirun_is_read_with_a_note_on_slots(tmp_path: Path) -> No
 def test_lists_that_make_no_sense_are_refused(conf: HostsConf, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         conf.check()
-
-
-def test_a_line_that_is_none_of_a_hostfile_is_named() -> None:
-    with pytest.raises(ValueError, match=r"found 'cpus=4' in line 2 of 'hosts'"):
-        of_hostfile("n1\nn2 cpus=4\n", "hosts")
 
 
 def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
@@ -69,10 +47,9 @@ def test_the_place_is_a_head_here_and_the_hosts_that_join_it() -> None:
 @given(TEXT, TEXT, TEXT)
 def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: str, directory: str) -> None:
     """Two shells read it: the user's own there, and the sh that it starts."""
-    conf = HostsConf(hosts=["n1"])
-    script = conf.joining(Path("/runs") / folder, python, Path("/") / directory)
+    conf = HostsConf(hosts=["n1"], python=python, directory=str(Path("/") / directory))
 
-    *_, host, command = conf.words("n1", script)
+    *_, host, command = conf.join_command("n1", Path("/runs") / folder)
     read = shlex.split(shlex.split(command)[3].splitlines()[-1])
 
     assert host == "n1"
@@ -83,7 +60,7 @@ def test_what_is_run_on_a_host_reads_there_as_it_is_meant(folder: str, python: s
 
 
 def test_a_users_ssh_arguments_precede_and_override_ours() -> None:
-    words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).words("n1", "true")
+    words = HostsConf(hosts=["n1"], ssh=["-p", "2222", "-o", "ConnectTimeout=99"]).join_command("n1", Path("/runs/1"))
 
     assert words.index("ConnectTimeout=99") < words.index("ConnectTimeout=10")
     assert "BatchMode=yes" in words
@@ -104,10 +81,11 @@ def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[st
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\ntest ! -e broken\n")
     python.chmod(0o700)
-    conf = HostsConf(hosts=["n1"], **change)  # type: ignore[arg-type]
+    usual = {"hosts": ["n1"], "python": str(python), "directory": str(tmp_path)}
+    conf = HostsConf(**{**usual, **change})  # type: ignore[arg-type]
 
     done = subprocess.run(
-        ["sh", "-c", conf.looking(tmp_path, str(python), tmp_path)], capture_output=True, text=True, check=False
+        ["sh", "-c", conf.check_command("n1", tmp_path)[-1]], capture_output=True, text=True, check=False
     )
 
     assert done.returncode == status
@@ -118,7 +96,7 @@ def test_the_look_at_a_host_says_what_is_missing(tmp_path: Path, change: dict[st
 def test_a_host_that_does_not_see_the_runs_folder_is_told_apart(tmp_path: Path) -> None:
     conf = HostsConf(hosts=["n1"], python="true")
 
-    done = subprocess.run(["sh", "-c", conf.looking(tmp_path / "private", "-", tmp_path)], check=False)
+    done = subprocess.run(["sh", "-c", conf.check_command("n1", tmp_path / "private")[-1]], check=False)
 
     assert done.returncode == 45
     assert "runs= must lie on a file system that all hosts share" in fault_of(45, [])
@@ -160,7 +138,7 @@ def test_a_list_without_hosts_is_refused_before_anything_else(capsys: pytest.Cap
     assert main(["+cluster=hosts"]) == 2
     assert main(["+cluster=hosts", "cluster.hosts=[a b]", "dry_run=true"]) == 2
 
-    assert "found neither" in capsys.readouterr().err
+    assert "cluster.hosts has at least 1 entry" in capsys.readouterr().err
 
 
 def test_what_would_be_run_is_shown_and_nothing_is_made(
@@ -168,35 +146,24 @@ def test_what_would_be_run_is_shown_and_nothing_is_made(
 ) -> None:
     offers_ssh(tmp_path, monkeypatch, "echo reached > reached")
 
-    assert main(["+cluster=hosts", "cluster.hosts=[n1:4,n2]", "cluster.submit=false"]) == 0
+    assert main(["+cluster=hosts", "cluster.hosts=[n1,n2]", "cluster.submit=false"]) == 0
 
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines() if line.startswith("ssh")] == ["ssh"] * 4
     assert "-m aiperf join" in said
-    assert "slots are not honoured (n1 4)" in said
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "reached").exists()
 
 
-def test_a_lost_host_is_retried_at_growing_intervals_to_a_limit() -> None:
-    reaching, now, pauses = ReconnectSchedule(again_seconds=600.0), 1000.0, []
+def test_a_host_that_is_not_steady_is_given_up(tmp_path: Path) -> None:
+    place = replace(HostsConf(hosts=["n1"], again_seconds=5.0).place({}), join_command=lambda host, folder: ["false"])
+    log = tmp_path / "logs" / "n1.log"
 
-    while (due := reaching.ended(began=now, now=now)) is not None:
-        pauses.append(due - now)
-        now = due
+    with Invitations(tmp_path, place, ["n1"]).kept():
+        while "is given up" not in (log.read_text() if log.exists() else ""):
+            time.sleep(0.1)
 
-    assert pauses[:5] == [2.0, 4.0, 8.0, 16.0, 32.0]
-    assert max(pauses) == 60.0
-    assert 540.0 <= sum(pauses) <= 600.0
-    assert ReconnectSchedule(again_seconds=0.0).ended(began=0.0, now=100.0) is None
-
-
-def test_a_steady_host_restarts_with_the_shortest_interval() -> None:
-    reaching = ReconnectSchedule(again_seconds=600.0)
-    for _ in range(3):
-        reaching.ended(began=10.0, now=10.0)
-
-    assert reaching.ended(began=10.0, now=500.0) == 502.0
+    assert log.read_text().count("reached for") == 1, "the next one would come after the 5 s"
 
 
 def test_this_machine_is_known_by_its_names() -> None:

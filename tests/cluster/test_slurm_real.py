@@ -311,18 +311,3 @@ def trained(run: Path) -> list[TrialStarted]:
 
 def lost_at(events: list[AnyEvent]) -> float:
     return next(event.at for event in events if isinstance(event, WorkerLost))
-
-
-def test_equal_runs_one_after_the_other_have_a_folder_each(rig: SlurmRig) -> None:
-    words = ("schedule.duration_seconds=30", "schedule.warmup_seconds=5", "cluster.nodes=1", "cluster.repeat=2")
-    status, said = ended(command(rig, *words, "name=twice"))
-
-    assert status == 0, said
-    runs = sorted((rig.folder / "runs").glob("*-twice-*"))
-    assert [run.name[-2:] for run in runs] == ["-1", "-2"]
-    journals = [list(read(run)) for run in runs]
-    for events in journals:
-        assert isinstance(events[-1], RunEnded)
-        assert events[-1].reason == "duration"
-    starts = [event for events in journals for event in events if isinstance(event, RunStarted)]
-    assert starts[0].config == starts[1].config, "they are equal"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aiperf.__main__ import main
 from cluster.place import HeadPlace, JobSubmission
-from cluster.slurm import SlurmConf, batch_script, folders, time_limit
+from cluster.slurm import SlurmConf, batch_script, time_limit
 
 SUBMISSION = JobSubmission(
     name="aiperf-20261122-120000-digits",
@@ -54,16 +54,6 @@ def test_shared_nodes_are_requested_by_processors_and_memory() -> None:
 
     assert {"cpus-per-task=16", "mem=64G"} <= set(asked)
     assert "exclusive" not in asked
-
-
-def test_a_repeated_run_is_an_array_with_a_folder_for_each() -> None:
-    conf = SlurmConf(repeat=3)
-    script = batch_script(conf, SUBMISSION)
-
-    assert "array=1-3%1" in directives(script)
-    names = [folder.name for folder in folders(conf, SUBMISSION)]
-    assert names == [f"20261122-120000-digits-{number}" for number in (1, 2, 3)]
-    assert "run=/shared/runs/20261122-120000-digits-$SLURM_ARRAY_TASK_ID\n" in script
 
 
 def test_modules_and_lines_of_the_user_come_before_anything_runs() -> None:

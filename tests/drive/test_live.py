@@ -27,7 +27,7 @@ VIEW = LiveView(
     workers_preparing=0,
     workers_waiting=0,
     workers_lost=0,
-    workers=(WorkerView(0, "desk", "training", 7, 8, 3, 10, 0.5, 0.95),),
+    workers=(WorkerView(0, "desk", "training", 7, 8, 3, 10, 0.95),),
 )
 
 
@@ -42,7 +42,9 @@ class Clock:
 
 
 def shown(view: LiveView, width: int = 120, height: int = 30) -> str:
-    return "\n".join(text.plain for text in table(view, width, height))
+    console = Console(file=(output := StringIO()), width=width)
+    console.print(table(view, height))
+    return output.getvalue()
 
 
 def test_the_line_says_all_that_counts() -> None:

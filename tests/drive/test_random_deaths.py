@@ -46,7 +46,7 @@ OF = {
     "gcs": b"/gcs_server\0",
 }
 """Part of the command line of each process that can be struck, apart from the driver."""
-ENDS_THE_RUN = ("raylet", "gcs")
+ENDS_THE_RUN = ("raylet", "gcs", "mailbox")
 """Processes that a run needs. After their loss it ends, and can be resumed."""
 CASES = [(target, how) for how in (KILL, STOP) for target in ("driver", *OF)] + [
     ("driver", KILL),

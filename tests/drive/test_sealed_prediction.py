@@ -48,8 +48,8 @@ def test_prediction_of_the_run_becomes_one_event(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"release": "0.0.1"}, r"takes a prediction of this release.* is of '0\.0\.1': repeat it"),
-        ({"nodes": ("a" * 64,)}, "same kinds of nodes, none described, but .* is of aaaaaaaaaaaa: predict from"),
+        ({"release": "0.0.1"}, "differs in release: predict again"),
+        ({"nodes": ("a" * 64,)}, "differs in kinds of nodes: predict again"),
     ],
 )
 def test_foreign_prediction_is_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:

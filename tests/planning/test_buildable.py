@@ -30,7 +30,7 @@ from aiperf.train.trainer_config import TrainerConf
 from cluster.faults import FAULTS
 from cluster.hosts import HostsConf
 from cluster.kubernetes import KubernetesConf
-from cluster.place import ClusterConf, JobSubmission, NodesAsked, place_of
+from cluster.place import ClusterConf, JobSubmission, JoinedConf, NodesAsked, SchedulerConf, place_of
 from cluster.ray import RayConf
 from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
@@ -61,18 +61,18 @@ def is_buildable_place(data: st.DataObject) -> None:
     """Job, place and description of nodes of a cluster that `check_options` lets through."""
     kind = data.draw(st.sampled_from([SlurmConf, KubernetesConf, HostsConf, RayConf]))
     fixed: dict[str, Any] = {"image": "aiperf:1"} if kind is KubernetesConf else {}
-    cluster = data.draw(drawn(kind, skip=("hostfile",), most=6, **fixed))
+    cluster = data.draw(drawn(kind, most=6, **fixed))
     conf = accepted(cluster=cluster, trainer=data.draw(drawn(TrainerConf)))
     found: ClusterConf = cluster
     place_of(found, {})
     assert isinstance(found.requested_nodes(), NodesAsked) and found.workers_text()
     assert all(isinstance(value, str) for _, value in found.requested_resources(conf.schedule.duration_seconds))
     submission = JobSubmission("a-run", Path("/runs/a-run"), ["seed=1"], 180.0, "/usr/bin/python3", Path("/runs"))
-    if found.has_jobs:
+    if isinstance(found, SchedulerConf):
         job = found.job(submission)
-        assert job.script and len(job.folders) >= 1
-    if found.is_joined:
-        assert found.shown(submission.folder, submission.python, submission.directory)
+        assert job.script and job.folder
+    if isinstance(found, JoinedConf):
+        assert found.shown(submission.folder)
 
 
 @given(st.data())

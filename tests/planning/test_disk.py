@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,46 +13,40 @@ from aiperf.config import configure
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import EpochFinished
 from aiperf.journal.journal import NAME, read
+from aiperf.planning import disk
 from aiperf.planning.disk import DiskNeeds, disk_needs, require_place, require_room
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.cli.test_run_options import TINY
 from tests.rigs.limits import small_file_system
 
-SMALL = disk_needs(parameters=10_000, growth=4, kept=33, seconds=300, workers=1, devices=1, epoch_seconds=1)
+SMALL = DiskNeeds(checkpoints=2_640_000, grown=10_560_000, journal=350_000, telemetry=84_000, workers=1)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB and 20 files."""
-    with small_file_system(tmp_path / "disk", "size=1m,nr_inodes=20") as folder:
+def one_megabyte(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    with small_file_system(tmp_path / "disk", "size=1m") as folder:
         yield folder
 
 
-def test_a_writable_place_reports_its_room_and_stays_empty(disk: Path) -> None:
-    room = require_place(str(disk / "not" / "yet"))
-
-    assert room.at == disk and 0 < room.bytes <= 2**20 and room.files is not None and 0 < room.files < 20
-    assert list(disk.iterdir()) == []
+def test_a_writable_place_stays_empty(one_megabyte: Path) -> None:
+    assert require_place(str(one_megabyte / "not" / "yet")) == one_megabyte
+    assert list(one_megabyte.iterdir()) == []
 
 
-def test_a_read_only_or_full_place_is_refused_early(disk: Path) -> None:
-    (disk / "file").write_bytes(bytes(2**20))
+def test_a_read_only_or_full_place_is_refused_early(one_megabyte: Path) -> None:
+    (one_megabyte / "file").write_bytes(bytes(2**20))
     with pytest.raises(BadConfiguration, match="No space left on device"):
-        require_place(str(disk / "runs"))
-    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        require_place(str(one_megabyte / "runs"))
+    subprocess.run(["mount", "-o", "remount,ro", str(one_megabyte)], check=True)
     with pytest.raises(BadConfiguration, match="Read-only file system"):
-        require_place(str(disk / "runs"))
+        require_place(str(one_megabyte / "runs"))
 
 
-def test_too_little_room_is_refused_with_the_estimate(disk: Path) -> None:
-    room = require_place(str(disk))
-
+def test_too_little_room_is_refused_with_the_estimate(one_megabyte: Path) -> None:
     with pytest.raises(BadConfiguration, match=r"journal .* telemetry .* report .* checkpoints .*free space"):
-        require_room(SMALL, room)
-    with pytest.raises(BadConfiguration, match="inodes"):
-        require_room(DiskNeeds(1, 1, 1, 1, 1, workers=1, files=1000, kept=1), room)
-    require_room(DiskNeeds(1, 1, 1, 1, 1, workers=1, files=2, kept=1), room)
+        require_room(SMALL, one_megabyte)
 
 
 @pytest.mark.parametrize(
@@ -74,30 +69,37 @@ def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, mess
 
 
 def test_an_estimate_grows_with_each_of_its_causes() -> None:
-    base = {
-        "parameters": 1000,
-        "growth": 4.0,
-        "kept": 10,
-        "seconds": 3600.0,
-        "workers": 2,
-        "devices": 2,
-        "epoch_seconds": 60.0,
-    }
-    for cause in ("parameters", "growth", "kept", "seconds", "workers", "devices"):
-        more = disk_needs(**(base | {cause: base[cause] * 2}))  # type: ignore[arg-type]
-        assert more.most > disk_needs(**base).most, cause  # type: ignore[arg-type]
+    plan = open_run(configure(["+cluster=simulated", "schedule.duration_seconds=3600"])).plan
+    conf, given = plan.conf, (plan.graph, plan.dataset, 1, 2)
+    longer = replace(conf, schedule=replace(conf.schedule, duration_seconds=7200.0))
+    larger = replace(conf, budget=replace(conf.budget, factor=16.0))
+
+    for more in (
+        disk_needs(longer, *given),
+        disk_needs(larger, *given),
+        disk_needs(conf, plan.graph, plan.dataset, 2, 2),
+        disk_needs(conf, plan.graph, plan.dataset, 1, 4),
+    ):
+        assert _total(more) > _total(disk_needs(conf, *given))
 
 
-def test_journal_of_short_epochs_is_estimated_within_a_factor_2(tmp_path: Path) -> None:
+def _total(needs: DiskNeeds) -> int:
+    return needs.grown + needs.journal + needs.telemetry
+
+
+def test_a_small_network_on_accelerators_needs_little_room() -> None:
+    plan = open_run(configure(list(TINY))).plan
+
+    assert disk_needs(plan.conf, plan.graph, plan.dataset, accelerators=8, workers=1).journal < 50e6
+
+
+def test_the_bytes_of_lines_are_those_of_a_journal_within_a_factor_2(tmp_path: Path) -> None:
     opening = open_run(configure(list(TINY)))
     drive(world_of(opening), opening.first, tmp_path / NAME)
     epochs = sum(isinstance(event, EpochFinished) for event in read(tmp_path))
-    conf = opening.plan.conf
-    seconds = conf.schedule.duration_seconds
 
-    estimate = disk_needs(
-        parameters=1, growth=1, kept=1, seconds=seconds, workers=8, devices=1, epoch_seconds=8 * seconds / epochs
-    ).journal
+    lines = opening.conf.workers * opening.plan.conf.schedule.duration_seconds * 1.5 / disk.PROGRESS_SECONDS
+    estimate = disk.BYTES_OF_FIRST_LINE + epochs * disk.BYTES_PER_EPOCH + lines * disk.BYTES_PER_PROGRESS
 
     assert epochs > 100
     assert 0.5 < estimate / (tmp_path / NAME).stat().st_size < 2

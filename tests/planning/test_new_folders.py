@@ -6,12 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from aiperf.cli import batch
-from aiperf.config import configure
-from aiperf.planning.plan import folder_of, make_folder
-from cluster.slurm import SlurmConf
+from aiperf.planning.plan import make_folder
 
 STARTED = """
 import os, sys
@@ -54,22 +49,3 @@ def test_a_folder_is_never_one_that_was_there(tmp_path: Path) -> None:
     (tmp_path / "a-b.4").write_text("a file in the way")
 
     assert [path.name for path in [*made, make_folder(folder)]] == ["a-b", "a-b.2", "a-b.3", "a-b.5"]
-
-
-@pytest.mark.parametrize("repeat", [1, 3])
-def test_a_job_has_the_first_name_whose_folders_are_all_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repeat: int
-) -> None:
-    conf = configure(["+cluster=slurm", f"cluster.repeat={repeat}", f"runs={tmp_path}"])
-    assert isinstance(conf.cluster, SlurmConf)
-    folder = folder_of(conf, 0.0)
-    first, second = (
-        batch._with_folders(lambda name: batch._job(conf, conf.cluster, name, ["seed=1"]), folder)  # type: ignore[arg-type]
-        for _ in range(2)
-    )
-
-    assert len(first.folders) == repeat
-    assert {*first.folders, *second.folders} == set(tmp_path.iterdir())
-    assert len({*first.folders, *second.folders}) == 2 * repeat
-    assert all(f"{folder}.2" in str(each) for each in second.folders)
-    assert str(second.folders[0].parent / f"{folder.name}.2") in second.script

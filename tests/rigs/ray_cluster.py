@@ -64,7 +64,7 @@ class SmallCluster:
     """A head without processors, to which hosts are added and from which they are taken."""
 
     def __init__(self) -> None:
-        with fewer_daemons(has_endpoint=False):
+        with fewer_daemons():
             self._cluster = Cluster(
                 initialize_head=True,
                 head_node_args={
@@ -83,7 +83,7 @@ class SmallCluster:
         """Add a host. Return its node's identifier."""
         self._hosts += 1
         address = f"127.0.0.{10 + self._hosts}"
-        with fewer_daemons(has_endpoint=False):
+        with fewer_daemons():
             node = self._cluster.add_node(num_cpus=cpus, num_gpus=accelerators, node_ip_address=address)
         self._nodes[node.node_id] = node
         return str(node.node_id)

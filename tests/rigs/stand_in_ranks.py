@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ray
 
-from aiperf.drive.ray.actors import WorkerPlan
+from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import AiperfError
 from aiperf.journal.messages import Advanced, Drop, EpochDone, Sum, Train, TrialDone, Word
 from aiperf.train.ranks.protocol import Ready

@@ -14,10 +14,10 @@ from aiperf.cli.help import main as help_of_a_run
 from aiperf.config import as_plain, configure, from_plain
 from aiperf.errors import BadConfiguration
 from aiperf.option_limits import limits_of
-from aiperf.simulate.faults.kinds import build_fault, build_faults
+from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.session import open_run
-from cluster.faults import FAULTS, AnyFault, CrashConf, FaultConf, LateConf, WorkerLostConf
+from cluster.faults import FAULTS, AnyFault, FaultConf, LateConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 
 SIMULATED = "+cluster=simulated"
@@ -34,10 +34,9 @@ def test_every_fault_is_configured_by_its_kind_and_built() -> None:
     configured = faults_of(f"cluster.faults=[{','.join(f'{{kind: {kind}}}' for kind in KINDS)}]")
 
     assert configured == [fault() for fault in FAULTS]
-    for conf in configured:
-        fault = build_fault(conf)
+    for conf, fault in zip(configured, build_faults(configured, seed=0), strict=True):
         assert f"{type(fault).__name__}Conf" == type(conf).__name__
-        hooks = [name for name in vars(Fault) if not name.startswith("_") and name not in ("seed", "draw")]
+        hooks = [name for name in vars(Fault) if not name.startswith("_")]
         assert any(getattr(type(fault), hook) is not getattr(Fault, hook) for hook in hooks), type(fault)
 
 
@@ -106,11 +105,6 @@ def test_wrong_fault_entry_is_refused_with_the_nearest_match(words: list[str], s
 
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_fault_out_of_range_cannot_be_built_from_python() -> None:
-    with pytest.raises(BadConfiguration, match=r"rate is between 0 and 1, but found -0\.1"):
-        build_fault(CrashConf(rate=-0.1))
 
 
 def test_first_line_restores_every_field_of_every_fault() -> None:

@@ -12,7 +12,7 @@ from aiperf.config import RunConf
 from aiperf.journal.events import AnyEvent, RunEnded
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import progress_seconds
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import open_run, world_of
 from tests.simulate.test_session import configured
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,11 @@ from aiperf.journal.journal import NAME, Journal, read
 from aiperf.planning.following import following
 from aiperf.planning.plan import make_plan
 from aiperf.rules.proposals import proposer_of
-from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
-from cluster.faults import DriverDiesConf, WorkerLostConf
+from cluster.faults import FaultConf, WorkerLostConf
+from tests.audit.planted_faults import DriverDiesConf
 from tests.audit.random_runs import PLENTY, SCARCE, Failed, explained, play, random_case
+from tests.audit.restarts import drive
 from tests.builders.verified_proposals import verify_proposals
 from tests.simulate.test_session import configured
 
@@ -47,11 +48,13 @@ SAME = (
 )
 
 
-def simulated(folder: Path, follow: Path | None = None, **options: Any) -> list[AnyEvent]:
+def simulated(
+    folder: Path, follow: Path | None = None, faults: Sequence[FaultConf] = (), **options: Any
+) -> list[AnyEvent]:
     """Return the journal of a run, which is also stored in the folder."""
     opening = open_run(replace(configured(**options), follow=None if follow is None else str(follow)))
     folder.mkdir()
-    drive(world_of(opening), opening.first, folder / NAME)
+    drive(world_of(opening), opening.first, folder / NAME, faults=faults)
     return list(read(folder))
 
 

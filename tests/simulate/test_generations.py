@@ -12,14 +12,14 @@ import aiperf.rules.interpret
 from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.procedure import predicted_accuracy
-from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.session import open_run, world_of
-from benchmarks.search_landscape import Setting, configured
 from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
 from tests.audit import laws
 from tests.audit.auditor import Auditor
+from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import BrokenLaw
+from tests.audit.restarts import drive
+from tests.builders.landscapes import Setting, configured
 
 LONG = Setting(workers=8, trials=80, factor=32.0)
 """Ten rounds of every worker, with sufficient room to grow."""
@@ -29,9 +29,9 @@ def descent(searcher: SearcherConf, folder: Path) -> list[tuple[int, int]]:
     """Return (round, round of its parent) of every child of a run that kept all laws."""
     opening = open_run(configured(LONG, searcher, seed=0))
     ground_truth = GroundTruth()
-    world = world_of(opening, ground_truth=ground_truth)
-    auditor = Auditor(ground_truth, world.task, random.Random(0))
-    drive(world, opening.first, folder / NAME, auditor)
+    world = world_of(opening)
+    auditor = Auditor(ground_truth, world.dataset, random.Random(0))
+    drive(world, opening.first, folder / NAME, truth=ground_truth, audience=auditor)
     auditor.finish(folder / NAME)
     return auditor.descent
 

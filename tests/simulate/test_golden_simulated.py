@@ -19,22 +19,15 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.session import open_run, world_of
-from cluster.faults import (
-    AnyFault,
-    DriverDiesConf,
-    GeneratorDeadConf,
-    LateConf,
-    StragglerConf,
-    TwiceConf,
-    WorkerLostConf,
-)
+from cluster.faults import FaultConf, LateConf, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, TpeConf
+from tests.audit.planted_faults import DriverDiesConf, GeneratorDeadConf, TwiceConf
+from tests.audit.restarts import drive
 
 HASHES = Path(__file__).parents[1] / "golden" / "simulated.json"
-FAULTS: list[AnyFault] = [
+FAULTS: list[FaultConf] = [
     WorkerLostConf(rate=0.4),
     LateConf(),
     TwiceConf(),
@@ -58,12 +51,12 @@ def hashed(name: str) -> str:
         schedule=ScheduleConf(duration_seconds=3600 * hours, warmup_seconds=1200.0),
         searcher=searcher,
         hpo=hpo,
-        cluster=SimulatedConf(workers=workers, faults=list(faults)),
+        cluster=SimulatedConf(workers=workers),
         seed=11,
     )
     opening = open_run(conf)
     with tempfile.TemporaryDirectory() as folder:
-        drive(world_of(opening), opening.first, Path(folder) / NAME)
+        drive(world_of(opening), opening.first, Path(folder) / NAME, faults=faults)
         _, *events = read(Path(folder) / NAME)
     digest = hashlib.sha256()
     for event in events:

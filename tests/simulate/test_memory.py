@@ -28,27 +28,26 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.machine_state import memory_of
 from aiperf.simulate.session import open_run, world_of
 from aiperf.train.memory.batch_sizes import smaller
 from aiperf.train.memory.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
-from cluster.faults import AnyFault, DriverDiesConf, LateConf, MemoryRunsOutConf, NeverConf, WorkerLostConf
+from cluster.faults import FaultConf, LateConf, MemoryRunsOutConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
 from searchers.searcher_config import OffConf, RandomConf, TpeConf
+from tests.audit.ground_truth import GroundTruth
+from tests.audit.planted_faults import DriverDiesConf, NeverConf
+from tests.audit.restarts import drive
 
 DIGITS = start("digits_small", image=8, channels=1, classes=10)
 LEAST_BYTES = cost(DIGITS).training_memory(8)
 """Minimum bytes for training digits_small at batch 8 in FP32."""
 
 
-def configured(
-    memory_bytes: int, *faults: AnyFault, seed: int = 0, seconds: float = 250.0, **options: object
-) -> RunConf:
+def configured(memory_bytes: int, seed: int = 0, seconds: float = 250.0, **options: object) -> RunConf:
     """Return a run with epochs of a few seconds on accelerators of a few MiB. Networks may grow until only batch 8 fits."""
     cluster = SimulatedConf(
         workers=3,
@@ -60,7 +59,6 @@ def configured(
         build_seconds=0.5,
         compile_seconds=1.0,
         proposal_seconds=0.3,
-        faults=list(faults),
     )
     for option, value in options.items():
         setattr(cluster, option, value)
@@ -80,11 +78,11 @@ def configured(
     )
 
 
-def played(conf: RunConf, ground_truth: GroundTruth | None = None) -> list[AnyEvent]:
+def played(conf: RunConf, *faults: FaultConf, truth: GroundTruth | None = None) -> list[AnyEvent]:
     opening = open_run(conf)
     with TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        drive(world_of(opening, ground_truth=ground_truth), opening.first, path)
+        drive(world_of(opening), opening.first, path, faults=faults, truth=truth)
         return list(read(path))
 
 
@@ -111,11 +109,11 @@ def graphs(events: list[AnyEvent]) -> dict[int, Graph]:
     st.sampled_from([None, 512]),
 )
 def test_no_simulated_attempt_exceeds_its_memory(
-    memory_bytes: int, seed: int, faults: list[AnyFault], ceiling: int | None
+    memory_bytes: int, seed: int, faults: list[FaultConf], ceiling: int | None
 ) -> None:
     ground_truth = GroundTruth()
 
-    found = graphs(played(configured(memory_bytes, *faults, seed=seed, ceiling=ceiling), ground_truth))
+    found = graphs(played(configured(memory_bytes, seed=seed, ceiling=ceiling), *faults, truth=ground_truth))
 
     for (trial, _), epochs in ground_truth.sums.items():
         for _, _, batch in (sums for epoch in epochs.values() for sums in epoch):
@@ -143,7 +141,7 @@ def test_resnet50_on_32_gib_at_16_bits_has_a_ceiling_of_672() -> None:
 
 
 def test_every_worker_says_its_ceiling_when_it_is_up() -> None:
-    events = played(configured(3 * LEAST_BYTES, WorkerLostConf(rate=0.5)))
+    events = played(configured(3 * LEAST_BYTES), WorkerLostConf(rate=0.5))
 
     joined = [before for before, after in pairwise(events) if isinstance(after, CeilingMeasured)]
     assert all(isinstance(each, WorkerJoined) for each in joined)
@@ -214,9 +212,9 @@ def test_tuning_on_1_gib_respects_the_ceiling() -> None:
 
 
 def test_equal_seeds_run_out_of_memory_equally_despite_restarts() -> None:
-    conf = configured(LEAST_BYTES + 2**22, DriverDiesConf(rate=0.03), MemoryRunsOutConf(rate=0.4), ceiling=64)
+    conf = configured(LEAST_BYTES + 2**22, ceiling=64)
 
-    first, second = (played(conf) for _ in range(2))
+    first, second = (played(conf, DriverDiesConf(rate=0.03), MemoryRunsOutConf(rate=0.4)) for _ in range(2))
 
     assert first == second
     assert any(isinstance(event, RunResumed) for event in first)

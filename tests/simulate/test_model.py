@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import ByOperations, curve
 from aiperf.simulate.model.machine_state import Checkpoints, VirtualClock
-from aiperf.simulate.model.pace import ImageCosts, pace
+from aiperf.simulate.model.pace import pace
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start
 
-RESNET50 = ImageCosts.of(cost(start("resnet50_v1")))
+RESNET50 = cost(start("resnet50_v1"))
 
 
 @given(st.integers(8, 512), st.floats(0.2, 2.0))

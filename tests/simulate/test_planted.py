@@ -19,7 +19,7 @@ import aiperf.rules.changes.workers
 import aiperf.rules.decide
 import aiperf.rules.interpret
 import aiperf.rules.state
-import aiperf.simulate.driver_restarts
+import tests.audit.restarts
 from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.driver import Driver
@@ -46,29 +46,31 @@ from aiperf.rules.observations import observations
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run, Trial
 from cluster.faults import (
-    AnyFault,
-    BadProposalConf,
     CheckpointsUnwrittenConf,
-    CheckpointsVanishConf,
     CrashConf,
-    DiskFullConf,
-    DriverDiesConf,
-    GeneratorDeadConf,
+    FaultConf,
     LateConf,
     MemoryRunsOutConf,
-    NeverConf,
     StragglerConf,
     WorkerHungConf,
     WorkerLostConf,
 )
 from searchers.history import CeilingKnown, History, Observation
 from tests.audit import laws
+from tests.audit.planted_faults import (
+    BadProposalConf,
+    CheckpointsVanishConf,
+    DiskFullConf,
+    DriverDiesConf,
+    GeneratorDeadConf,
+    NeverConf,
+)
 from tests.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def case(seed: int, *faults: AnyFault, **options: Any) -> Case:
+def case(seed: int, *faults: FaultConf, **options: Any) -> Case:
     return replace(Case(seed=seed, workers=4, workers_per_host=2, seconds=300.0, faults=faults), **options)
 
 
@@ -110,9 +112,7 @@ def forgetting_that_a_line_was_torn(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaving_half_a_batch_on_a_full_disk(patch: pytest.MonkeyPatch) -> None:
-    from aiperf.simulate.driver_restarts import _FullDisk
-
-    patch.setattr(_FullDisk, "truncate", lambda self, size: None, raising=False)
+    patch.setattr(tests.audit.restarts._FullDisk, "truncate", lambda self, size: None, raising=False)
     patch.setattr(Journal, "_keep_what_follows", _go_on_behind_it)
 
 

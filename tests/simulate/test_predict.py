@@ -79,7 +79,7 @@ def test_verb_writes_the_prediction_it_prints(
 def test_profile_of_a_simulated_run_is_refused(tmp_path: Path) -> None:
     path = journal(configured(hours=0.5), tmp_path / NAME)
 
-    with pytest.raises(BadConfiguration, match="is simulated: give --from a run that trained"):
+    with pytest.raises(BadConfiguration, match="is simulated: name a run that trained"):
         predict(str(path.parent), "runs", None, None)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +9,11 @@ import pytest
 from aiperf.__main__ import main as command_line
 from aiperf.config import RunConf
 from aiperf.data.dataset_config import ImagenetConf
-from aiperf.errors import BadConfiguration
-from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
-from aiperf.simulate.study.predict import against
 from aiperf.simulate.study.sweep import (
     HEAD,
     alone,
     configured,
-    cost_of_faults,
-    differences,
     draw,
     introduction,
     line,
@@ -29,11 +22,8 @@ from aiperf.simulate.study.sweep import (
     rehearse,
     sizes,
 )
-from cluster.faults import AnyFault, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import OffConf, RandomConf
-from tests.simulate.test_session import as_if_real, journal
-from tests.simulate.test_session import configured as simulated_run
 
 
 @pytest.fixture(scope="module")
@@ -87,47 +77,3 @@ def test_sweep_first_states_that_nothing_is_measured(conf: RunConf) -> None:
 def test_a_sweep_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line(["rehearse", "--help"]) == 0
     assert "usage: python -m aiperf rehearse" in capsys.readouterr().out
-
-
-def test_cost_of_faults_by_line_sums_to_the_total(conf: RunConf) -> None:
-    assert isinstance(conf.cluster, SimulatedConf)
-    faults: list[AnyFault] = [WorkerLostConf(rate=0.5, when="during"), StragglerConf(rate=0.5, factor=2)]
-    faulty_conf = replace(conf, cluster=replace(conf.cluster, faults=faults))
-    reference = alone(conf, seeds=1)
-    calm, faulty = (rehearse(each, 6, reference) for each in (conf, faulty_conf))
-
-    lines = dict(differences(calm, faulty))
-
-    assert sum(lines.values()) == pytest.approx(1 - faulty.score_flops_per_second / calm.score_flops_per_second)
-    assert lines["done again"] > 0 and lines["absent"] > 0 and lines["other speed while busy"] > 0.05
-    assert abs(lines["unexplained"]) < 0.01
-    assert "done again" in cost_of_faults(faulty_conf, faulty, reference)
-
-
-def test_against_compares_a_run_with_its_own_prediction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    conf = simulated_run(seed=3, flops=2e13, step_seconds=0.05, input_share=0.05, compile_seconds=120.0)
-    as_if_real(journal(conf, tmp_path / "simulated.jsonl"), tmp_path / "real")
-    monkeypatch.chdir(tmp_path)
-
-    assert command_line(["rehearse", "--against", "real"]) == 0
-
-    printed = capsys.readouterr().out
-    lines = {line[:22].strip(): line for line in printed.splitlines()[1:]}
-    assert {"score", "training", "communication", "input", "compile", "unexplained"} <= lines.keys()
-    difference = re.search(r"([+-][\d.]+) %$", lines["score"])
-    assert difference is not None and abs(float(difference[1])) <= 3.0
-
-
-@pytest.mark.parametrize("word", ["seed=3", "cluster.workers=5"])
-def test_against_takes_no_option_but_a_profile(word: str) -> None:
-    with pytest.raises(BadConfiguration, match=r"cluster\.profile=RUN alone"):
-        against("run", "runs", [word])
-
-
-def test_against_refuses_a_simulated_run(tmp_path: Path) -> None:
-    path = journal(simulated_run(hours=0.5), tmp_path / NAME)
-
-    with pytest.raises(BadConfiguration, match="is simulated: name a run that trained"):
-        against(str(path.parent), "runs", [])

@@ -23,24 +23,17 @@ from aiperf.errors import BadConfiguration, JournalNotWritten
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunStarted, TrialFinished, TrialPrepared, Work
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import LimitsConf, ScheduleConf
-from aiperf.simulate.driver_restarts import drive
-from aiperf.simulate.model.pace import ImageCosts, pace
+from aiperf.simulate.drive import drive
+from aiperf.simulate.model.pace import pace
 from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
-from cluster.faults import (
-    AllGoneConf,
-    AnyFault,
-    DriverDiesConf,
-    GeneratorDeadConf,
-    LateConf,
-    StragglerConf,
-    TwiceConf,
-    WorkerLostConf,
-)
+from cluster.faults import AnyFault, CrashConf, LateConf, LateJoinConf, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start
 from searchers.searcher_config import OffConf, RandomConf
+from tests.audit import restarts
+from tests.audit.planted_faults import AllGoneConf
 
 
 def configured(seed: int = 0, hours: float = 1.5, **cluster: object) -> RunConf:
@@ -86,10 +79,9 @@ def test_published_set_can_be_simulated_without_its_files(tmp_path: Path) -> Non
 FAULTS: list[AnyFault] = [
     WorkerLostConf(rate=0.4),
     LateConf(),
-    TwiceConf(),
-    DriverDiesConf(rate=0.002),
+    CrashConf(),
+    LateJoinConf(),
     StragglerConf(),
-    GeneratorDeadConf(),
 ]
 
 
@@ -123,7 +115,11 @@ def test_simulated_run_is_scored_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_cost_of_faults_is_in_the_time_breakdown(tmp_path: Path) -> None:
-    kept = work_log(read(journal(configured(faults=[AllGoneConf(at_seconds=2000, seconds=900)]), tmp_path / NAME)))
+    opening = open_run(configured())
+    restarts.drive(
+        world_of(opening), opening.first, tmp_path / NAME, faults=[AllGoneConf(at_seconds=2000, seconds=900)]
+    )
+    kept = work_log(read(tmp_path / NAME))
 
     lines = {each.name: each.share for each in time_breakdown(accelerator_time(kept, window(kept))).lines}
 
@@ -250,7 +246,7 @@ def test_profile_recovers_the_figures_of_a_simulated_journal(tmp_path: Path) -> 
 
     found.precision = "fp32"  # a simulated journal has none
     guess = calibrated(SimulatedConf(workers=3), found)
-    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    figures, images = cost(start("resnet50_v1")), (1_281_167, 50_000)
     there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
     assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)
     assert here.validation_seconds == pytest.approx(there.validation_seconds, rel=0.05)
@@ -268,7 +264,7 @@ def test_profile_separates_exchange_from_computing(tmp_path: Path) -> None:
     again = journal(replace(configured(seed=4), cluster=guess), tmp_path / "again.jsonl")
 
     assert guess.overlap == 0
-    figures, images = ImageCosts.of(cost(start("resnet50_v1"))), (1_281_167, 50_000)
+    figures, images = cost(start("resnet50_v1")), (1_281_167, 50_000)
     there, here = (pace(each, figures, 256, 1.0, *images) for each in (conf.cluster, guess))  # type: ignore[arg-type]
     assert here.communication_seconds == pytest.approx(there.communication_seconds, rel=0.02)
     assert here.busy_seconds == pytest.approx(there.busy_seconds, rel=0.02)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -13,7 +11,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.config import ALL, RunConf
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.slots import Slot, Slots, slots
+from aiperf.drive.ray.ray_worker import last_line
+from aiperf.drive.ray.slots import Slot, slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.worker_shape import common, shape_of, together
@@ -29,21 +28,17 @@ def _described() -> HostDescription:
     return describe()
 
 
-def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str] = ()) -> WorkerShape:
+def learn(conf: RunConf, excluded: Collection[str] = ()) -> WorkerShape:
     """Return the common shape of the workers on all nodes: the least memory and the most ranks.
 
-    `patience_seconds`: maximum wait for the first node that holds a worker. `excluded`: Ray's identifiers of nodes that
-    must hold none. Ray must be initialized.
+    `excluded`: Ray's identifiers of nodes that must hold none. Ray must be initialized.
 
     Raises:
         NoWorkers: no node holds a worker, or none answers.
         BadConfiguration: the nodes cannot hold a worker of this configuration.
     """
-    available = _awaited(conf, patience_seconds, excluded)
     of_node: dict[str, Slot] = {}
-    for slot in available.wanted:
-        if any(share.node in excluded for share in slot.shares):
-            continue
+    for slot in _wanted(conf, excluded):
         of_node.setdefault(slot.node, slot)
     own = ray.get_runtime_context().get_node_id() if Runtime.of_this_process().is_own else ""
     shares = [share for slot in of_node.values() for share in slot.shares]
@@ -57,7 +52,7 @@ def learn(conf: RunConf, patience_seconds: float = 0.0, excluded: Collection[str
         try:
             systems[asked[call].node] = ray.get(call)
         except RayError as error:
-            silent.append(f"{asked[call].address} ({str(error).strip().splitlines()[-1]})")
+            silent.append(f"{asked[call].address} ({last_line(error)})")
     complete = [slot for slot in of_node.values() if all(share.node in systems for share in slot.shares)]
     shapes = [_shape(conf, slot, systems) for slot in complete]
     if not shapes:
@@ -90,22 +85,16 @@ def _shape(conf: RunConf, slot: Slot, systems: Mapping[str, HostDescription]) ->
     return shapes[0] if len(shapes) == 1 else together(shapes, "; ".join(shape.source for shape in shapes))
 
 
-def _awaited(conf: RunConf, patience_seconds: float, excluded: Collection[str]) -> Slots:
-    deadline = time.monotonic() + patience_seconds
-    while True:
-        nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
-        available = slots(nodes, conf.accelerators_per_worker, excluded=excluded)
-        if available.wanted:
-            return available
-        if time.monotonic() >= deadline:
-            break
-        time.sleep(0.2)
+def _wanted(conf: RunConf, excluded: Collection[str]) -> Sequence[Slot]:
     each = conf.accelerators_per_worker
-    wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
-    small = "".join(f"; {address}: {why}" for address, why in available.too_small.items())
-    raise NoWorkers(
-        f"a run needs at least one worker, but none of {len(available.alive)} nodes has {wanted} for one{small}"
-    )
+    available = slots(ray.nodes(), each, excluded=excluded)  # type: ignore[no-untyped-call]
+    if not available.wanted:
+        wanted = "processors" if each is None or each == ALL else f"{each} accelerators (accelerators_per_worker)"
+        small = "".join(f"; {address}: {why}" for address, why in available.too_small.items())
+        raise NoWorkers(
+            f"a run needs at least one worker, but none of {len(available.alive)} nodes has {wanted} for one{small}"
+        )
+    return available.wanted
 
 
 def _ask(node: str) -> ray.ObjectRef[HostDescription]:

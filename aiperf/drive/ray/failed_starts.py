@@ -33,10 +33,6 @@ class StartLaw:
     process."""
     alone_seconds: float = 600.0
     """Limit for a run whose workers are all lost, until another worker is up."""
-    at_once: int = 64
-    """Maximum number of actors that wait for their places. Each is a process, and the head starts all of them."""
-    crowd_seconds: float = 10.0
-    """An actor that has waited longer does not count. So a node without room does not block the others."""
 
     def pause(self, failures: int) -> float:
         """Return the seconds between the last of `failures` failures in a row and the next try.

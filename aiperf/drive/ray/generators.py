@@ -1,4 +1,4 @@
-"""Actors that make proposals in advance: one per node, for all workers of the node.
+"""Actors that make proposals in advance, one per node for all workers of the node, and the history that they receive.
 
 A proposal takes about 50 ms, independent of the length of the run. A worker needs one every few minutes, so one process
 serves all workers of its node. A process per worker would hold the same history several times.
@@ -6,7 +6,9 @@ serves all workers of its node. A process per worker would hold the same history
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+import pickle
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,15 +18,68 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.actors import Generator
 from aiperf.drive.ray.cluster.daemons import Runtime
-from aiperf.drive.ray.history_updates import UpdateLog
+from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
 from aiperf.journal.messages import HelperDown, ProposalFailed, Propose, Word
+from aiperf.rules.proposals import Proposer, make
+from searchers.history import History, Observation, Space
 
 GENERATOR_NICENESS = 10
 """Niceness of generators. Training has priority on shared cores: the next proposal is requested while a trial is being
 prepared."""
+MOST_LOOSE = 1000
+"""Maximum number of packets that a new generator receives with its first order. More are stored once for all of them."""
+
+
+class UpdateLog:
+    """All observations in order. Each packet of observations is encoded once for all generators."""
+
+    def __init__(self, put: Callable[[list[bytes]], Any] = ray.put) -> None:
+        """`put`: stores packets and returns a reference. Default: Ray's object store."""
+        self._put = put
+        self._packets: list[bytes] = []
+        self._stored: tuple[int, Any] = (0, [])
+        """Number of stored packets, and the reference to them."""
+
+    @property
+    def count(self) -> int:
+        return len(self._packets)
+
+    def tell(self, observations: Sequence[Observation]) -> None:
+        """Add one packet."""
+        self._packets.append(pickle.dumps(list(observations), protocol=pickle.HIGHEST_PROTOCOL))
+
+    def since(self, known: int) -> tuple[Any, list[bytes]]:
+        """Return the packets after the first `known` ones: a reference to a part of them, or [], and the others."""
+        if known or self.count <= MOST_LOOSE:
+            return [], self._packets[known:]
+        if self.count - self._stored[0] > MOST_LOOSE:
+            self._stored = self.count, self._put(self._packets.copy())
+        stored, reference = self._stored
+        return reference, self._packets[stored:]
+
+
+def observed(packets: Iterable[bytes]) -> list[Observation]:
+    """Return the observations in packets."""
+    return [observation for packet in packets for observation in pickle.loads(packet)]
+
+
+@ray.remote(num_cpus=0)
+class Generator:
+    """Actor that makes proposals on a processor of its node, in advance."""
+
+    def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
+        os.nice(niceness)
+        self._proposer = proposer
+        self._history = History(space)
+        self._sender = Sender(mailbox)
+
+    def propose(self, stored: list[bytes], loose: list[bytes], order: Propose) -> None:
+        """Add the packets that this generator lacks, then send the proposal to the mailbox."""
+        self._history.tell(observed([*stored, *loose]))
+        self._sender.put([make(self._proposer, self._history, order)])
+        self._sender.flush()
 
 
 @dataclass(slots=True)
@@ -76,7 +131,7 @@ class Generators:
     def propose(self, node: str, order: Propose) -> None:
         """Send an order, with the history that the generator lacks. Return at once."""
         generator = self._of_node[node]
-        call = generator.actor.propose.remote(self._updates.since(generator.sent), order)
+        call = generator.actor.propose.remote(*self._updates.since(generator.sent), order)
         generator.sent = self._updates.count
         generator.asked[call] = order
         self.calls[call] = node

@@ -21,7 +21,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.inspector import Clock, Inspector, clock_of, introduced, measure_all, recall, sent_to
 from aiperf.measure.all_probes import full, quick
 from aiperf.measure.all_reduce import AllReduce, rounds
-from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, SharedFolderMark, meeting
+from aiperf.measure.probe import NodeReadings, Probe, ProbeReading, Setting, meeting
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, blamed, judge
 from aiperf.preflight.preflight_config import PreflightConf
 from aiperf.train.trainer_config import TrainerConf
@@ -56,28 +56,17 @@ class NodeInspection:
         self._is_over.set()
         recall(list(self._begun))
 
-    def of(self, nodes: Sequence[Node], partner: Node | None = None) -> list[NodeReadings]:
-        """Measure these nodes.
-
-        `partner`: a node that was checked before, for the exchanges of nodes that join late. It may be training: an
-        exchange uses its network and memory of its host.
-        """
+    def of(self, nodes: Sequence[Node]) -> list[NodeReadings]:
+        """Measure these nodes."""
         with meeting(self.parent) as place:
             setting = Setting("", place.folder, place.mark, Path(), 0, 1, self.dataset, self.trainer.precision)
-            inspectors = [
-                sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head, takes_accelerators=True)
-                for node in nodes
-            ]
-            helpers = (
-                []
-                if partner is None
-                else [sent_to(partner, setting, self.clock, is_head=True, takes_accelerators=False)]
+            self._begun.extend(
+                sent_to(node, setting, self.clock, is_head=node["NodeID"] == self.head) for node in nodes
             )
-            self._begun.extend([*inspectors, *helpers])
             try:
                 if self._is_over.is_set():
                     recall(self._begun)
-                return _Work(self, inspectors, place).run(helpers)
+                return _Work(self, list(self._begun)).run()
             finally:
                 recall(self._begun)
                 self._begun.clear()
@@ -86,29 +75,20 @@ class NodeInspection:
 class _Work:
     """One inspection under way."""
 
-    def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector], place: SharedFolderMark) -> None:
+    def __init__(self, how: NodeInspection, inspectors: Sequence[Inspector]) -> None:
         self._how = how
         self._conf = how.conf
         self._inspectors = inspectors
-        self._place = place
         self._readings: dict[str, dict[str, ProbeReading]] = {one.node: {} for one in inspectors}
 
-    def run(self, helpers: Sequence[Inspector]) -> list[NodeReadings]:
-        for node, reading in introduced([*self._inspectors, *helpers], self._conf.seconds).items():
-            if node in self._readings:
-                self._readings[node][reading.probe] = reading
-        for one in self._live():
-            reading = clock_of(one, time.time, self._conf.seconds)
-            self._readings[one.node][reading.probe] = reading
+    def run(self) -> list[NodeReadings]:
+        self._keep(introduced(self._inspectors, self._conf.seconds))
+        self._keep({one.node: clock_of(one, time.time, self._conf.seconds) for one in self._live()})
         for probe in (self._how.probes or (full if self._how.is_full else quick))():
             self._keep(measure_all({one.node: probe for one in self._live()}, self._inspectors, self._conf.seconds))
         if self._how.is_full:
-            if helpers:
-                for one in self._meeting():
-                    self._exchange([[one, helpers[0]]])
-            else:
-                self._in_pairs()
-                self._together()
+            self._in_pairs()
+            self._together()
             self._once_more()
         return [one.measured(self._readings[one.node]) for one in self._inspectors]
 
@@ -130,8 +110,7 @@ class _Work:
 
     def _keep(self, readings: Mapping[str, ProbeReading]) -> None:
         for node, reading in readings.items():
-            if node in self._readings:
-                self._readings[node][reading.probe] = reading
+            self._readings[node][reading.probe] = reading
 
     def _in_pairs(self) -> None:
         able = self._exchanging()
@@ -148,11 +127,10 @@ class _Work:
         """Let all pairs exchange at the same time. Add the result to the reading of each end."""
         for group, readings in zip(groups, self._reduced(groups), strict=True):
             for one, other in (group, group[::-1]):
-                if one.node in self._readings:
-                    before = self._readings[one.node].get(PAIRS) or ProbeReading(
-                        probe=PAIRS, unit="B/s", facts={FAILED_WITH: {}}
-                    )
-                    self._readings[one.node][PAIRS] = _added(before, other.address, readings[one.node])
+                before = self._readings[one.node].get(PAIRS) or ProbeReading(
+                    probe=PAIRS, unit="B/s", facts={FAILED_WITH: {}}
+                )
+                self._readings[one.node][PAIRS] = _added(before, other.address, readings[one.node])
 
     def _reduced(self, groups: Sequence[Sequence[Inspector]]) -> list[dict[str, ProbeReading]]:
         """Run an all-reduce in each group. Return the readings by node."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, RayError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from aiperf.drive.ray.ray_worker import last_line
@@ -57,7 +57,6 @@ class _Actor:
         )
 
     def clock(self) -> tuple[float, float]:
-        """Return the times of request and answer."""
         received = self._now()
         return received, self._now()
 
@@ -84,7 +83,6 @@ class Inspector:
     """True if it did not answer in time or its actor is lost. It receives no more probes."""
 
     def measured(self, readings: Mapping[str, ProbeReading]) -> NodeReadings:
-        """Return the node with its readings."""
         return NodeReadings(
             node=self.node,
             address=self.address,
@@ -96,12 +94,10 @@ class Inspector:
         )
 
 
-def sent_to(
-    node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool, takes_accelerators: bool
-) -> Inspector:
+def sent_to(node: Mapping[str, Any], setting: Setting, now: Clock, *, is_head: bool) -> Inspector:
     """Request an actor on a node. Return at once."""
     identifier, address = str(node["NodeID"]), str(node["NodeManagerAddress"])
-    accelerators = int(node["Resources"].get("GPU", 0)) if takes_accelerators else 0
+    accelerators = int(node["Resources"].get("GPU", 0))
     processors = max(1, int(node["Resources"].get("CPU", 0)))
     its = replace(setting, address=address, accelerators=accelerators, processors=processors)
     actor = _Actor.options(  # type: ignore[attr-defined]
@@ -112,22 +108,13 @@ def sent_to(
 
 def introduced(inspectors: Sequence[Inspector], seconds: float) -> dict[str, ProbeReading]:
     """Wait until all nodes have introduced themselves. Return failed readings of the others, by node."""
-    calls = {one.actor.who.remote(): one for one in inspectors}
-    done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
     missing: dict[str, ProbeReading] = {}
-    for call in done:
-        one = calls[call]
-        try:
-            one.host, one.kind, one.boot_id = ray.get(call)
-        except RayError as error:
-            one.is_silent = True
-            missing[one.node] = ProbeReading(probe=START, unit="", failed=last_line(error))
-    for call in late:
-        one = calls[call]
-        one.is_silent = True
-        what = f"its {one.accelerators} accelerators were not free, or " if one.accelerators else ""
-        why = f"no process of preflight ran on {one.address} after {seconds + GRACE_SECONDS:g} s: {what}the node hangs"
-        missing[one.node] = ProbeReading(probe=START, unit="", failed=why)
+    for one, answer, why in _answers({one.actor.who.remote(): one for one in inspectors}, seconds + GRACE_SECONDS):
+        if why is None:
+            one.host, one.kind, one.boot_id = answer
+        else:
+            busy = f", or its {one.accelerators} accelerators are in use" if one.accelerators else ""
+            missing[one.node] = ProbeReading(probe=START, unit="", failed=f"{why}{busy}")
     return missing
 
 
@@ -138,43 +125,40 @@ def measure_all(
 
     Return a reading for every node in `inspectors` that has a probe.
     """
-    asked_inspectors = [one for one in inspectors if not one.is_silent and one.node in probes]
-    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked_inspectors}
-    if not calls:
-        return {}
-    done, late = ray.wait(list(calls), num_returns=len(calls), timeout=seconds + GRACE_SECONDS)
-    readings: dict[str, ProbeReading] = {}
-    for call in done:
-        one = calls[call]
-        try:
-            readings[one.node] = ray.get(call)
-        except RayError as error:
-            one.is_silent = True
-            readings[one.node] = failed(probes[one.node], f"{one.address} was lost meanwhile: {last_line(error)}")
-    for call in late:
-        one = calls[call]
-        one.is_silent = True
-        why = f"no answer from {one.address} in {seconds + GRACE_SECONDS:g} s: the node hangs, or cannot be reached"
-        readings[one.node] = failed(probes[one.node], why, seconds + GRACE_SECONDS)
-    return readings
+    asked = [one for one in inspectors if not one.is_silent and one.node in probes]
+    calls = {one.actor.measure.remote(probes[one.node], seconds): one for one in asked}
+    return {
+        one.node: answer if why is None else failed(probes[one.node], why)
+        for one, answer, why in _answers(calls, seconds + GRACE_SECONDS)
+    }
+
+
+def _answers(calls: Mapping[Any, Inspector], limit: float) -> Iterator[tuple[Inspector, Any, str | None]]:
+    """Yield the answer of each node, or the reason for its silence. A silent node receives no more probes."""
+    done = ray.wait([*calls], num_returns=len(calls), timeout=limit)[0] if calls else []
+    for call, one in calls.items():
+        answer: Any = None
+        why: str | None = f"no answer from {one.address} in {limit:g} s: the node hangs, or cannot be reached"
+        if call in done:
+            try:
+                answer, why = ray.get(call), None
+            except RayError as error:
+                why = f"{one.address} was lost: {last_line(error)}"
+        one.is_silent = why is not None
+        yield one, answer, why
 
 
 def clock_of(inspector: Inspector, now: Clock, seconds: float) -> ProbeReading:
     """Measure round trips to one node, one after the other. `now`: clock of the head."""
     trips: list[RoundTrip] = []
     deadline = time.monotonic() + seconds
-    try:
-        while len(trips) < clock.ROUND_TRIPS and time.monotonic() < deadline:
-            asking = now()
-            received, answered = ray.get(inspector.actor.clock.remote(), timeout=CLOCK_SECONDS)
-            trips.append(RoundTrip(asking, received, answered, now()))
-    except GetTimeoutError:
-        inspector.is_silent = True
-        why = f"no answer from {inspector.address} in {CLOCK_SECONDS:g} s: the node hangs, or cannot be reached"
-        return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=why)
-    except RayError as error:
-        inspector.is_silent = True
-        return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=last_line(error))
+    while len(trips) < clock.ROUND_TRIPS and time.monotonic() < deadline:
+        asking = now()
+        ((_, times, why),) = _answers({inspector.actor.clock.remote(): inspector}, CLOCK_SECONDS)
+        if why is not None:
+            return ProbeReading(probe=clock.NAME, unit=clock.UNIT, failed=why)
+        received, answered = times
+        trips.append(RoundTrip(asking, received, answered, now()))
     return clock.reading(trips)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a run on Ray's own Prometheus endpoint of the driver's host.
+"""Metrics of a run on the Prometheus endpoint of an existing Ray.
 
 They are the values of the live table, set every few seconds.
 
@@ -11,8 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
     from aiperf.drive.driver import Driver
@@ -44,7 +42,8 @@ def figures(driver: Driver) -> dict[tuple[str, str], float]:
     """Return the current values by metric and state. The state is '' for metrics without one."""
     from aiperf.drive.live_view import live_view
 
-    view, run, work_log = live_view(driver), driver.run, driver.work_log
+    run, work_log = driver.run, driver.work_log
+    view = live_view(run, work_log, driver.clock.now())
     known: dict[tuple[str, str], float | None] = {
         ("aiperf_score_flops_per_second", ""): view.window_flops_per_second,
         ("aiperf_regulated_flops_per_second", ""): view.regulated_flops_per_second,
@@ -96,14 +95,3 @@ def publisher(clock: Callable[[], float] = time.monotonic) -> Callable[[Driver],
             gauges[name].set(value, tags={RUN: run, STATE: state} if state else {RUN: run})
 
     return publish
-
-
-def require_endpoint() -> None:
-    """Raise BadConfiguration if this Ray has no endpoint. Its packages come with Ray's extra 'default'."""
-    try:
-        import ray.dashboard.optional_deps  # noqa: F401
-    except ImportError as error:
-        raise BadConfiguration(
-            f"metrics_port opens Ray's own endpoint, which needs the missing package {error.name}: "
-            "pip install 'ray[default]', or leave metrics_port out"
-        ) from error

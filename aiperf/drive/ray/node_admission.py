@@ -7,11 +7,10 @@ Late nodes are checked in a thread. The executor polls the gate and never waits 
 
 from __future__ import annotations
 
-import queue
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import ray
 
 from aiperf.config import RunConf
 from aiperf.drive.preflight import PreflightResult, as_word, nobody_left, node_checks
+from aiperf.drive.ray.cluster.daemons import in_background
 from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
@@ -28,8 +28,8 @@ from aiperf.preflight.preflight_config import PreflightConf
 
 CLOSE_SECONDS = 30.0
 Node = Mapping[str, Any]
-Inspect = Callable[[Sequence[Node], Node | None], list[NodeReadings]]
-"""Function that measures nodes. The second argument is a partner that was checked before, or None."""
+Inspect = Callable[[Sequence[Node]], list[NodeReadings]]
+"""Function that measures nodes."""
 
 
 def check_nodes(conf: RunConf, parent: Path, *, is_full: bool) -> PreflightResult:
@@ -52,24 +52,16 @@ def checked_by(
     stop: Callable[[], None] = lambda: None,
 ) -> PreflightResult:
     """Check these nodes, and return the gate for later ones. `stop` ends a check in progress."""
-    measured = inspect(nodes, None)
+    measured = inspect(nodes)
     events = node_checks(measured, measured, conf)
     excluded = frozenset(one.node for one, event in zip(measured, events, strict=True) if event.excluded)
     wanted = slots(nodes, accelerators_per_worker).wanted
     places = {share.node: share.address for slot in wanted for share in slot.shares}
     if (error := nobody_left(places, excluded, events)) is not None:
         raise error
-    partner = next((node for node in nodes if node["NodeID"] not in excluded), None)
     # a node that joins later must not stop the run
     late = replace(conf, broken="exclude") if conf.broken == "stop" else conf
-    return PreflightResult(events, excluded, RayNodeAdmission(inspect, late, measured, excluded, partner, stop))
-
-
-def without(slots: Slots, kept_out: Collection[str]) -> Slots:
-    """The places on all other nodes."""
-    return replace(
-        slots, wanted=tuple(slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
-    )
+    return PreflightResult(events, excluded, NodeAdmission(inspect, late, measured, excluded, stop))
 
 
 def _unmeasured(node: Node, why: str) -> NodeReadings:
@@ -80,8 +72,8 @@ def _unmeasured(node: Node, why: str) -> NodeReadings:
     )
 
 
-class RayNodeAdmission:
-    """Used from one thread, the driver's."""
+class NodeAdmission:
+    """Choice of the nodes that may hold a worker. Used from one thread, the driver's."""
 
     def __init__(
         self,
@@ -89,23 +81,17 @@ class RayNodeAdmission:
         conf: PreflightConf,
         measured: Sequence[NodeReadings],
         excluded: Collection[str],
-        partner: Node | None,
         stop: Callable[[], None] = lambda: None,
     ) -> None:
         self._inspect = inspect
         self._conf = conf
         self._measured = {one.node: one for one in measured}
-        self._excluded = set(excluded)
-        self._partner = partner
-        self._stop = stop
-        self._thread: threading.Thread | None = None
-        self._under_way: set[str] = set()
-        self._found: queue.SimpleQueue[list[NodeReadings]] = queue.SimpleQueue()
-
-    @property
-    def excluded(self) -> AbstractSet[str]:
+        self.excluded = set(excluded)
         """Ray's identifiers of nodes that must hold no worker."""
-        return self._excluded
+        self._stop = stop
+        self._checked: list[Node] = []
+        """Nodes of the check in progress, and its future result."""
+        self._readings: Future[list[NodeReadings]] | None = None
 
     def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[Inspected]]:
         """Return the places that may be used now, and the results of newly checked nodes.
@@ -114,38 +100,33 @@ class RayNodeAdmission:
         """
         inspected = self._results(slots)
         unknown = {share.node for slot in slots.wanted for share in slot.shares} - self._measured.keys()
-        if unknown and not self._under_way:
-            self._under_way = unknown
-            asked = [node for node in nodes if node["NodeID"] in unknown]
-            partner = self._partner if self._partner is None or self._partner["NodeID"] in slots.alive else None
-            self._thread = threading.Thread(target=self._check, args=(asked, partner), name="preflight", daemon=True)
-            self._thread.start()
-        return without(slots, self._excluded | unknown), inspected
+        if unknown and self._readings is None:
+            self._checked = [node for node in nodes if node["NodeID"] in unknown]
+            self._readings = in_background(partial(self._inspect, self._checked), "preflight")
+        kept_out = self.excluded | unknown
+        allowed = (slot for slot in slots.wanted if not any(share.node in kept_out for share in slot.shares))
+        return replace(slots, wanted=tuple(allowed)), inspected
 
     def close(self) -> None:
         """End the check in progress.
 
         Call it before Ray is shut down: a later call from the thread would start another Ray.
         """
-        if self._thread is not None and self._thread.is_alive():
+        if self._readings is not None:
             self._stop()
-            self._thread.join(CLOSE_SECONDS)
-
-    def _check(self, nodes: Sequence[Node], partner: Node | None) -> None:
-        try:
-            self._found.put(self._inspect(nodes, partner))
-        except Exception as error:  # noqa: BLE001  # a node that could not be checked holds no worker, and the run goes on
-            why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
-            self._found.put([_unmeasured(node, why) for node in nodes])
+            wait([self._readings], CLOSE_SECONDS)
 
     def _results(self, slots: Slots) -> list[Inspected]:
-        try:
-            found = self._found.get_nowait()
-        except queue.Empty:
+        if self._readings is None or not self._readings.done():
             return []
-        self._under_way = set()
+        checked, self._readings = self._readings, None
+        if (error := checked.exception()) is None:
+            found = checked.result()
+        else:  # a node that could not be checked holds no worker, and the run goes on
+            why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
+            found = [_unmeasured(node, why) for node in self._checked]
         found = [one for one in found if one.node in slots.alive]  # nodes that were lost meanwhile are ignored
         self._measured |= {one.node: one for one in found}
         events = node_checks(found, list(self._measured.values()), self._conf)
-        self._excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
+        self.excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
         return [as_word(event) for event in events]

@@ -9,28 +9,35 @@ changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
-from aiperf.drive.preflight import NodeAdmission
-from aiperf.drive.ray.actors import OpenGroup, WorkerPlan, open_ranks
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
 from aiperf.drive.ray.failed_starts import StartLaw, Starts
-from aiperf.drive.ray.generators import Generators
-from aiperf.drive.ray.history_updates import UpdateLog
-from aiperf.drive.ray.mailbox import MailboxOwner
+from aiperf.drive.ray.generators import Generators, UpdateLog
+from aiperf.drive.ray.mailbox import open_mailbox, taken
+from aiperf.drive.ray.node_admission import NodeAdmission
 from aiperf.drive.ray.places import Places
-from aiperf.drive.ray.ray_worker import RayWorker, WorkerParameters, bring_up, end_of, remove
+from aiperf.drive.ray.ray_worker import (
+    Call,
+    ExecutorWorkers,
+    RayWorker,
+    WorkerParameters,
+    bring_up,
+    end_of,
+    last_line,
+    remove,
+)
 from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
-from aiperf.drive.ray.worker_states import Call, ExecutorWorkers
+from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
 from aiperf.journal.messages import (
     Drop,
@@ -84,7 +91,7 @@ class RayExecutor:
         self._starts = Starts(self._law, time.monotonic())
         self._next = first_worker
         self._terms = terms or WorkerRequirements(None, None)
-        self._fleet = ExecutorWorkers()
+        self._workers = ExecutorWorkers()
         self._places = Places(
             partial(slots, accelerators_per_worker=accelerators_per_worker, only_accelerators=only_accelerators)
         )
@@ -96,9 +103,9 @@ class RayExecutor:
         self._next_look = 0.0
         self._said_too_small: set[str] = set()
         self._runtime = Runtime.of_this_process()
-        self._post = MailboxOwner()
+        self._mailbox = open_mailbox()
         self._updates = UpdateLog()
-        self._generators = Generators(self._making, self._runtime, self._post.mailbox, self._updates)
+        self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
         """Request workers at all places. Each sends WorkerUp when its ranks are ready."""
@@ -113,25 +120,18 @@ class RayExecutor:
         if observations:
             self._updates.tell(observations)
 
-    def exclude(self, host: str, reason: str) -> None:
-        """Exclude a node, named by Ray's identifier, address or host name.
-
-        Its workers are released at the next poll, and no new ones start there.
-        """
-        self._places.exclude(host, reason)
-
     def send(self, order: Order) -> None:
         """Send an order to its actor.
 
         An order for a lost worker is dropped, since the message about the loss follows.
         """
         match order:
-            case Propose() if order.worker in self._fleet:
-                self._generators.propose(self._fleet[order.worker].slot.node, order)
-            case Train() if order.worker in self._fleet:
-                self._fleet[order.worker].host.order.remote(order)
-            case Sum() if order.worker in self._fleet:
-                self._fleet[order.worker].host.order.remote(order)
+            case Propose() if order.worker in self._workers:
+                self._generators.propose(self._workers[order.worker].slot.node, order)
+            case Train() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
+            case Sum() if order.worker in self._workers:
+                self._workers[order.worker].host.order.remote(order)
             case Propose() | Train() | Sum():
                 pass
             case Drop():
@@ -150,10 +150,15 @@ class RayExecutor:
 
         Raises:
             AiperfError: no worker is up, and none can be started.
-            RuntimeLost: a process of Ray has died, or its head does not answer.
+            RuntimeLost: a process of Ray or the mailbox has died, or does not answer.
         """
-        with self._runtime.watched():
-            return self._words(timeout)
+        try:
+            with self._runtime.watched():
+                return self._words(timeout)
+        except (RayActorError, GetTimeoutError) as error:
+            raise RuntimeLost(
+                f"a run needs its mailbox, an actor on the head, but it died or did not answer: {last_line(error)}"
+            ) from error
 
     def _words(self, timeout: float) -> list[Word]:
         now = time.monotonic()
@@ -163,11 +168,8 @@ class RayExecutor:
             over = self._look_at_calls(now)
         took = time.monotonic() - now
         waits = not (over or self._own)
-        taken = self._post.take(timeout if waits else 0.0)
-        if taken is None:
-            # deaths are reported when the mailbox answers again, after the messages of those workers
-            taken, over = [], {}
-        words = [word for one in taken for word in self._taken(one, time.monotonic())]
+        arrived = taken(self._mailbox, timeout if waits else 0.0)
+        words = [word for one in arrived for word in self._taken(one, time.monotonic())]
         for number, late in over.items():
             self._bury(number, late, now)
         if is_due:
@@ -178,20 +180,6 @@ class RayExecutor:
         own, self._own = self._own, []
         return words + own
 
-    def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        with self._runtime.watched():
-            waited = {worker.host.peak_again.remote(seconds): number for number, worker in self._fleet.up.items()}
-            end = time.monotonic() + seconds
-            found: dict[int, float] = {}
-            while waited and is_wanted() and (left := end - time.monotonic()) > 0:
-                done, _ = ray.wait([*waited], num_returns=len(waited), timeout=min(left, 0.5))
-                for call in done:
-                    number = waited.pop(call)
-                    with suppress(RayError):  # a lost worker measures nothing
-                        if (flops := ray.get(call)) is not None:
-                            found[number] = flops
-            return found
-
     def close(self) -> None:
         """End all workers. Workers of a lost Ray have already ended."""
         with suppress(RuntimeLost):
@@ -201,44 +189,39 @@ class RayExecutor:
     def _close(self) -> None:
         if self._gate is not None:
             self._gate.close()
-        for number in self._fleet.numbers():
+        for number in list(self._workers):
             self._let_go(number, time.monotonic())
-        self._end(self._fleet.await_those_that_leave(5.0))
+        self._end(self._workers.await_those_that_leave(5.0))
 
     # --- words
 
     def _taken(self, word: Word, now: float) -> list[Word]:
-        """Process a message from the mailbox. The first message of a worker at a better place releases others."""
         if not isinstance(word, WorkerUp):
             return [word]
-        worker = self._fleet.get(word.worker)
+        worker = self._workers.get(word.worker)
         if worker is None:
             return []  # it was removed meanwhile, and is not to be believed to live
         if (why := breach(self._terms, word, worker.slot.accelerators)) is not None:
             self._not_started(worker.slot, now, f"{word.host} is refused: {why}", None, is_final=True)
             self._remove(word.worker)
             return []
-        self._fleet.came_up(word.worker, now)
-        self._places.came_up(worker.slot, word.worker)
+        worker.up = now
         self._starts.up(now)
         self._drop()
-        return [*self._let_go_superseded(now), word]
+        return [word]
 
-    def _let_go_superseded(self, now: float) -> list[Word]:
-        words: list[Word] = []
-        for number in self._places.superseded():
-            worker = self._fleet[number]
-            why = self._places.why_excluded(worker.slot)
+    def _release_excluded(self, now: float) -> None:
+        for number in self._places.to_release():
+            worker = self._workers[number]
             if worker.up is not None:
-                better = f"workers have better places than {worker.slot.address} now"
-                reason = f"let go: {better if why is None else f'{worker.slot.address} is excluded, {why}'}"
-                words.append(WorkerDown(worker=number, reason=reason, released=True))
+                why = self._places.why_excluded(worker.slot)
+                reason = f"released: {worker.slot.address} is excluded, {why}"
+                self._own.append(WorkerDown(worker=number, reason=reason, released=True))
             self._let_go(number, now)
-        return words
 
     def _drop(self) -> None:
         """Send waiting orders to remove checkpoints to any worker that is up. The run's folder is shared."""
-        able = next(iter(self._fleet.up.values()), None)
+        able = next(iter(self._workers.up), None)
         if able is not None:
             for order in self._drops:
                 self._dropping[able.host.order.remote(order)] = order
@@ -267,14 +250,14 @@ class RayExecutor:
 
         Remove released workers that have ended.
         """
-        done = _done([*self._fleet.calls(), *self._generators.calls, *self._dropping])
+        done = _done([*self._workers.calls(), *self._generators.calls, *self._dropping])
         self._look_at_drops(done)
-        self._fleet.stood(done, now)
-        over: dict[int, str | None] = dict.fromkeys(self._fleet.ended(done))
-        self._end(self._fleet.left(done, now))
+        self._workers.stood(done, now)
+        over: dict[int, str | None] = {number: None for number, worker in self._workers.items() if worker.life in done}
+        self._end(self._workers.left(done, now))
         self._own += self._generators.look_at(done)
-        for number, worker in self._fleet.starting.items():
-            if number not in over and (late := self._late(worker, now)) is not None:
+        for number, worker in self._workers.items():
+            if worker.up is None and number not in over and (late := self._late(worker, now)) is not None:
                 over[number] = late
         return over
 
@@ -283,7 +266,7 @@ class RayExecutor:
         where = worker.slot.address
         if worker.slot.node not in self._places.slots.alive:
             return f"{where} was lost before a worker was up on it"
-        waited = self._fleet.waited(worker, now)
+        waited = self._workers.waited(worker, now)
         if not worker.has_place and waited > self._law.place_seconds:
             return f"no room on {where} in {waited:.0f} s for an actor with {worker.slot.bundle()}"
         waited = now - worker.began
@@ -293,7 +276,7 @@ class RayExecutor:
 
     def _bury(self, number: int, late: str | None, now: float) -> None:
         """Report the loss of a worker, or the failure of its start if it was never up."""
-        worker = self._fleet.get(number)
+        worker = self._workers.get(number)
         if worker is None or (late is not None and worker.up is not None):
             return  # it was released, or it came up since the poll
         reason, error = (late, None) if late is not None else end_of(worker)
@@ -322,12 +305,12 @@ class RayExecutor:
             allowed, inspected = self._gate.look(nodes, self._places.held)
             self._places.narrow(allowed)
             self._own += inspected
-        self._own += self._let_go_superseded(now)
+        self._release_excluded(now)
         for address, reason in self._places.slots.too_small.items():
             if address not in self._said_too_small:
                 self._said_too_small.add(address)
                 self._own.append(NotStarted(host=address, failures=0, reason=reason))
-        if self._fleet.up:
+        if self._workers.up:
             self._starts.up(now)
         error = self._starts.hopeless(self._places.slots.wanted, now)
         if error is not None:
@@ -337,34 +320,29 @@ class RayExecutor:
         self._bring_up_some(now)
 
     def _bring_up_some(self, now: float) -> None:
-        """Request workers at free places, at most `at_once` at a time.
-
-        The next ones follow when these have their places or have waited long enough.
-        """
-        crowd = [now - worker.began for worker in self._fleet.starting.values() if not worker.has_place]
-        room = self._law.at_once - sum(waited < self._law.crowd_seconds for waited in crowd)
-        chosen = [slot for slot in self._places.free if self._starts.may(slot, now)][: max(0, room)]
+        """Request workers at free places."""
+        chosen = [slot for slot in self._places.free if self._starts.may(slot, now)]
         if not chosen:
             return
         numbers = range(self._next, self._next + len(chosen))
         self._next += len(chosen)
 
         def ask() -> list[RayWorker]:
-            mailbox = self._post.mailbox
             return [
-                bring_up(self._making, number, slot, mailbox, now) for number, slot in zip(numbers, chosen, strict=True)
+                bring_up(self._making, number, slot, self._mailbox, now)
+                for number, slot in zip(numbers, chosen, strict=True)
             ]
 
         for worker in self._runtime.call(ask, f"asking for {len(chosen)} workers"):
-            self._fleet.add(worker)
+            self._workers[worker.number] = worker
             self._places.take(worker.slot, worker.number)
             self._generators.serve(worker.slot.node, worker.number)
 
     def _let_go(self, number: int, now: float) -> None:
-        self._forgotten(self._fleet.let_go(number, now))
+        self._forgotten(self._workers.let_go(number, now))
 
     def _remove(self, number: int) -> None:
-        worker = self._fleet.pop(number)
+        worker = self._workers.pop(number, None)
         if worker is not None:
             self._forgotten(worker)
             self._end([worker])

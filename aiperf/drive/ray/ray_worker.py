@@ -1,8 +1,8 @@
-"""Worker as the driver sees it: its place, its actor, and the reason of its end."""
+"""Workers as the driver sees them: place, actor, state, and the reason of the end."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,11 +11,16 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from aiperf.drive.ray.actors import OpenGroup, WorkerHost, WorkerPlan
 from aiperf.drive.ray.slots import Slot
+from aiperf.drive.ray.worker_host import OpenGroup, WorkerHost, WorkerPlan
 from aiperf.errors import AiperfError
 from aiperf.rules.proposals import Proposer
 from searchers.history import Space
+
+LEAVE_SECONDS = 10.0
+"""Maximum time for a released worker to end by itself."""
+
+Call = ray.ObjectRef[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +42,71 @@ class RayWorker:
     slot: Slot
     host: Any
     """Actor handle. Typed Any, since Ray's stubs (2.60) declare every method of an actor as never returning."""
-    stands: ray.ObjectRef[Any]
+    stands: Call
     """Finished when the host's actor has its place."""
-    life: ray.ObjectRef[Any]
+    life: Call
     """Finished when the worker has ended."""
     began: float
     """Time of the request, on the executor's clock."""
     up: float | None = None
     """Time at which the driver received WorkerUp. None before."""
     has_place: bool = False
+
+
+class ExecutorWorkers(dict[int, RayWorker]):
+    """Workers of one executor that are starting or up, by number, and released workers that have not ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._leaving: dict[Call, tuple[RayWorker, float]] = {}
+        """Released workers with the time of the release, by life call."""
+        self._placed: dict[str, float] = {}
+        """Time at which an actor last got its place, by node."""
+
+    @property
+    def up(self) -> list[RayWorker]:
+        """Workers whose ranks are ready."""
+        return [worker for worker in self.values() if worker.up is not None]
+
+    def calls(self) -> list[Call]:
+        """Return all open calls."""
+        waiting = (worker.stands for worker in self.values() if not worker.has_place)
+        return [*(worker.life for worker in self.values()), *waiting, *self._leaving]
+
+    def stood(self, done: Collection[Call], now: float) -> None:
+        """Record the workers in `done` that have got a place."""
+        for worker in self.values():
+            if not worker.has_place and worker.stands in done:
+                worker.has_place = True
+                self._placed[worker.slot.node] = now
+
+    def waited(self, worker: RayWorker, now: float) -> float:
+        """Return the seconds for which a worker has waited to be placed.
+
+        The wait begins when the worker was requested, or when the last other worker was placed on its node if that is
+        later, since a node starts its actors one after the other.
+        """
+        return now - max(worker.began, self._placed.get(worker.slot.node, worker.began))
+
+    def let_go(self, number: int, now: float) -> RayWorker:
+        """Request the end of a worker, and remove it. A checkpoint in progress is completed."""
+        worker = self.pop(number)
+        worker.host.end.remote()
+        self._leaving[worker.life] = (worker, now)
+        return worker
+
+    def left(self, done: Collection[Call], now: float) -> list[RayWorker]:
+        """Remove and return released workers that have ended, or have exceeded LEAVE_SECONDS."""
+        over = [call for call, (_, since) in self._leaving.items() if call in done or now - since > LEAVE_SECONDS]
+        return [self._leaving.pop(call)[0] for call in over]
+
+    def await_those_that_leave(self, timeout: float) -> list[RayWorker]:
+        """Wait up to `timeout` seconds for released workers. Remove and return all of them."""
+        if self._leaving:
+            ray.wait(list(self._leaving), num_returns=len(self._leaving), timeout=timeout)
+        workers = [worker for worker, _ in self._leaving.values()]
+        self._leaving = {}
+        return workers
 
 
 def bring_up(making: WorkerParameters, number: int, slot: Slot, mailbox: ActorHandle[Any], now: float) -> RayWorker:

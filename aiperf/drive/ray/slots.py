@@ -1,13 +1,22 @@
-"""Places for workers on the nodes of a Ray cluster, computed from ray.nodes()."""
+"""Places for workers on the nodes of a Ray cluster, computed from ray.nodes() and from the existing workers.
+
+A worker larger than a node takes whole nodes, in the order of their addresses. It keeps them while its leading node lives. A
+node that joins later, or comes back, is not added to a running worker, since that would require a restart. It is used when a
+worker next starts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import ipaddress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from aiperf.config import ALL
-from aiperf.drive.ray.spanning import NodeGroups, WorkerNodes, accelerators_of, of_several, one_of_all
+
+Node = Mapping[str, Any]
+_IN_RESERVE = "is in reserve: no node is added to a running worker. It is used when a worker next starts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +43,7 @@ class Slot:
     """Accelerators on this node. `cores` likewise."""
     cores: int
     others: tuple[Share, ...] = ()
-    """Shares of other nodes (`spanning.py`)."""
+    """Shares of other nodes."""
 
     @property
     def shares(self) -> tuple[Share, ...]:
@@ -61,7 +70,7 @@ class Slots:
 
 
 def slots(
-    nodes: Sequence[Mapping[str, Any]],
+    nodes: Sequence[Node],
     accelerators_per_worker: int | str | None,
     *,
     only_accelerators: bool = False,
@@ -71,96 +80,114 @@ def slots(
     """Return the places for workers on these nodes.
 
     One place per node, or one for every `accelerators_per_worker` of a node's accelerators. If this exceeds a node, or
-    is 'all', a place spans several nodes as grouped by `spanning.py`. `held`: places with workers. They keep their
-    nodes.
+    is 'all', a place spans several nodes. `held`: places with workers. They keep their nodes.
 
     Nodes without accelerators hold workers only if no node has any. The head then holds one only if it is the only
     node. They hold none if accelerators are declared, by number or by a plan for accelerators (`only_accelerators`).
-    `excluded`: nodes that hold no worker, by identifier, address or host name. The places on the other nodes do not
-    depend on it.
+    `excluded`: Ray's identifiers of nodes that hold no worker. The places on the other nodes do not depend on it.
     """
-    out = {str(node["NodeID"]) for node in nodes if excluded and not names_of(node).isdisjoint(excluded)}
-    found = _of_all(nodes, accelerators_per_worker, only_accelerators, held, out)
-    if not out:
-        return found
-    allowed = (slot for slot in found.wanted if not any(share.node in out for share in slot.shares))
-    return replace(found, wanted=tuple(allowed))
-
-
-def names_of(node: Mapping[str, Any]) -> set[str]:
-    """Return the names of a node: Ray's identifier, address, and host name."""
-    return {str(node[each]) for each in ("NodeID", "NodeManagerAddress", "NodeManagerHostname") if node.get(each)}
-
-
-def _of_all(
-    nodes: Sequence[Mapping[str, Any]],
-    accelerators_per_worker: int | str | None,
-    only_accelerators: bool,
-    held: Collection[Slot],
-    excluded: Collection[str],
-) -> Slots:
     alive = [node for node in nodes if node["Alive"]]
-    names = frozenset(str(node["NodeID"]) for node in alive)
-    with_accelerators = [node for node in alive if node["Resources"].get("GPU", 0) >= 1]
-    of_all = accelerators_per_worker == ALL
-    each = None if of_all else accelerators_per_worker
-    assert each is None or isinstance(each, int), "the configuration is checked"
-    if with_accelerators or only_accelerators or each is not None:
-        if of_all:
-            return _spanning(one_of_all(_but(with_accelerators, excluded), tuple(_existing(held))), held, names)
-        return _with_accelerators(with_accelerators, names, each, held, excluded)
-    others = [node for node in alive if "node:__internal_head__" not in node["Resources"]]
-    with_cores = [node for node in others or alive if node["Resources"].get("CPU", 0) >= 1]
-    if of_all:
-        return _spanning(one_of_all(_but(with_cores, excluded), tuple(_existing(held))), held, names)
-    wanted = tuple(
-        Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, int(node["Resources"]["CPU"])) for node in with_cores
-    )
-    return Slots(wanted, names, {})
+    usable = [node for node in alive if node["NodeID"] not in excluded]
+    each, unused = accelerators_per_worker, dict[str, str]()
+    if only_accelerators or isinstance(each, int) or any(map(_accelerators, alive)):
+        able = [node for node in usable if _accelerators(node)]
+    else:
+        has_others = any(not _is_head(node) for node in alive)
+        able = [node for node in usable if not (has_others and _is_head(node)) and node["Resources"].get("CPU", 0) >= 1]
+    if each == ALL:
+        found, unused = _one_of_all(able, held)
+    else:
+        assert each is None or isinstance(each, int), "the configuration is checked"
+        found = [slot for node in able for slot in _within(node, each)]
+        if each is not None and (smaller := [node for node in able if _accelerators(node) < each]):
+            spanning, unused = _of_several(smaller, each, held)
+            found += spanning
+    wanted = (slot for slot in found if not any(share.node in excluded for share in slot.shares))
+    return Slots(tuple(wanted), frozenset(str(node["NodeID"]) for node in alive), unused)
 
 
-def _but(nodes: Sequence[Mapping[str, Any]], excluded: Collection[str]) -> list[Mapping[str, Any]]:
-    return [node for node in nodes if node["NodeID"] not in excluded]
+def _within(node: Node, each: int | None) -> Iterator[Slot]:
+    """Yield the places on one node."""
+    accelerators, cores = _accelerators(node), _cores(node)
+    if not accelerators:
+        yield Slot(node["NodeID"], node["NodeManagerAddress"], 0, 0, cores)
+        return
+    each = each or accelerators
+    count = accelerators // each
+    for index in range(count):
+        yield Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count))
 
 
-def _existing(held: Collection[Slot]) -> dict[WorkerNodes, Slot]:
-    return {
-        WorkerNodes(tuple(one.node for one in slot.shares), tuple(one.address for one in slot.shares)): slot
-        for slot in held
-    }
+def _one_of_all(nodes: Sequence[Node], held: Collection[Slot]) -> tuple[list[Slot], dict[str, str]]:
+    """Return one place on all these nodes, and the reason by address for unused nodes."""
+    node_ids = {node["NodeID"] for node in nodes}
+    kept = [slot for slot in held if slot.node in node_ids][:1]
+    if kept or not nodes:
+        return kept, _in_reserve(kept, nodes)
+    return [_spanning(_in_order(nodes))], {}
 
 
-def _spanning(grouped: NodeGroups, held: Collection[Slot], alive: frozenset[str]) -> Slots:
-    existing = _existing(held)
-    found = [existing[one] for one in grouped.kept]
-    for nodes in grouped.new:
-        first, *others = (
-            Share(node["NodeID"], node["NodeManagerAddress"], accelerators_of(node), _cores(node)) for node in nodes
+def _of_several(nodes: Sequence[Node], accelerators: int, held: Collection[Slot]) -> tuple[list[Slot], dict[str, str]]:
+    """Return places of `accelerators` accelerators each, on nodes that have fewer each, and the reason for unused nodes.
+
+    The nodes of a place have equally many accelerators, since its ranks wait for each other in every step.
+    """
+    node_ids = {node["NodeID"] for node in nodes}
+    found = [slot for slot in held if slot.others and slot.node in node_ids]
+    addresses = {share.address for slot in found for share in slot.shares}
+    unused = _in_reserve(found, [node for node in nodes if node["NodeManagerAddress"] in addresses])
+    free = [node for node in nodes if node["NodeManagerAddress"] not in addresses]
+    for size, alike in groupby(sorted(free, key=_accelerators), key=_accelerators):
+        ordered = _in_order(list(alike))
+        each, rest = divmod(accelerators, size)
+        if rest:
+            why = (
+                f"a worker has {accelerators} accelerators on whole nodes with equally many, but this node has {size}: "
+                "lower accelerators_per_worker, declare a multiple of it, or fix the node"
+            )
+            unused |= {node["NodeManagerAddress"]: why for node in ordered}
+            continue
+        used = len(ordered) // each * each
+        found += [_spanning(ordered[first : first + each]) for first in range(0, used, each)]
+        why = (
+            f"a worker has {accelerators} accelerators on {each} nodes of {size}, but this node has {size} and is left over: "
+            "add nodes, or lower accelerators_per_worker"
         )
-        found.append(Slot(first.node, first.address, 0, first.accelerators, first.cores, tuple(others)))
-    return Slots(tuple(found), alive, grouped.unused)
+        unused |= {node["NodeManagerAddress"]: why for node in ordered[used:]}
+    return found, unused
 
 
-def _cores(node: Mapping[str, Any]) -> int:
+def _spanning(nodes: Sequence[Node]) -> Slot:
+    first, *others = (
+        Share(node["NodeID"], node["NodeManagerAddress"], _accelerators(node), _cores(node)) for node in nodes
+    )
+    return Slot(first.node, first.address, 0, first.accelerators, first.cores, tuple(others))
+
+
+def _in_reserve(kept: Sequence[Slot], nodes: Sequence[Node]) -> dict[str, str]:
+    taken = {share.node for slot in kept for share in slot.shares}
+    return {node["NodeManagerAddress"]: _IN_RESERVE for node in nodes if node["NodeID"] not in taken}
+
+
+def _accelerators(node: Node) -> int:
+    return int(node["Resources"].get("GPU", 0))
+
+
+def _cores(node: Node) -> int:
     return max(1, int(node["Resources"].get("CPU", 0)))
 
 
-def _with_accelerators(
-    nodes: Sequence[Mapping[str, Any]],
-    alive: frozenset[str],
-    wanted: int | None,
-    held: Collection[Slot],
-    excluded: Collection[str],
-) -> Slots:
-    found: list[Slot] = []
-    smaller = [node for node in nodes if wanted is not None and accelerators_of(node) < wanted]
-    for node in nodes:
-        accelerators, cores = accelerators_of(node), int(node["Resources"].get("CPU", 0))
-        each = wanted or accelerators
-        count = accelerators // each
-        for index in range(count):
-            found.append(Slot(node["NodeID"], node["NodeManagerAddress"], index, each, max(1, cores // count)))
-    if not smaller or wanted is None:
-        return Slots(tuple(found), alive, {})
-    spanning = _spanning(of_several(_but(smaller, excluded), wanted, tuple(_existing(held))), held, alive)
-    return Slots((*found, *spanning.wanted), alive, spanning.too_small)
+def _is_head(node: Node) -> bool:
+    return "node:__internal_head__" in node["Resources"]
+
+
+def _in_order(nodes: Sequence[Node]) -> list[Node]:
+    return sorted(nodes, key=lambda node: _number(str(node["NodeManagerAddress"])))
+
+
+def _number(address: str) -> tuple[int, int, str]:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return 9, 0, address
+    return parsed.version, int(parsed), address

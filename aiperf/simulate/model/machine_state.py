@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from aiperf.errors import BadConfiguration
-from aiperf.simulate.model.pace import ImageCosts
 from aiperf.train.memory.batch_sizes import largest, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.simulated import SimulatedConf
-from morphism import Graph, cost
+from morphism import Cost, Graph, cost
 
 
 class VirtualClock:
@@ -20,7 +19,6 @@ class VirtualClock:
         self._now = already
 
     def now(self) -> float:
-        """Return the seconds since the start of the run."""
         return self._now
 
     def advance(self, to: float) -> None:
@@ -39,7 +37,7 @@ class AcceleratorMemory:
     ceiling: int
     """Largest batch for the starting graph, as each worker reports it."""
 
-    def holds(self, figures: ImageCosts, batch_size: int) -> bool:
+    def holds(self, figures: Cost, batch_size: int) -> bool:
         """Return True if an architecture can be trained at a batch size. A rank makes the same check before it builds."""
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
@@ -86,7 +84,6 @@ class Checkpoints:
         return written[max(written)][1] if written else None
 
     def drop(self, trial: int) -> None:
-        """Remove all checkpoints of a trial."""
         self._written.pop(trial, None)
 
     def __len__(self) -> int:

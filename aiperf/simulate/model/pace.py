@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from cluster.simulated import SimulatedConf
 from cluster.topology import exchange_seconds
 from morphism import Cost
-from morphism.cost import training_memory
 
 GRADIENT_BYTES = 4
 """Bytes per parameter in the exchange."""
@@ -20,46 +19,6 @@ _CHECKPOINT_BYTES = 8
 """Bytes per parameter: weights and momentum in FP32."""
 _BACKWARD_SHARE = 2 / 3
 """Share of a step's operations: the backward pass costs about twice the forward pass."""
-
-
-@dataclass(frozen=True, slots=True)
-class ImageCosts:
-    """Costs of one image of a trial's architecture: the part of its `Cost` that a simulation of 50,000 trials can store."""
-
-    training_flops: int
-    validation_flops: int
-    tensor_training_flops: int
-    """Operations of convolutions and matrix products alone."""
-    tensor_validation_flops: int
-    parameters: int
-    held_elements: int
-    index_elements: int
-    largest_elements: int
-
-    @classmethod
-    def of(cls, cost: Cost) -> ImageCosts:
-        """Return the figures of a cost."""
-        return cls(
-            cost.training_flops,
-            cost.forward_validation_flops,
-            cost.tensor_forward_flops + cost.tensor_backward_flops,
-            cost.tensor_forward_flops,
-            cost.parameters,
-            cost.held_elements,
-            cost.index_elements,
-            cost.largest_elements,
-        )
-
-    def training_memory(self, batch: int, bytes_per_element: int) -> int:
-        """Return the minimum memory of a training step in bytes: see `Cost.training_memory`."""
-        return training_memory(
-            batch,
-            bytes_per_element,
-            self.parameters,
-            self.held_elements,
-            self.index_elements,
-            self.largest_elements,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +41,12 @@ class TrialTiming:
 
     @property
     def epoch_seconds(self) -> float:
-        """Return the seconds of an epoch: training, validation, checkpoint."""
         return self.training_seconds + self.validation_seconds + self.checkpoint_seconds
 
 
 def pace(
     conf: SimulatedConf,
-    figures: ImageCosts,
+    figures: Cost,
     batch_size: int,
     speed: float,
     training_images: int,
@@ -114,7 +72,7 @@ def pace(
         flops = conf.flops * speed
         compute = conf.step_seconds + batch_size * figures.training_flops / flops
         validation = -(-validation_images // global_batch) * conf.step_seconds
-        validation += validation_images / ranks * figures.validation_flops / flops
+        validation += validation_images / ranks * figures.forward_validation_flops / flops
     exchange = exchange_seconds(GRADIENT_BYTES * figures.parameters, ranks, conf.links)
     communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
     busy = compute + communication
@@ -133,10 +91,18 @@ def pace(
 
 
 def seconds_of_an_image(
-    costs: Sequence[float], figures: ImageCosts, generation: int, batch: int, *, is_training: bool
+    costs: Sequence[float], figures: Cost, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return compute seconds of one accelerator by the five-cost model of `aiperf.statistics.speed_model`."""
-    operations = figures.training_flops if is_training else figures.validation_flops
-    tensor = figures.tensor_training_flops if is_training else figures.tensor_validation_flops
-    content = (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)
+    """Return compute seconds of one accelerator by the five-cost model: the sum of cost · content."""
+    content = content_of_an_image(figures, generation, batch, is_training=is_training)
     return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
+
+
+def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
+    """Return the content of a step per image, in the order of the costs.
+
+    These are steps, convolution operations, other operations, parameters · steps, and generation · steps.
+    """
+    operations = figures.training_flops if is_training else figures.forward_validation_flops
+    tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training
+    return (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)

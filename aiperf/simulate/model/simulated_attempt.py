@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aiperf.data.description import DataSet
 from aiperf.journal import messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
@@ -20,15 +21,6 @@ from aiperf.train.memory.batch_sizes import smaller
 
 _ACCIDENT_SHARE = 0.4
 """Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedTask:
-    """Data set and trainer options of the training."""
-
-    training_images: int
-    validation_images: int
-    classes: int
 
 
 @dataclass(slots=True)
@@ -59,8 +51,6 @@ class SimulatedWorker:
     """Seconds on its clock per second of the driver's clock."""
     is_silent: bool = False
     """True if it holds its slot but sends no more messages."""
-    is_generating: bool = True
-    """True if its generator of proposals answers."""
     attempt: SimulatedAttempt | None = None
 
 
@@ -70,7 +60,7 @@ class SimulatedAttempt:
 
     order: messages.Train
     worker: SimulatedWorker
-    task: SimulatedTask
+    dataset: DataSet
     pace_of: Callable[[int], TrialTiming]
     """Return the pace at a batch size."""
     holds: Callable[[int], bool]
@@ -215,7 +205,7 @@ class SimulatedAttempt:
 
     def _end_epoch(self, now: float) -> list[messages.Word]:
         order, epoch, curve = self.order, self.epoch, self.curve
-        loss = curve.loss(epoch, self.task.classes)
+        loss = curve.loss(epoch, self.dataset.classes)
         self.losses.append(loss)
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
@@ -240,23 +230,23 @@ class SimulatedAttempt:
 
     def _advanced(self, now: float) -> messages.Advanced:
         """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
-        pace, task, inside, rate = self.pace, self.task, now - self._epoch_began, self.worker.clock_rate
+        pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
         checkpoint = 0.0
         if now >= self._epoch_ends:
-            steps, images = pace.steps, task.training_images
+            steps, images = pace.steps, data.training_images
             validated, validation, checkpoint = (
-                task.validation_images,
+                data.validation_images,
                 pace.validation_seconds,
                 pace.checkpoint_seconds,
             )
         elif inside < pace.training_seconds:
             steps = int(inside / pace.step_seconds)
-            images = min(task.training_images, steps * pace.images_per_step)
+            images = min(data.training_images, steps * pace.images_per_step)
         else:
-            steps, images = pace.steps, task.training_images
+            steps, images = pace.steps, data.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
-            validated = task.validation_images * validation / pace.validation_seconds
+            validated = data.validation_images * validation / pace.validation_seconds
         before = self._sums_before
         return messages.Advanced(
             trial=self.order.trial,

@@ -9,25 +9,25 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import assert_never, cast
+from typing import Any, assert_never, cast
 
 import msgspec
 
+from aiperf.data.description import DataSet
 from aiperf.journal import messages
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
 from aiperf.simulate.model.fault import Fault
-from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.learning_curves import Learning
 from aiperf.simulate.model.machine_state import AcceleratorMemory, Checkpoints, VirtualClock
-from aiperf.simulate.model.pace import ImageCosts, TrialTiming, pace
-from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedTask, SimulatedWorker
+from aiperf.simulate.model.pace import TrialTiming, pace
+from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAttempt, SimulatedWorker
 from cluster.simulated import SimulatedConf
-from morphism import Graph, cost, decode_morph
+from morphism import Cost, Graph, cost, decode_morph
 from searchers.history import History, Observation, Space
 
 _WORD, _STEP, _CALL = range(3)
@@ -35,10 +35,10 @@ _WORD, _STEP, _CALL = range(3)
 
 @dataclass(slots=True)
 class SimulatedWorld:
-    """State that survives a driver restart: time, files, faults, and the record of the true work."""
+    """State outside of the executor: time, files, faults, and the networks that were proposed."""
 
     conf: SimulatedConf
-    task: SimulatedTask
+    dataset: DataSet
     seed: int
     space: Space
     proposer: Proposer
@@ -46,8 +46,8 @@ class SimulatedWorld:
     learning: Learning
     clock: VirtualClock
     checkpoints: Checkpoints
-    faults: tuple[Fault, ...]
-    figures: dict[int, ImageCosts] = field(default_factory=dict)
+    faults: tuple[Fault[Any], ...]
+    figures: dict[int, Cost] = field(default_factory=dict)
     """Costs of every proposal."""
     generations: dict[int, int] = field(default_factory=dict)
     """Proposals from the starting graph to each trial's network, counted from 1."""
@@ -55,8 +55,6 @@ class SimulatedWorld:
     """Final validation error of every proposal, to which its training converges."""
     follows: Following | None = None
     """Run whose trials are trained instead of searching."""
-    ground_truth: GroundTruth | None = None
-    """Record of the true work for an auditor. None without an auditor."""
     inherited: dict[int, float] = field(default_factory=dict)
     """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
 
@@ -69,8 +67,8 @@ class SimulatedWorld:
 class SimulatedExecutor:
     """Executor for one start of the driver. All times in its heap are times of the driver's clock."""
 
-    def __init__(self, world: SimulatedWorld, first_worker: int, incarnation: int = 0) -> None:
-        """`first_worker`: lowest worker number that is unused in this run."""
+    def __init__(self, world: SimulatedWorld, first_worker: int, restarts: int = 0) -> None:
+        """`first_worker`: lowest worker number that is unused in this run. `restarts`: number of drivers before this one."""
         self.world = world
         self.now = world.clock.now()
         """Time of the last simulated action. The clock is advanced to it when the driver polls messages."""
@@ -80,30 +78,26 @@ class SimulatedExecutor:
         """Processor time for making proposals."""
         self.busy_seconds = 0.0
         """Processor time spent in this executor, proposing included."""
-        self._incarnation = incarnation
+        self._restarts = restarts
         self._next_worker = first_worker
         self._slots: set[int] = set()
         """Slots that hold a worker."""
         self._heap: list[tuple[float, int, int, object]] = []
         self._sequence = 0
         self._history = History(world.space)
-        self._on_train = [fault for fault in world.faults if type(fault).taken is not Fault.taken]
         self._on_word = [fault for fault in world.faults if type(fault).delivery_delays is not Fault.delivery_delays]
-        self._on_propose = [fault for fault in world.faults if type(fault).propose is not Fault.propose]
-        self._on_order = [fault for fault in world.faults if type(fault).ordered is not Fault.ordered]
 
     # --- contract of an executor
 
     def start(self) -> None:
         """Start the workers at slightly different times."""
-        draw = random.Random(derive(self.world.seed, "joining", self._incarnation))
+        draw = random.Random(derive(self.world.seed, "joining", self._restarts))
         for slot in range(self.world.conf.workers):
             self.bring_up(slot, self.world.conf.join_seconds * (0.5 + draw.random()))
         for fault in self.world.faults:
             fault.began(self)
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Extend the history that proposals are made from."""
         began = time.process_time()
         self._history.tell(observations)
         self.busy_seconds += time.process_time() - began
@@ -111,8 +105,6 @@ class SimulatedExecutor:
     def send(self, order: messages.Order) -> None:
         """Deliver an order at once. The worker's messages are due later."""
         began = time.process_time()
-        for fault in self._on_order:
-            fault.ordered(self, order)
         self.now = max(self.now, self.world.clock.now())
         match order:
             case messages.Propose():
@@ -153,8 +145,6 @@ class SimulatedExecutor:
                 deadline = min(limit, self.now + turn)
         # Whole microseconds: with all digits of a float a journal is one fifth longer.
         clock.advance(max(clock.now(), round(self.now, 6) if words else limit))
-        if self.world.ground_truth is not None:
-            self.world.ground_truth.received(words)
         self.busy_seconds += time.process_time() - began
         return words
 
@@ -168,7 +158,6 @@ class SimulatedExecutor:
     # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        """Call a function after some seconds of the driver's clock."""
         self._push(self.now + seconds, _CALL, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
@@ -254,11 +243,7 @@ class SimulatedExecutor:
         worker = self.workers.get(number)
         if worker is None or worker.attempt is None or not worker.attempt.epoch:
             return
-        words = [worker.attempt.sums(self.now)]
-        if self.world.ground_truth is not None:
-            self.world.ground_truth.sent(words)
-        for word in words:
-            self.post(word)
+        self.post(worker.attempt.sums(self.now))
 
     def _propose(self, order: messages.Propose) -> None:
         worker = self.workers.get(order.worker)
@@ -273,30 +258,21 @@ class SimulatedExecutor:
             # Computed now while the graph is in memory. Otherwise it would have to be rebuilt at the start of the trial.
             graph = self._history.grown(answer.parent, tuple([decode_morph(morph) for morph in answer.morphs]))
             self._work_out(order.number, graph)
-        for fault in self._on_propose:
-            changed = fault.propose(worker, order, answer)
-            if changed is None:
-                return
-            answer = changed
-        if isinstance(answer, messages.ProposalReturned):
             # The measured time would make journals of equal seeds differ.
             answer = msgspec.structs.replace(answer, seconds=self.world.conf.proposal_seconds)
         self.post(answer, self.world.conf.proposal_seconds)
 
     def _train(self, order: messages.Train) -> None:
-        world = self.world
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
             return
-        if world.ground_truth is not None:
-            world.ground_truth.ordered(order, worker.attempt)
         gone = self._missing(order)
         if gone is not None:
             self.post(gone)
             return
         attempt = self._attempt(order, worker)
         worker.attempt = attempt
-        for fault in self._on_train:
+        for fault in self.world.faults:
             fault.taken(self, worker, attempt)
         if worker.attempt is attempt:
             self._push(attempt.due, _STEP, attempt)
@@ -315,7 +291,7 @@ class SimulatedExecutor:
 
     def _work_out(self, number: int, graph: Graph) -> None:
         """Compute the cost of a proposal's network and the error that its training converges to."""
-        self.world.figures[number] = ImageCosts.of(cost(graph))
+        self.world.figures[number] = replace(cost(graph), by_kind={})  # less memory
         self.world.floors[number] = self.world.learning.floor(graph)
 
     def _attempt(self, order: messages.Train, worker: SimulatedWorker) -> SimulatedAttempt:
@@ -338,12 +314,12 @@ class SimulatedExecutor:
         return SimulatedAttempt(
             order=order,
             worker=worker,
-            task=world.task,
+            dataset=world.dataset,
             pace_of=partial(self._pace, figures, generation, worker.speed),
             holds=partial(world.memory.holds, figures),
             curve=world.learning.curve(
                 order.seed,
-                world.task.classes,
+                world.dataset.classes,
                 world.floors[order.trial],
                 world.inherited[order.trial],
                 order.last_epoch,
@@ -366,17 +342,15 @@ class SimulatedExecutor:
             batch_size=order.batch_size,
         )
 
-    def _pace(self, figures: ImageCosts, generation: int, speed: float, batch_size: int) -> TrialTiming:
-        task = self.world.task
-        images = task.training_images, task.validation_images
+    def _pace(self, figures: Cost, generation: int, speed: float, batch_size: int) -> TrialTiming:
+        data = self.world.dataset
+        images = data.training_images, data.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: SimulatedAttempt) -> list[messages.Word]:
         """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
         worker = attempt.worker
         words = attempt.step()
-        if self.world.ground_truth is not None:
-            self.world.ground_truth.sent(words)
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
             return []
@@ -387,8 +361,6 @@ class SimulatedExecutor:
             worker.attempt = None
         else:
             self._push(attempt.due, _STEP, attempt)
-        if not self._on_word:
-            return words
         heard: list[messages.Word] = []
         for word in words:
             for delay in self._delays(word, 0.0):

@@ -1,7 +1,7 @@
 """Prediction of a score before the run: a profile of a real run, and simulations of the configuration with several seeds.
 
 The prediction is stored as JSON with the simulated configuration, so that it can be repeated, equal to the last digit.
-A prediction for a run that exists can be compared with it. The simulated search finds other networks than the real one.
+The simulated search finds other networks than the real one.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
-from aiperf.accounting.score import capacity, score, window_work
+from aiperf.accounting.score import capacity, score
 from aiperf.accounting.valid_window import window
-from aiperf.accounting.work_log import WorkLog, work_log
+from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf, as_plain, configure, from_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
@@ -28,7 +28,7 @@ from aiperf.files import shown
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.journal.journal import NAME, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.driver_restarts import drive
+from aiperf.simulate.drive import drive
 from aiperf.simulate.session import Opening, open_run, world_of
 from aiperf.statistics.predicted_score import (
     FORMAT,
@@ -42,110 +42,31 @@ from aiperf.units import flops_per_second, interval, share
 from cluster.simulated import SimulatedConf
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigures:
-    """Figures of one run, in its valid window."""
-
-    flops_per_second: float
-    flops_per_busy_second: float
-    """Operations per second of an accelerator in training and validation steps."""
-    shares: dict[str, float]
-    """Lines of the time breakdown, as shares of all accelerator time."""
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionComparison:
-    """A prediction and its measurement."""
-
-    run: str
-    profile: str
-    workers: int
-    predicted: RunFigures
-    measured: RunFigures
-
-
-def against(run: str, runs: str, words: list[str]) -> PredictionComparison:
-    """Simulate a run's configuration and compare.
-
-    Raises:
-        BadConfiguration: the run is simulated, has no score, or an option is not `cluster.profile`.
-    """
-    profile = run
-    for word in words:
-        name, _, value = word.partition("=")
-        if name != "cluster.profile":
-            raise BadConfiguration(
-                "rehearse --against takes the configuration of the run, and cluster.profile=RUN alone, but "
-                f"found {word!r}: leave it out"
-            )
-        profile = value
-    kept = work_log(read(run_folder(run, runs)))
-    first = kept.started
-    assert first is not None, "a journal begins with it"
-    if first.simulated:
-        raise BadConfiguration(f"--against takes a real run, but '{run}' is simulated: name a run that trained")
-    measured = figures_of(kept)
-    workers = max(1, capacity(kept) // kept.presences[0].ranks)
-    conf = _simulated(from_plain(first.config), SimulatedConf(workers=workers, profile=profile), runs)
-    predicted = _simulated_figures(open_run(conf, data_of(first.dataset)))
-    return PredictionComparison(run, profile, workers, predicted, measured)
-
-
 def _simulated(conf: RunConf, cluster: SimulatedConf, runs: str) -> RunConf:
-    """Return the configuration of a run on a simulated cluster."""
     return replace(
         conf, cluster=cluster, runs=runs, executor="ray", follow=None, resume=None, resume_until=None, predict=None
     )
 
 
-def _simulated_figures(opening: Opening) -> RunFigures:
+def _simulated_figures(opening: Opening) -> tuple[float, dict[str, float]]:
+    """Return the score of a simulation and the shares of its time breakdown. Raises BadConfiguration if it has no score."""
     with tempfile.TemporaryDirectory(prefix="prediction-") as folder:
         path = Path(folder) / NAME
         drive(world_of(opening), opening.first, path)
-        return figures_of(work_log(read(path)))
+        kept = work_log(read(path))
+    flops_per_second = score(kept).flops_per_second
+    if not flops_per_second:
+        raise BadConfiguration(
+            "a prediction needs a score, but the simulated run has none: predict a run that lasts longer than its warm-up"
+        )
+    breakdown = time_breakdown(accelerator_time(kept, window(kept)))
+    return flops_per_second, {line.name: line.share for line in breakdown.lines}
 
 
 def data_of(recorded: Mapping[str, Any]) -> DataSet:
     """Return a data set from its description in a journal or a prediction, so that no file of it is needed."""
     channels = int(recorded["channels"])
     return DataSet(**{name: recorded[name] for name in _DATA}, mean=(0.0,) * channels, std=(1.0,) * channels)
-
-
-def figures_of(kept: WorkLog) -> RunFigures:
-    """Return the figures of a run. Raises BadConfiguration if it has no score."""
-    inside = window(kept)
-    result = score(kept).flops_per_second
-    if not result:
-        raise BadConfiguration(
-            "a prediction is compared with a score, but this run has none: take a run that lasted longer than its warm-up"
-        )
-    lines = {line.name: line for line in time_breakdown(accelerator_time(kept, inside)).lines}
-    busy = sum(lines[name].seconds for name in ("training", "communication", "validation"))
-    return RunFigures(result, window_work(kept, inside) / busy, {name: line.share for name, line in lines.items()})
-
-
-def against_lines(result: PredictionComparison) -> list[str]:
-    """Return the result as text. Differences of rates are relative. Those of lines are points of all accelerator time."""
-    predicted, measured = result.predicted, result.measured
-    workers = "1 worker" if result.workers == 1 else f"{result.workers} workers"
-    rates = (
-        ("score", predicted.flops_per_second, measured.flops_per_second),
-        ("FLOPS while busy", predicted.flops_per_busy_second, measured.flops_per_busy_second),
-    )
-    rows = [("", "predicted", "measured", "difference")]
-    rows += [
-        (name, flops_per_second(first), flops_per_second(second), f"{100 * (first / second - 1):+.1f} %")
-        for name, first, second in rates
-    ]
-    rows += [
-        (name, share(part, 2), share(measured.shares[name], 2), f"{100 * (part - measured.shares[name]):+.2f} points")
-        for name, part in predicted.shares.items()
-    ]
-    return [
-        f"{result.run}, {workers}, simulated at the speeds of {result.profile}. "
-        "Accuracies are invented, so the networks differ",
-        *(f"{name:22}{first:>16}{second:>16}{third:>16}" for name, first, second, third in rows),
-    ]
 
 
 SEEDS = 16
@@ -172,10 +93,6 @@ def predict(run: str, runs: str, words: Sequence[str] | None, workers: int | Non
     kept = work_log(reader)
     first = kept.started
     assert isinstance(first, RunStarted), "a journal begins with it"
-    if first.simulated:
-        raise BadConfiguration(
-            f"a profile is taken from a real run; '{run}' is simulated: give --from a run that trained"
-        )
     measured = max(1, capacity(kept) // kept.presences[0].ranks)
     asked = from_plain(first.config) if words is None else configure(words)
     dataset = data_of(first.dataset) if words is None else describe_data(asked.dataset)
@@ -204,7 +121,7 @@ def _predicted(
     assert isinstance(cluster, SimulatedConf)
     seeds = range(conf.seed, conf.seed + SEEDS)
     figures = [_simulated_figures(open_run(replace(conf, seed=seed), data_of(dataset))) for seed in seeds]
-    shares = {line: fmean(each.shares[line] for each in figures) for line in figures[0].shares}
+    shares = {line: fmean(each[line] for _, each in figures) for line in figures[0][1]}
     return ScorePrediction(
         FORMAT,
         release(),
@@ -215,7 +132,7 @@ def _predicted(
         is_extrapolated,
         json.loads(json.dumps(as_plain(conf))),
         dataset,
-        tuple(each.flops_per_second for each in figures),
+        tuple(flops_per_second for flops_per_second, _ in figures),
         shares,
     )
 
@@ -279,7 +196,6 @@ def _stored(path: Path) -> dict[str, Any]:
 
 
 def lines(of: ScorePrediction) -> list[str]:
-    """Return a prediction as text."""
     workers = "1 worker" if of.workers == 1 else f"{of.workers} workers"
     label = ", extrapolated from another number of workers" if of.is_extrapolated else ""
     return [

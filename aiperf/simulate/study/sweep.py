@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -22,11 +21,13 @@ from aiperf.accounting.accelerator_time import accelerator_time, time_breakdown
 from aiperf.accounting.score import score
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog, work_log
-from aiperf.atomic_files import draft_of, replace_file
+from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf, configure
 from aiperf.journal.journal import NAME, read
 from aiperf.planning.plan import make_folder
-from aiperf.simulate.driver_restarts import drive
+from aiperf.report.plots import palette
+from aiperf.report.plots.figure import drawn
+from aiperf.simulate.drive import SimulationCost, drive
 from aiperf.simulate.session import open_run, world_of
 from aiperf.units import count, duration, flops_per_second, share, size
 from cluster.simulated import SimulatedConf
@@ -49,7 +50,7 @@ class SingleWorkerMean:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """Result for one cluster size. Costs are processor seconds of one process."""
+    """Result for one cluster size."""
 
     workers: int
     accelerators: int
@@ -68,17 +69,7 @@ class Rehearsed:
     """Accelerator time by line, as shares of the whole. 'done again' is busy time whose work no longer counts and is in no
     other line."""
     trials: int
-    events: int
-    proposals: int
-    seconds: float
-    """Duration of the whole simulation."""
-    driver_seconds: float
-    proposing_seconds: float
-    driver_seconds_per_event: float
-    """Includes the check of proposals."""
-    simulated_seconds_per_driver_second: float
-    proposals_per_second: float
-    """Proposals per second of the searcher's time."""
+    cost: SimulationCost
     journal_bytes: int
     memory_bytes: int
     """Maximum memory of the process so far."""
@@ -115,7 +106,7 @@ def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehear
     world = world_of(opening)
     with tempfile.TemporaryDirectory(prefix="rehearsal-") as folder:
         path = Path(folder) / NAME
-        effort = drive(world, opening.first, path)
+        spent = drive(world, opening.first, path)
         kept = work_log(read(path))
         journal_bytes = path.stat().st_size
     scored = score(kept)
@@ -134,14 +125,7 @@ def rehearse(conf: RunConf, workers: int, reference: SingleWorkerMean) -> Rehear
         busy_share=busy,
         shares=_shares(kept, window(kept)),
         trials=scored.trials_finished,
-        events=effort.events,
-        proposals=effort.proposals,
-        seconds=effort.seconds,
-        driver_seconds=effort.driver_seconds,
-        proposing_seconds=effort.proposing_seconds,
-        driver_seconds_per_event=effort.driver_seconds / max(1, effort.events),
-        simulated_seconds_per_driver_second=opening.first.duration_seconds / effort.driver_seconds,
-        proposals_per_second=effort.proposals / effort.proposing_seconds if effort.proposing_seconds else 0.0,
+        cost=spent,
         journal_bytes=journal_bytes,
         memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     )
@@ -157,19 +141,6 @@ def _shares(kept: WorkLog, inside: Window) -> dict[str, float]:
             shares[name] -= share
         shares["done again"] = sum(repeated.values())
     return shares
-
-
-def differences(calm: Rehearsed, faulty: Rehearsed) -> list[tuple[str, float]]:
-    """Return the cost of faults by line, as shares of the score without them. The lines sum to the lost share.
-
-    Each line of the time breakdown except busy time is weighted with the work of a busy second without faults. The last line
-    is the remainder: busy accelerators did other work per second (slow hosts, other networks).
-    """
-    before, after = (sum(each.shares[name] for name in BUSY) for each in (calm, faulty))
-    lost = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
-    lines = [(name, (faulty.shares[name] - calm.shares[name]) / before) for name in faulty.shares if name not in BUSY]
-    lines.sort(key=lambda line: -abs(line[1]))
-    return [*lines, ("other speed while busy", lost - (before - after) / before)]
 
 
 LARGEST = 4096
@@ -200,8 +171,6 @@ def main(words: list[str]) -> int:
         sweep.append(rehearse(conf, workers, reference))
         print(line(sweep[-1]), flush=True)
     print(lost(sweep[-1]))
-    if conf.cluster.faults:
-        print(cost_of_faults(conf, sweep[-1], reference))
     results = {"alone": asdict(reference), "sweep": [asdict(each) for each in sweep]}
     replace_file(folder / "rehearsal.json", msgspec.json.format(msgspec.json.encode(results)))
     for path in draw(sweep, folder):
@@ -230,7 +199,6 @@ def introduction(conf: RunConf) -> str:
 
 
 def reference_text(reference: SingleWorkerMean) -> str:
-    """Return a text on the reference of perfect scaling."""
     return (
         f"one worker alone: {flops_per_second(reference.score_flops_per_second)} "
         f"± {share(reference.standard_error, 2)} (mean of several seeds, and its standard error), "
@@ -264,10 +232,10 @@ def line(each: Rehearsed) -> str:
         share(each.efficiency, 2),
         share(each.busy_efficiency, 2),
         count(each.trials),
-        count(each.events),
-        duration(each.driver_seconds),
-        f"{each.driver_seconds_per_event * 1e6:.0f} µs",
-        f"{each.proposals_per_second:.0f}",
+        count(each.cost.events),
+        duration(each.cost.driver_seconds),
+        f"{each.cost.driver_seconds / each.cost.events * 1e6:.0f} µs",
+        f"{each.cost.proposals_per_second:.0f}",
         size(each.journal_bytes),
         size(each.memory_bytes),
     )
@@ -278,82 +246,47 @@ def lost(each: Rehearsed) -> str:
     """Return a text on the accelerator time without training. Causes without a cost are omitted."""
     parts = sorted(((name, part) for name, part in each.shares.items() if name not in BUSY), key=lambda item: -item[1])
     spent = ", ".join(f"{name} {share(part, 2)}" for name, part in parts if part)
-    return f"lost with {workers_text(each.workers)}: {spent or 'nothing'}"
+    return f"lost with {count(each.workers)} worker{'' if each.workers == 1 else 's'}: {spent or 'nothing'}"
 
 
-def workers_text(number: int) -> str:
-    """`1 worker`, `4096 workers`."""
-    return f"{count(number)} worker{'' if number == 1 else 's'}"
-
-
-def cost_of_faults(conf: RunConf, faulty: Rehearsed, reference: SingleWorkerMean) -> str:
-    """Return the cost of the configured faults at the largest size as Markdown, compared with the same cluster without them."""
-    assert isinstance(conf.cluster, SimulatedConf)
-    calm = rehearse(replace(conf, cluster=replace(conf.cluster, faults=[])), faulty.workers, reference)
-    total = 1.0 - faulty.score_flops_per_second / calm.score_flops_per_second
-    rows = [
-        f"lost to faults with {workers_text(faulty.workers)}: {share(total, 2)} of "
-        f"{flops_per_second(calm.score_flops_per_second)}",
-        "",
-        "| line | share of the score without faults |",
-        "| --- | ---: |",
-    ]
-    rows += [f"| {name} | {share(part, 2)} |" for name, part in differences(calm, faulty)]
-    return "\n".join([*rows, f"| all | {share(total, 2)} |"])
-
-
-_INK, _SCORE, _BUSY, _PALE = "#222222", "#1f5fa8", "#c2571a", "#9a9a9a"
-_LEAST = 0.99
+_GOAL = 0.99
 """Required efficiency of a run without faults."""
+_PALE = palette.AXIS.light
 
 
 def draw(sweep: Sequence[Rehearsed], folder: Path) -> tuple[Path, Path]:
     """Write rehearsal.png and rehearsal.svg into a folder and return their paths."""
-    figure = Figure(figsize=(7.6, 6.4), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    _scores(upper, sweep)
-    _efficiencies(lower, sweep)
-    workers = [each.workers for each in sweep]
-    lower.set_xlabel("workers")
-    lower.set_xticks(workers, [count(each) for each in workers])
-    lower.xaxis.set_minor_locator(NullLocator())
-    for axes in (upper, lower):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
-        axes.set_axisbelow(True)
+
+    def both(figure: Figure) -> None:
+        upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
+        _scores(upper, sweep)
+        _efficiencies(lower, sweep)
+        lower.set_xlabel("workers")
+        lower.set_xticks([each.workers for each in sweep], [count(each.workers) for each in sweep])
+        lower.xaxis.set_minor_locator(NullLocator())
+
+    svg, png, _ = drawn(both, "rehearsal", 6.4, "simulated clusters: no work was done")
     paths = (folder / "rehearsal.png", folder / "rehearsal.svg")
-    for path in paths:
-        with draft_of(path) as draft:
-            figure.savefig(draft, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
+    for path, content in zip(paths, (png, svg.encode()), strict=True):
+        replace_file(path, content)
     return paths
 
 
 def _scores(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
     workers = [each.workers for each in sweep]
-    perfect = [each.perfect_flops_per_second for each in sweep]
     scores = [each.score_flops_per_second for each in sweep]
+    perfect = [each.perfect_flops_per_second for each in sweep]
     axes.loglog(workers, perfect, color=_PALE, linestyle="--", label="perfect: workers × one worker alone")
-    axes.loglog(workers, scores, color=_SCORE, marker="o", linewidth=0, label="simulated")
-    for each, height in zip(sweep, scores, strict=True):
-        axes.annotate(
-            flops_per_second(each.score_flops_per_second),
-            (each.workers, height),
-            xytext=(7, -11),
-            textcoords="offset points",
-            fontsize=8,
-            color=_INK,
-        )
+    axes.loglog(workers, scores, color=palette.BLUE.light, marker="o", linewidth=0, label="simulated")
+    for at, value in zip(workers, scores, strict=True):
+        axes.annotate(flops_per_second(value), (at, value), xytext=(7, -11), textcoords="offset points", fontsize=8)
     axes.set_ylabel("score")
     axes.set_ylim(min(scores) / 4, max(scores) * 3)
+    axes.set_xlim(workers[0] / 1.5, workers[-1] * 4)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: flops_per_second(value)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlim(workers[0] / 1.5, workers[-1] * 4)
-    ranks = sweep[-1].accelerators // sweep[-1].workers
-    axes.set_title(
-        f"Rehearsal on simulated clusters, {ranks} accelerators a worker: no work was done", color=_INK, fontsize=11
-    )
-    axes.legend(frameon=False, loc="upper left")
+    axes.set_title(f"Simulated clusters, {sweep[-1].accelerators // sweep[-1].workers} accelerators per worker")
+    axes.legend(loc="upper left")
 
 
 def _efficiencies(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
@@ -362,21 +295,13 @@ def _efficiencies(axes: Axes, sweep: Sequence[Rehearsed]) -> None:
     by_time = [100 * each.busy_efficiency for each in sweep]
     spread = 200 * sweep[-1].standard_error
     axes.axhline(100, color=_PALE, linestyle="--", linewidth=1)
-    axes.axhline(100 * _LEAST, color=_PALE, linestyle=":", linewidth=1)
-    axes.annotate(
-        f"goal {share(_LEAST, 0)}", (workers[-1] * 3.8, 100 * _LEAST), ha="right", va="bottom", fontsize=8, color=_INK
-    )
+    axes.axhline(100 * _GOAL, color=_PALE, linestyle=":", linewidth=1, label=f"goal: {share(_GOAL, 0)}")
+    blue, other = palette.BLUE.light, palette.VERMILION.light
     axes.errorbar(
-        workers,
-        by_score,
-        yerr=spread,
-        color=_SCORE,
-        marker="o",
-        capsize=3,
-        label="score ÷ perfect, ± 2 standard errors",
+        workers, by_score, spread, color=blue, marker="o", capsize=3, label="score ÷ perfect, ± 2 standard errors"
     )
-    axes.semilogx(workers, by_time, color=_BUSY, marker="s", markersize=5, label="busy time ÷ one worker's")
+    axes.semilogx(workers, by_time, color=other, marker="s", markersize=5, label="busy time ÷ one worker's")
     values = [*by_score, *by_time]
     axes.set_ylim(min(98.0, min(values) - 1.0), max(101.5, max(values) + spread + 0.5))
     axes.set_ylabel("efficiency in %")
-    axes.legend(frameon=False, loc="lower left", fontsize=8, ncols=2)
+    axes.legend(loc="lower left", ncols=3)

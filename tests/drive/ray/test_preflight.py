@@ -16,7 +16,7 @@ from aiperf.drive.ray import inspection as inspection_module
 from aiperf.drive.ray import inspector
 from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import Inspector, introduced
-from aiperf.drive.ray.node_admission import CLOSE_SECONDS, RayNodeAdmission, checked_by
+from aiperf.drive.ray.node_admission import CLOSE_SECONDS, NodeAdmission, checked_by
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
 from aiperf.journal.messages import Inspected
@@ -81,7 +81,7 @@ def test_dead_and_wrong_nodes_are_named_and_late_ones_checked(cluster: SmallClus
     assert told[cluster.address(well)].faults == []
     assert not list(tmp_path.iterdir()), "the folder that they met in is gone"
 
-    assert isinstance(checked.gate, RayNodeAdmission)
+    assert isinstance(checked.gate, NodeAdmission)
     other, late = cluster.add(), cluster.add()
     there, said = checked.gate.look(nodes(), slots(nodes(), None))
     assert {slot.node for slot in there.wanted} == {well}, "those that joined are no places yet"
@@ -116,7 +116,7 @@ def test_a_run_without_a_node_or_with_broken_stop_is_refused(cluster: SmallClust
 @pytest.mark.slow
 def test_the_end_of_a_run_ends_the_check_of_a_new_node(cluster: SmallCluster, tmp_path: Path) -> None:
     how = inspection(tmp_path, planted.endless, is_full=False, seconds=3600.0)
-    gate = RayNodeAdmission(how.of, how.conf, [], (), None, how.stop)
+    gate = NodeAdmission(how.of, how.conf, [], (), how.stop)
     if len(nodes()) < 2:
         cluster.add()
     gate.look(nodes(), slots(nodes(), None))
@@ -134,7 +134,7 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
     """Raise an error as if the disk of the shared folder were full."""
     (tmp_path / "file").write_text("")
     how = inspection(tmp_path / "file", planted.without_hangs, is_full=False)
-    gate = RayNodeAdmission(how.of, how.conf, [], (), None, how.stop)
+    gate = NodeAdmission(how.of, how.conf, [], (), how.stop)
     if len(nodes()) < 2:
         cluster.add()
     there = slots(nodes(), None)

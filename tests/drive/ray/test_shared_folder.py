@@ -18,10 +18,10 @@ import pytest
 import ray
 
 from aiperf.data.dataset_config import SyntheticConf
-from aiperf.drive.ray.actors import WorkerPlan
 from aiperf.drive.ray.failed_starts import StartLaw
 from aiperf.drive.ray.ray_executor import RayExecutor
 from aiperf.drive.ray.shared_folder import NONCE, check_shared, leave_word
+from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import NotShared
 from aiperf.journal.messages import NotStarted, WorkerUp
 from aiperf.rules.proposals import Proposer

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.drive.ray.cluster.ray_environment import compiler_caches, guarded_environment, ray_parent, ray_scratch
+from aiperf.drive.ray.cluster.ray_environment import compiler_caches, guarded_environment, ray_folder, ray_parent
 from aiperf.errors import BadConfiguration
 from tests.rigs.foreign_processes import REPOSITORY, another_machine, come, knock, listening, no_namespaces
 from tests.rigs.processes import command_line, descendants
@@ -168,8 +168,9 @@ def test_a_too_long_temporary_path_is_refused_with_the_fix() -> None:
     [("/no/folder", "No such file"), ("/etc/hostname", "Not a directory")],
 )
 def test_an_unusable_temporary_folder_is_refused_with_the_fix(parent: str, found: str) -> None:
-    with pytest.raises(BadConfiguration, match=f"existing, writable directory.*'{parent}': {found}.*unset RAY_TMPDIR"):
-        ray_scratch({"RAY_TMPDIR": parent})
+    refused = pytest.raises(BadConfiguration, match=f"existing, writable.*'{parent}': {found}.*unset RAY_TMPDIR")
+    with refused, ray_folder({"RAY_TMPDIR": parent}):
+        pass
 
 
 def test_compiler_caches_are_in_the_run_unless_the_user_set_them() -> None:

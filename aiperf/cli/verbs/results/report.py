@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
+
+if TYPE_CHECKING:
+    from aiperf.report.training_floor import HostRoofs
 
 DESCRIPTION = (
     "Writes the report of a run: report.html, report.json, plots as PNG, SVG and PDF. Default: into the run's\n"
@@ -14,7 +21,6 @@ EXAMPLES = (
     "runs/20261121-120000-digits",
     "20261121-120000-digits",
     "/archive/20261121-120000-digits --out report",
-    "runs/after --against runs/before",
 )
 OPTIONS = ""
 
@@ -25,12 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", metavar="DIR", type=given_path, help="output folder, created if missing (default: the run's folder)"
     )
     parser.add_argument(
-        "--against", metavar="RUN", help="add a section with the causes of the score difference to this run"
+        "--roofs",
+        metavar="PEAK.json",
+        type=given_path,
+        help="output of `bops peak --json` on the run's hosts, for the section Roofline (default: the journal's peaks)",
     )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Write the report, print its summary and return the exit status."""
     from aiperf.journal.run_folder import run_folder
 
     folder = run_folder(arguments.run)
@@ -38,12 +46,19 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
-    report = report_of(folder)
-    from aiperf.comparison.sections import against, following
-
-    comparisons = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
-    shown = [each for each in comparisons if each is not None]
-    page = write(report, arguments.out or folder, folder, shown).page
+    report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
+    page = write(report, arguments.out or folder, folder).page
     for line in closing_lines(report, page, arguments.run):
         print_line(line)
     return 0
+
+
+def _roofs(path: Path) -> HostRoofs:
+    from aiperf.report.training_floor import HostRoofs
+
+    try:
+        return HostRoofs.parse(json.loads(path.read_text()), str(path))
+    except (OSError, ValueError) as error:
+        raise BadConfiguration(
+            f"--roofs names a JSON file of `bops peak --json`, but {str(path)!r} cannot be read ({error}): correct the name"
+        ) from error

@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the places and return the exit status."""
     from aiperf.cli.output import print_folded
     from aiperf.journal.run_folder import run_folder
     from aiperf.report.write import report_of

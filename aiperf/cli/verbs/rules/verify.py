@@ -33,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the checks and their findings and return the exit status."""
     from pathlib import Path
 
     from aiperf.journal.run_folder import run_folder

@@ -24,7 +24,6 @@ OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the source of the profile, the workers and the output."""
     parser.add_argument("--from", dest="source", metavar="RUN", help="take the profile from this run")
     add_number(
         parser,
@@ -45,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the prediction and return the exit status."""
     from aiperf.atomic_files import write_named
     from aiperf.cli.output import print_folded
     from aiperf.simulate.study.predict import again, lines, pilot, predict

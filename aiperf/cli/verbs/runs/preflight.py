@@ -37,10 +37,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Check the machines, print the results and return the exit status."""
     from aiperf.cli import batch
     from aiperf.config import configure
     from aiperf.planning.plan import check_options, folder_of, make_folder
+    from cluster.place import SchedulerConf
 
     conf = configure(options)
     check_options(conf)
@@ -48,7 +48,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     probes = "auto" if conf.preflight.probes == "none" else conf.preflight.probes
     conf = replace(conf, name=conf.name or "preflight", preflight=replace(conf.preflight, broken="keep", probes=probes))
     folder: Path | None = arguments.folder
-    if conf.cluster is not None and conf.cluster.has_jobs and folder is None:
+    if isinstance(conf.cluster, SchedulerConf) and folder is None:
         verb = ["preflight", *(["--json"] if arguments.json else []), "--folder"]
         return batch.run_verb_here(conf, conf.cluster, options, verb)
     if conf.cluster is None or folder is not None:

@@ -9,30 +9,20 @@ the score of each cluster against perfect scaling, the load of its driver, and t
 accelerators. A simulation uses only this machine and is never ranked. Writes rehearsal.json, rehearsal.png
 and rehearsal.svg to runs/rehearsal (runs=…, name=…).
 
---against RUN checks a prediction. The configuration of a real run is simulated at the speeds of that run, or
-of another (cluster.profile=RUN). Each line of the time breakdown is printed as predicted and as measured.
-
 Options are those of a simulated run (python -m aiperf --help). Default: random search without tuning."""
 EXAMPLES = (
     "",
     "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
-    "--against runs/large cluster.profile=runs/small",
     """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: late}]'""",
 )
 OPTIONS = "[OPTION=VALUE …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--against", metavar="RUN", help="compare a prediction with this real run")
+    """Add nothing: all arguments are options of a run."""
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the table, draw the picture and return the exit status."""
-    if arguments.against is not None:
-        from aiperf.simulate.study.predict import against, against_lines
-
-        print("\n".join(against_lines(against(arguments.against, "runs", options))))
-        return 0
     from aiperf.simulate.study.sweep import main as rehearse
 
     return rehearse(options)

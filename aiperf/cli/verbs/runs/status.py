@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
-    """Print the state and return the exit status."""
     from aiperf.cli.run_status import lines, status_of
     from aiperf.journal.run_folder import run_folder
 

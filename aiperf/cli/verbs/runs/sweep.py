@@ -127,12 +127,13 @@ def check(options: Sequence[str], settings: Sequence[Setting]) -> None:
         BadConfiguration: an unknown option or a wrong value, or a cluster whose runs are batch jobs.
     """
     from aiperf.config import configure, require_options
+    from cluster.place import SchedulerConf
 
     for setting in settings:
         words = [*options, *setting]
         require_options(words)
         conf = configure(words)
-        if conf.cluster is not None and conf.cluster.has_jobs:
+        if isinstance(conf.cluster, SchedulerConf):
             raise BadConfiguration(
                 f"a sweep waits for each run, but found +cluster={conf.cluster.kind}, which submits jobs: start the sweep "
                 "within a job, with +cluster=ray"

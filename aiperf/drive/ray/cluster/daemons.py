@@ -7,14 +7,14 @@ uses it, and calls to the gcs block until then. (Ray 2.60)
 from __future__ import annotations
 
 import os
-import queue
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from ray.exceptions import RayError
 
@@ -79,8 +79,8 @@ class Runtime:
 
         Raises RuntimeLost if a process is lost meanwhile, or after `limit_seconds` without an answer.
         """
-        asking, began = _Asking(call), time.monotonic()
-        while (answer := asking.answer(LOOK_SECONDS)) is None:
+        answer, began = in_background(call, "asking-ray"), time.monotonic()
+        while not wait([answer], LOOK_SECONDS).done:
             self.check()
             if time.monotonic() - began > limit_seconds:
                 self.is_lost = True
@@ -88,10 +88,7 @@ class Runtime:
                     f"a run needs Ray's head, {_head()}, but {what} got no answer from it for {limit_seconds:.0f} s. "
                     "Is that host up, and can it be reached from here?"
                 )
-        if answer.error is not None:
-            raise answer.error
-        assert answer.value is not None
-        return answer.value[0]
+        return answer.result()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -125,28 +122,15 @@ def _head() -> str:
     return str(ray.get_runtime_context().gcs_address) if ray.is_initialized() else "which has gone"
 
 
-class _Answer(Generic[T]):
-    def __init__(self, value: tuple[T] | None, error: BaseException | None) -> None:
-        self.value = value
-        self.error = error
+def in_background(call: Callable[[], T], name: str) -> Future[T]:
+    """Start a call in a daemon thread, which can be abandoned. Return its future result."""
+    future: Future[T] = Future()
 
-
-class _Asking(Generic[T]):
-    """Call in a separate thread, which is abandoned if no answer comes."""
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._answers: queue.SimpleQueue[_Answer[T]] = queue.SimpleQueue()
-        threading.Thread(target=self._ask, name="asking-ray", daemon=True).start()
-
-    def answer(self, timeout: float) -> _Answer[T] | None:
+    def complete() -> None:
         try:
-            return self._answers.get(timeout=timeout)
-        except queue.Empty:
-            return None
-
-    def _ask(self) -> None:
-        try:
-            self._answers.put(_Answer((self._call(),), None))
+            future.set_result(call())
         except BaseException as error:  # noqa: BLE001  # raised again by the caller
-            self._answers.put(_Answer(None, error))
+            future.set_exception(error)
+
+    threading.Thread(target=complete, name=name, daemon=True).start()
+    return future

@@ -10,7 +10,7 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import ray
@@ -79,7 +79,8 @@ def _check(address: str) -> None:
             "Is cluster.address the HOST:PORT of its head, and can this host reach it?"
         ) from error
     deadline = time.monotonic() + NODE_SECONDS
-    while not _nodes_here(nodes := _nodes(found)):
+    # the rule of ray.init
+    while set(services.find_node_ids()).isdisjoint(nodes := _nodes(found)):  # type: ignore[no-untyped-call]
         if time.monotonic() >= deadline:
             raise RuntimeNotStarted(
                 f"the run joins the Ray at {found} on one of its nodes, and this host ({socket.gethostname()}) is none of "
@@ -87,12 +88,6 @@ def _check(address: str) -> None:
                 f"ray start --address={found}"
             )
         time.sleep(LOOK_SECONDS)
-
-
-def _nodes_here(nodes: Mapping[str, str]) -> set[str]:
-    """Return those of the nodes that run on this host, by the rule of ray.init."""
-    here: set[str] = set(services.find_node_ids())  # type: ignore[no-untyped-call]  # Ray has no types for it
-    return here & nodes.keys()
 
 
 def _nodes(address: str) -> dict[str, str]:

@@ -23,20 +23,10 @@ from typing import Any
 import msgspec
 import ray
 
-from aiperf.data import hostcache
-from aiperf.drive.ray.cluster.ray_environment import (
-    TOKEN,
-    TOKEN_PATH,
-    compiler_caches,
-    environment_of_process,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import TOKEN, TOKEN_PATH, environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
-from aiperf.drive.ray.metrics import require_endpoint
 from aiperf.errors import NoWorkers, RuntimeNotStarted
-from aiperf.scratch import Scratch, marked
+from aiperf.scratch import marked
 from cluster.place import HEAD_FILE, HeadPlace
 
 LOOK_SECONDS = 0.2
@@ -54,44 +44,28 @@ class HeadAddress(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def head_ray(folder: Path, place: HeadPlace, metrics_port: int | None = None) -> Iterator[None]:
+def head_ray(folder: Path, place: HeadPlace) -> Iterator[None]:
     """Start the head, wait for the other nodes, and end the head at the end of the context. The nodes then leave.
 
     Raises:
         BadConfiguration, RuntimeNotStarted: see `local_cluster.local_ray`.
         NoWorkers: too few nodes have joined in time.
     """
-    if metrics_port is not None:
-        require_endpoint()
-    guarded = guarded_environment(os.environ)
     (folder / HEAD_FILE).unlink(missing_ok=True)  # of a driver that was killed
-    scratch = ray_scratch(os.environ)
-    added = (
-        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
-    )
-    try:
-        with environment_of_process(added):
-            read_environment_anew()
-            address = place.address or own_address()
-            options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
-            if not place.trains:
-                options |= {"num_cpus": 0, "num_gpus": 0}
-            with (
-                _started(scratch, metrics_port, place.patience_seconds, options),
-                _published_address(folder / HEAD_FILE),
-            ):
-                assert_token()
-                await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
-                yield
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()
+    with ray_folder(os.environ) as (own, variables), environment_of_process(variables):
+        read_environment_anew()
+        address = place.address or own_address()
+        options: dict[str, Any] = {} if address is None else {"_node_ip_address": address}
+        if not place.trains:
+            options |= {"num_cpus": 0, "num_gpus": 0}
+        with _started(own, place.patience_seconds, options), _published_address(folder / HEAD_FILE):
+            assert_token()
+            await_nodes(place.nodes, place.fewest_nodes, place.patience_seconds)
+            yield
 
 
 @contextmanager
-def _started(
-    scratch: Scratch, metrics_port: int | None, patience_seconds: float, options: Mapping[str, Any]
-) -> Iterator[None]:
+def _started(folder: Path, patience_seconds: float, options: Mapping[str, Any]) -> Iterator[None]:
     """Start Ray's head.
 
     A start that Ray gave up is tried again until the patience is over: a slow first node must not cost the allocation.
@@ -101,13 +75,13 @@ def _started(
         while True:
             began = time.monotonic()
             try:
-                stack.enter_context(started_ray(scratch.path, metrics_port, **options))
+                stack.enter_context(started_ray(folder, **options))
                 break
             except RuntimeNotStarted:
                 took = time.monotonic() - began
                 if not GIVE_UP_SECONDS[0] <= took <= GIVE_UP_SECONDS[1] or time.monotonic() >= deadline:
                     raise
-                for pid in marked(scratch.path):  # gcs and raylet of the attempt may still run
+                for pid in marked(folder):  # gcs and raylet of the attempt may still run
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 print(f"Ray's head did not come up in {took:.0f} s: it is started again", file=sys.stderr, flush=True)
@@ -152,7 +126,8 @@ def _alive() -> list[str]:
 
 @contextmanager
 def _published_address(path: Path) -> Iterator[None]:
-    head = HeadAddress(ray.get_runtime_context().gcs_address, _token(os.environ))
+    token = os.environ.get(TOKEN) or Path(os.environ[TOKEN_PATH]).read_text().strip()
+    head = HeadAddress(ray.get_runtime_context().gcs_address, token)
     draft = path.with_suffix(".new")
     draft.unlink(missing_ok=True)  # of a driver that was killed just then
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -171,7 +146,3 @@ def read_head(path: Path) -> HeadAddress | None:
         return msgspec.json.decode(path.read_bytes(), type=HeadAddress)
     except FileNotFoundError:
         return None
-
-
-def _token(environment: Mapping[str, str]) -> str:
-    return environment.get(TOKEN) or Path(environment[TOKEN_PATH]).read_text().strip()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -30,15 +29,16 @@ AT_ONCE = 32
 LOOK_SECONDS = 180.0
 """Limit of a host's check. It imports torch and Ray from a file system that many hosts may be reading."""
 STEADY_SECONDS = 60.0
-"""A host that was joined for this time resets its interval to the shortest one."""
-LONGEST_PAUSE_SECONDS = 60.0
+"""A connection that lasted this long was steady. A host is given up `again_seconds` after its last steady connection."""
+PAUSE_SECONDS = 10.0
+"""Pause before a lost host is connected again."""
 WATCH_SECONDS = 0.5
 END_SECONDS = 40.0
 """Maximum time for the hosts to leave at the end of the run."""
 
 
 @contextmanager
-def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = None) -> Iterator[None]:
+def invited_ray(folder: Path, place: InvitedPlace) -> Iterator[None]:
     """Check the hosts, let them join, and start the head.
 
     Raises:
@@ -54,9 +54,9 @@ def invited_ray(folder: Path, place: InvitedPlace, metrics_port: int | None = No
     head = replace(
         place.head, nodes=len(reached) + 1, fewest_nodes=max(1, len(others) - away + 1), trains=trains or not others
     )
-    with _Invitations(folder, place, others).kept() as invitations:
+    with Invitations(folder, place, others).kept() as invitations:
         try:
-            with head_ray(folder, head, metrics_port):
+            with head_ray(folder, head):
                 yield
         except NoWorkers as error:
             raise NoWorkers(f"{error}{invitations.last_output()}") from error
@@ -78,9 +78,8 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
     """Return the hosts that can join. At most `away` may be missing."""
     if not hosts:
         return []
-    script = place.reached.looking(folder, sys.executable, Path.cwd())
     with ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as aside:
-        faults = dict(zip(hosts, aside.map(lambda host: _look(place.reached.words(host, script)), hosts), strict=True))
+        faults = dict(zip(hosts, aside.map(lambda host: _look(place.check_command(host, folder)), hosts), strict=True))
     found = {host: fault for host, fault in faults.items() if fault is not None}
     if not found:
         return list(hosts)
@@ -101,7 +100,6 @@ def _looked_at(folder: Path, place: InvitedPlace, hosts: Sequence[str], away: in
 
 
 def _look(words: Sequence[str]) -> str | None:
-    """Return the fault of a host, or None."""
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOOK_SECONDS, check=False
@@ -115,64 +113,30 @@ def _look(words: Sequence[str]) -> str | None:
     return fault_of(done.returncode, done.stderr.splitlines())
 
 
-@dataclass(slots=True)
-class ReconnectSchedule:
-    """Schedule of reconnections to a lost host."""
-
-    again_seconds: float
-    failures: int = 0
-    """Failures in a row."""
-    lost: float | None = None
-    """Time of the first loss since the host was last steady."""
-
-    def ended(self, began: float, now: float) -> float | None:
-        """Return the time of the next connection, after one that began at `began` ended.
-
-        None if the host is given up.
-        """
-        if now - began >= STEADY_SECONDS:
-            self.failures, self.lost = 0, None
-        self.lost = now if self.lost is None else self.lost
-        self.failures += 1
-        due = now + min(LONGEST_PAUSE_SECONDS, 2.0**self.failures)
-        return None if due - self.lost > self.again_seconds else due
-
-
-@dataclass(slots=True)
-class _Connection:
-    """Connection of one host."""
-
-    host: str
-    reaching: ReconnectSchedule
-    due: float | None = 0.0
-    began: float = 0.0
-    process: subprocess.Popen[bytes] | None = None
-
-
-@dataclass(slots=True)
-class _Invitations:
-    """Connections of all hosts, watched by one thread."""
+@dataclass(frozen=True, slots=True)
+class Invitations:
+    """Connections of all hosts, each kept by a thread."""
 
     folder: Path
     place: InvitedPlace
     hosts: Sequence[str]
     _over: threading.Event = field(default_factory=threading.Event)
-    _connections: list[_Connection] = field(default_factory=list)
 
     @contextmanager
-    def kept(self) -> Iterator[_Invitations]:
+    def kept(self) -> Iterator[Invitations]:
         """Keep the connections until the end of the context."""
-        self._connections = [_Connection(host, ReconnectSchedule(self.place.again_seconds)) for host in self.hosts]
-        if self.hosts:
-            (self.folder / LOGS).mkdir(exist_ok=True)
-        watch = threading.Thread(target=self._watch, name="hosts", daemon=True)
-        watch.start()
-        try:
+        if not self.hosts:
             yield self
-        finally:
-            self._over.set()
-            watch.join()
-            self._end()
+            return
+        (self.folder / LOGS).mkdir(exist_ok=True)
+        with ThreadPoolExecutor(len(self.hosts), "hosts") as threads:
+            kept = [threads.submit(self._keep, host) for host in self.hosts]
+            try:
+                yield self
+            finally:
+                self._over.set()
+        for connection in kept:
+            connection.result()
 
     def last_output(self) -> str:
         """Return the last line of each host's output, for an error's text."""
@@ -185,31 +149,30 @@ class _Invitations:
     def _log(self, host: str) -> Path:
         return self.folder / LOGS / f"{host}.log"
 
-    def _watch(self) -> None:
+    def _keep(self, host: str) -> None:
+        """Connect to a host, again after each loss, until the end of the context or until the host is given up."""
+        steady = time.monotonic()
         while True:
-            for one in self._connections:
-                self._look(one, time.monotonic())
-            if self._over.wait(WATCH_SECONDS):
+            began = time.monotonic()
+            process = self._begun(host)
+            while process.poll() is None and not self._over.wait(WATCH_SECONDS):
+                pass
+            _end(process)
+            now = time.monotonic()
+            if self._over.is_set():
                 return
-
-    def _look(self, one: _Connection, now: float) -> None:
-        if one.process is not None:
-            if (code := one.process.poll()) is None:
+            steady = now if now - began >= STEADY_SECONDS else steady
+            is_given_up = now + PAUSE_SECONDS - steady > self.place.again_seconds
+            then = "is given up" if is_given_up else f"again in {PAUSE_SECONDS:.0f} s"
+            self._note(host, f"ended with status {process.returncode}; {then}")
+            if is_given_up or self._over.wait(PAUSE_SECONDS):
                 return
-            _close(one.process)
-            one.process, one.due = None, one.reaching.ended(one.began, now)
-            then = "is given up" if one.due is None else f"again in {one.due - now:.0f} s"
-            self._note(one.host, f"ended with status {code}; {then}")
-        if one.due is not None and now >= one.due:
-            one.began = now
-            one.process = self._begun(one.host)
 
     def _begun(self, host: str) -> subprocess.Popen[bytes]:
-        script = self.place.reached.joining(self.folder, sys.executable, Path.cwd())
         self._note(host, "reached for")
         with self._log(host).open("ab") as log:
             return subprocess.Popen(
-                self.place.reached.words(host, script),
+                self.place.join_command(host, self.folder),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -220,21 +183,13 @@ class _Invitations:
         with self._log(host).open("a") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} aiperf: {host} {what}\n")
 
-    def _end(self) -> None:
-        """End the connections. The hosts leave when the head ends. The remaining ones are killed after END_SECONDS."""
-        for one in self._connections:
-            if one.process is not None and one.process.stdin is not None:
-                one.process.stdin.close()
-        deadline = time.monotonic() + END_SECONDS
-        for one in self._connections:
-            if one.process is not None:
-                try:
-                    one.process.wait(max(0.0, deadline - time.monotonic()))
-                except subprocess.TimeoutExpired:
-                    one.process.kill()
-                    one.process.wait()
 
-
-def _close(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a connection. The host leaves when its standard input closes, or is killed after END_SECONDS."""
     assert process.stdin is not None
     process.stdin.close()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -15,17 +15,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Literal
 
-from aiperf.data import hostcache
 from aiperf.drive.ray.cluster.head import GIVE_UP_SECONDS, LOOK_SECONDS, HeadAddress, read_head
-from aiperf.drive.ray.cluster.invited_hosts import ReconnectSchedule
-from aiperf.drive.ray.cluster.ray_environment import (
-    MODE,
-    TOKEN,
-    compiler_caches,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import MODE, TOKEN, ray_folder
 from aiperf.errors import HeadLost, NoSuchRun, RuntimeNotStarted
 from aiperf.journal.journal import NAME
 from aiperf.shell_command import resuming
@@ -40,6 +31,8 @@ PORT_FAILURES = 3
 """Failures in a row after which the head is lost. Ray itself would notice a head that was cut off after four minutes."""
 SHORT_LIVES = 3
 """Lives of Ray in a row, each shorter than GIVE_UP_SECONDS, after which a node ends: they have a cause that stays."""
+PAUSE_SECONDS = 5.0
+"""Pause before Ray is started again on a node."""
 TAIL_BYTES = 4096
 """Bytes at the end of a journal that contain its last line, if that is RunEnded."""
 END_SECONDS = 10.0
@@ -74,8 +67,7 @@ def join(folder: Path, patience_seconds: float, *, rejoins: bool = False, tie: P
         NoSuchRun: no head appears in time.
         HeadLost: the head has ended or its port does not answer, the run has not ended, and no other head is expected
             (no `rejoins`).
-        RuntimeNotStarted: Ray ended here while the head was up, and again after each restart within `patience_seconds`.
-            The pauses between restarts grow.
+        RuntimeNotStarted: Ray ended here while the head was up, SHORT_LIVES times in a row.
     """
     again, tie = False, tie or ParentConnection(None)
     while _joined(folder, patience_seconds, tie, rejoins=rejoins, again=again) and rejoins:
@@ -87,48 +79,29 @@ def _joined(folder: Path, patience_seconds: float, tie: ParentConnection, *, rej
     head = _awaited(folder, patience_seconds, tie, may_be_over=again)
     if head is None:
         return False
-    scratch = ray_scratch(os.environ)
-    try:
-        environment = os.environ | guarded_environment(os.environ) | {MODE: "token", TOKEN: head.token}
-        environment |= scratch.environment | compiler_caches(os.environ, scratch.path) | metrics_environment(None)
-        reaching, tries, short = ReconnectSchedule(patience_seconds), 0, 0
+    with ray_folder(os.environ) as (own, variables):
+        environment = os.environ | variables | {MODE: "token", TOKEN: head.token}
+        lives: list[float] = []
         while True:
-            tries += 1
             began = time.monotonic()
-            command = _command(head, scratch.path / f"r{tries}")
+            command = _command(head, own / f"r{len(lives)}")
             ended = _stay(folder / HEAD_FILE, head, command, environment, tie)
-            if not isinstance(ended, int):
-                if ended == "silent" and not rejoins:
-                    raise _head_lost(folder, head)
+            if isinstance(ended, int) and _answers(head):
+                lives.append(time.monotonic() - began)
+            elif ended in ("asked", "gone") or rejoins:
                 return ended != "asked"
-            if not _answers(head):
-                if rejoins:
-                    return True
-                raise _head_lost(folder, head)
-            now = time.monotonic()
-            short = short + 1 if now - began < GIVE_UP_SECONDS[0] else 0
-            due = reaching.ended(began, now)
-            if due is None or short == SHORT_LIVES:
+            else:
+                raise HeadLost(
+                    f"the run's head at {head.address} does not answer any more, and has not ended its run. "
+                    f"To resume the run: {resuming(folder)}"
+                )
+            if len(lives) >= SHORT_LIVES and max(lives[-SHORT_LIVES:]) < GIVE_UP_SECONDS[0]:
                 raise RuntimeNotStarted(
                     f"the run's head at {head.address} answers, but Ray ended on this host with status {ended} after "
-                    f"{tries} starts. Its own error is above. Can this host reach all ports of the head?"
+                    f"{len(lives)} starts. Its own error is above. Can this host reach all ports of the head?"
                 )
-            print(
-                f"Ray ended on this host with status {ended}: it is started again in {due - now:.0f} s",
-                file=sys.stderr,
-                flush=True,
-            )
-            time.sleep(due - now)
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()
-
-
-def _head_lost(folder: Path, head: HeadAddress) -> HeadLost:
-    return HeadLost(
-        f"the run's head at {head.address} does not answer any more, and has not ended its run. "
-        f"To resume the run: {resuming(folder)}"
-    )
+            print(f"Ray ended on this host with status {ended}: it is started again", file=sys.stderr, flush=True)
+            time.sleep(PAUSE_SECONDS)
 
 
 def _awaited(folder: Path, patience_seconds: float, tie: ParentConnection, *, may_be_over: bool) -> HeadAddress | None:

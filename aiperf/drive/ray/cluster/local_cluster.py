@@ -12,46 +12,27 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from aiperf.data import hostcache
-from aiperf.drive.ray.cluster.ray_environment import (
-    compiler_caches,
-    environment_of_process,
-    guarded_environment,
-    metrics_environment,
-    ray_scratch,
-)
+from aiperf.drive.ray.cluster.ray_environment import environment_of_process, ray_folder
 from aiperf.drive.ray.cluster.started_ray import assert_token, read_environment_anew, started_ray
-from aiperf.drive.ray.metrics import require_endpoint
 
 
 @contextmanager
-def local_ray(metrics_port: int | None = None) -> Iterator[None]:
+def local_ray() -> Iterator[None]:
     """Start Ray, independent of other Ray clusters on this machine, and end it with the context.
 
     Raises:
-        BadConfiguration: the environment requests a Ray without a token, or a folder that cannot be made or is too long
-            for sockets.
+        BadConfiguration: see `ray_folder`.
         RuntimeNotStarted: Ray did not start. All its processes have ended.
     """
-    if metrics_port is not None:
-        require_endpoint()
-    guarded = guarded_environment(os.environ)
-    scratch = ray_scratch(os.environ)
-    added = (
-        guarded | metrics_environment(metrics_port) | scratch.environment | compiler_caches(os.environ, scratch.path)
-    )
-    try:
-        with (
-            environment_of_process(added),
-            _on_loopback(),
-            fewer_daemons(has_endpoint=metrics_port is not None),
-            started_ray(scratch.path, metrics_port),
-        ):
-            _assert_closed()
-            yield
-    finally:
-        scratch.close()
-        hostcache.remove_orphans()  # of ranks that were killed
+    with (
+        ray_folder(os.environ) as (folder, variables),
+        environment_of_process(variables),
+        _on_loopback(),
+        fewer_daemons(),
+        started_ray(folder),
+    ):
+        _assert_closed()
+        yield
 
 
 @contextmanager
@@ -73,11 +54,10 @@ def _on_loopback() -> Iterator[None]:
 
 
 @contextmanager
-def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
+def fewer_daemons() -> Iterator[None]:
     """Start Ray without the daemons that serve others.
 
-    Left out: dashboard, autoscaler, log monitor and, without `has_endpoint`, the servers of its agent. They take half
-    of Ray's start time.
+    Left out: dashboard, autoscaler, log monitor and the servers of its agent. They take half of Ray's start time.
 
     Another release of Ray may start them in another way. Then all of them are started, and the run begins later. (Ray 2.60)
     """
@@ -93,8 +73,7 @@ def fewer_daemons(*, has_endpoint: bool) -> Iterator[None]:
         replaced(services, "start_api_server", (None, None))  # neither address nor process
         replaced(node.Node, "start_monitor", None)
         replaced(node.Node, "start_log_monitor", None)
-        if not has_endpoint:
-            replaced(utils, "get_dashboard_dependency_error", ImportError("a run's own Ray has no dashboard"))
+        replaced(utils, "get_dashboard_dependency_error", ImportError("a run's own Ray has no dashboard"))
         yield
 
 

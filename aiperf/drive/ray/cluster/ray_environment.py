@@ -36,14 +36,6 @@ def guarded_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return chosen | {name: environment[name] for name in kept if name in environment}
 
 
-def metrics_environment(metrics_port: int | None) -> dict[str, str]:
-    """Return the variable that enables or disables the metrics endpoint of a node's agent.
-
-    The endpoint requires no token, and Ray would open it on any port (Ray 2.60).
-    """
-    return {"RAY_enable_metrics_collection": "0" if metrics_port is None else "1"}
-
-
 def compiler_caches(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Return the cache folders of torch.compile and Triton, inside the run's scratch folder.
 
@@ -72,15 +64,19 @@ def ray_parent(environment: Mapping[str, str]) -> Path:
     return Path(parent)
 
 
-def ray_scratch(environment: Mapping[str, str]) -> Scratch:
-    """Return the folder for the files of this process's Ray. Shared memory of killed ranks is removed with it.
+@contextmanager
+def ray_folder(environment: Mapping[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield a folder for the files of this process's Ray, and the variables that its processes need.
+
+    The folder is removed at the end, with the shared memory of killed ranks.
 
     Raises:
-        BadConfiguration: it cannot be made at the place that the environment names.
+        BadConfiguration: the environment requests a Ray without a token, the folder cannot be made at the place that it
+            names.
     """
-    parent = ray_parent(environment)
+    guarded, parent = guarded_environment(environment), ray_parent(environment)
     try:
-        return Scratch(parent, hostcache.pattern())
+        scratch = Scratch(parent, hostcache.pattern())
     except OSError as error:
         if not Path(os.fsdecode(error.filename or "")).is_relative_to(parent):
             raise
@@ -88,6 +84,13 @@ def ray_scratch(environment: Mapping[str, str]) -> Scratch:
             "Ray's folder is made in RAY_TMPDIR (default: /tmp), which must be an existing, writable directory with free "
             f"space. '{parent}': {error.strerror}. Choose another directory, or unset RAY_TMPDIR"
         ) from error
+    # without a token, and Ray would open it on any port of a node's agent (Ray 2.60)
+    closed = {"RAY_enable_metrics_collection": "0"}
+    try:
+        yield scratch.path, guarded | closed | scratch.environment | compiler_caches(environment, scratch.path)
+    finally:
+        scratch.close()
+        hostcache.remove_orphans()
 
 
 @contextmanager

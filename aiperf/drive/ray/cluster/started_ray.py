@@ -14,7 +14,7 @@ from aiperf.system.control_groups import usable_processors
 
 
 @contextmanager
-def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -> Iterator[None]:
+def started_ray(folder: Path, **options: Any) -> Iterator[None]:
     """Start Ray with its files in `folder`, and end it with the context. `options`: additional arguments of ray.init.
 
     Raises:
@@ -34,8 +34,6 @@ def started_ray(folder: Path, metrics_port: int | None = None, **options: Any) -
                 # Ray's default of 15 would give other processes priority over the ranks. (Ray 2.60)
                 "_system_config": {"worker_niceness": 0},
             }
-            if metrics_port is not None:
-                usual["_metrics_export_port"] = metrics_port
             ray.init(
                 address="local",
                 job_config=without_working_folder(),

@@ -1,15 +1,12 @@
-"""Simulation of a run to its end, including driver restarts.
+"""Simulation of a run whose driver dies, with planted faults, an observer and the true work of the workers.
 
 A driver that dies loses its memory. The next one reads the journal like a resumed run and starts with new workers.
-The journal is not flushed to the disk, and faults can make its appends fail.
 """
 
 from __future__ import annotations
 
 import errno
-import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -21,24 +18,102 @@ from aiperf.drive.session import SessionState
 from aiperf.errors import JournalNotWritten
 from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import Journal, JournalReading, read
-from aiperf.simulate.model.fault import AppendFailure, DriverKilled, Fault
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word
+from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
+from cluster.faults import FaultConf
+from tests.audit.ground_truth import GroundTruth
+from tests.audit.planted_faults import KINDS, AppendFailure, DriverKilled, PlantedFault
+
+MOST_DRIVERS = 200
+"""Maximum number of driver starts."""
+
+
+class Audience:
+    """Observer of a simulated run. These methods do nothing."""
+
+    def on_disk(self, events: Sequence[AnyEvent]) -> None:
+        """Called after events were written to the journal and before any action follows from them."""
+
+    def after_turn(self, driver: Driver) -> None:
+        """Called after each turn of a driver."""
+
+    def before_resume(self, state: SessionState) -> None:
+        """Called after a run was read from its journal and before it is resumed."""
+
+
+def drive(
+    world: SimulatedWorld,
+    first: RunStarted,
+    path: Path,
+    *,
+    faults: Sequence[FaultConf] | None = None,
+    truth: GroundTruth | None = None,
+    audience: Audience | None = None,
+) -> int:
+    """Write the journal to `path`, a new file, and return the number of drivers.
+
+    `faults`: replace those of the cluster. `truth`: record of the true work.
+    """
+    if faults is not None:
+        world.faults = build_faults(faults, world.seed, KINDS)
+    simulation = _Simulation(world, path, truth or GroundTruth(), audience or Audience())
+    down_seconds = simulation.begin(first)
+    while down_seconds is not None:
+        assert simulation.drivers < MOST_DRIVERS
+        world.clock.advance(round(world.clock.now() + down_seconds, 6))
+        down_seconds = simulation.resume()
+    return simulation.drivers
+
+
+class FaultyExecutor(SimulatedExecutor):
+    """Executor with planted faults, which records the true work."""
+
+    def __init__(self, world: SimulatedWorld, first_worker: int, restarts: int, truth: GroundTruth) -> None:
+        super().__init__(world, first_worker, restarts)
+        self._planted = [fault for fault in world.faults if isinstance(fault, PlantedFault)]
+        self._truth = truth
+        self._asked = 0
+
+    def send(self, order: Order) -> None:
+        for fault in self._planted:
+            fault.ordered(self, order)
+        worker = self.workers.get(order.worker) if isinstance(order, Train) else None
+        if isinstance(order, Train) and worker is not None and not worker.is_silent:
+            self._truth.ordered(order, worker.attempt)
+        super().send(order)
+
+    def words(self, timeout: float) -> list[Word]:
+        words = super().words(timeout)
+        self._truth.received(words)
+        return words
+
+    def post(self, word: Word, delay: float = 0.0) -> None:
+        answer: Word | None = word
+        for fault in self._planted:
+            if isinstance(answer, ProposalReturned | ProposalFailed):
+                answer = fault.proposed(self._asked, answer)
+        if answer is not None:
+            super().post(answer, delay)
+
+    def _propose(self, order: Propose) -> None:
+        self._asked = order.worker
+        super()._propose(order)
+
+    def _delays(self, word: Word, delay: float) -> list[float]:
+        self._truth.sent([word])
+        return super()._delays(word, delay)
 
 
 class FaultyJournal(Journal):
-    """Journal that passes written events to an auditor and fails when a fault requires it."""
+    """Journal that passes written events to an observer and fails when a fault requires it."""
 
     def __init__(
-        self,
-        path: Path,
-        world: SimulatedWorld,
-        reading: JournalReading | None = None,
-        on_disk: Callable[[Sequence[AnyEvent]], None] = lambda events: None,
+        self, path: Path, world: SimulatedWorld, audience: Audience, reading: JournalReading | None = None
     ) -> None:
         super().__init__(path, reading, durable=False)
-        self._world = world
-        self._on_disk = on_disk
-        self._faults = [fault for fault in world.faults if type(fault).appending is not Fault.appending]
+        self._audience = audience
+        self._faults = [fault for fault in world.faults if isinstance(fault, PlantedFault)]
         self.down_seconds: float | None = None
         """Seconds until space is freed after a fault filled the disk. None if no fault did."""
 
@@ -48,15 +123,12 @@ class FaultyJournal(Journal):
             return
         # No fault affects the first line: without it no run could be resumed.
         for fault in self._faults if self.lines else ():
-            death = fault.appending(self._world.clock.now(), events)
+            death = fault.appending(events)
             if death is not None:
                 self.down_seconds = death.down_seconds
                 self._die(events, death)
         super().append(events)
-        self._on_disk(events)
-
-    def _way_on(self) -> str:
-        return "simulate it again, from its beginning (a simulated run is not resumed)"
+        self._audience.on_disk(events)
 
     def _die(self, events: Sequence[AnyEvent], death: AppendFailure) -> None:
         if death.is_disk_full:
@@ -68,7 +140,7 @@ class FaultyJournal(Journal):
         written = events[: death.whole_lines]
         if written:
             super().append(written)
-            self._on_disk(written)
+            self._audience.on_disk(written)
         torn = msgspec.json.encode(events[min(death.whole_lines, len(events) - 1)])
         self._file.write(torn[: int(death.torn_share * len(torn))])
         raise DriverKilled(death.down_seconds)
@@ -93,92 +165,18 @@ class _FullDisk:
         return getattr(self._file, name)
 
 
-INCARNATIONS = 200
-"""Maximum number of driver starts. A run with more is ended as a configuration error."""
-
-Around = Callable[[Driver], AbstractContextManager[object]]
-"""Return a context manager around a driver's work. At a terminal: the one that makes Ctrl-C end the run properly."""
-
-
-class Audience:
-    """Observer of a simulated run, for checks or for display. These methods do nothing."""
-
-    def on_disk(self, events: Sequence[AnyEvent]) -> None:
-        """Called after events were written to the journal and before any action follows from them."""
-
-    def after_turn(self, driver: Driver) -> None:
-        """Called after each turn of a driver."""
-
-    def before_resume(self, state: SessionState) -> None:
-        """Called after a run was read from its journal and before it is resumed."""
-
-
-class AfterTurn(Audience):
-    """Observer that calls a function with the driver after each of its turns."""
-
-    def __init__(self, call: Callable[[Driver], object]) -> None:
-        self._call = call
-
-    def after_turn(self, driver: Driver) -> None:
-        self._call(driver)
-
-
-@dataclass(slots=True)
-class SimulationCost:
-    """Cost of a simulation in seconds of processor time, independent of other work on the machine."""
-
-    incarnations: int = 0
-    events: int = 0
-    proposals: int = 0
-    seconds: float = 0.0
-    executor_seconds: float = 0.0
-    """Part of `seconds` for the simulation of the machines, proposals included. The rest is the driver's."""
-    proposing_seconds: float = 0.0
-    """Part of `executor_seconds` for the searcher. In a real run the workers spend this time."""
-
-    @property
-    def driver_seconds(self) -> float:
-        """Time for interpreting messages, deciding, checking proposals, keeping state and work log, and writing the journal."""
-        return self.seconds - self.executor_seconds
-
-
-def drive(
-    world: SimulatedWorld,
-    first: RunStarted,
-    path: Path,
-    audience: Audience | None = None,
-    around: Around = nullcontext,
-) -> SimulationCost:
-    """Write the journal to `path`, a new file, and return the cost. Each driver works inside of `around`.
-
-    Raises:
-        NoWorkers: no worker started in the first minutes.
-    """
-    began = time.process_time()
-    simulation = _Simulation(world, path, audience or Audience(), around)
-    down_seconds = simulation.begin(first)
-    while down_seconds is not None:
-        assert simulation.cost.incarnations < INCARNATIONS, (
-            f"{INCARNATIONS} drivers have died: lower the rate of driver_dies and disk_full"
-        )
-        world.clock.advance(round(world.clock.now() + down_seconds, 6))
-        down_seconds = simulation.resume()
-    simulation.cost.seconds = time.process_time() - began
-    return simulation.cost
-
-
 @dataclass(slots=True)
 class _Simulation:
     """Drivers of one run. Each returns the seconds until the next driver if it died, or None at the end of the run."""
 
     world: SimulatedWorld
     path: Path
+    truth: GroundTruth
     audience: Audience
-    around: Around
-    cost: SimulationCost = field(default_factory=SimulationCost)
+    drivers: int = field(default=0)
 
     def begin(self, first: RunStarted) -> float | None:
-        with FaultyJournal(self.path, self.world, on_disk=self.audience.on_disk) as journal:
+        with FaultyJournal(self.path, self.world, self.audience) as journal:
             journal.append([first])
             return self._drive(SessionState.at(first, self.world.follows), journal, ())
 
@@ -193,7 +191,7 @@ class _Simulation:
         self.audience.before_resume(state)
         if state.run.ended is not None:
             return None  # the driver died after it had written the end of the run
-        with FaultyJournal(self.path, self.world, reader.reading, self.audience.on_disk) as journal:
+        with FaultyJournal(self.path, self.world, self.audience, reader.reading) as journal:
             now = self.world.clock.now()
             resumed = RunResumed(
                 schema=SCHEMA,
@@ -211,7 +209,7 @@ class _Simulation:
         """Run one driver. `opening`: its first events, already in the state."""
         try:
             journal.append(opening)
-            self._drive_incarnation(state, journal)
+            self._drive_once(state, journal)
         except DriverKilled as killed:
             return killed.down_seconds
         except JournalNotWritten:
@@ -220,11 +218,10 @@ class _Simulation:
             return journal.down_seconds
         return None
 
-    def _drive_incarnation(self, state: SessionState, journal: FaultyJournal) -> None:
-        world, cost = self.world, self.cost
-        executor = SimulatedExecutor(world, state.run.next_worker, cost.incarnations)
-        cost.incarnations += 1
-        before = state.run.lines
+    def _drive_once(self, state: SessionState, journal: FaultyJournal) -> None:
+        world = self.world
+        executor = FaultyExecutor(world, state.run.next_worker, self.drivers, self.truth)
+        self.drivers += 1
         driver = Driver(
             state.run,
             state.work_log,
@@ -239,11 +236,6 @@ class _Simulation:
             executor.tell(state.observed)
             state.observed.clear()
             executor.start()
-            with self.around(driver):
-                driver.drive()
+            driver.drive()
         finally:
             executor.close()
-            cost.events += state.run.lines - before
-            cost.proposals += executor.proposals
-            cost.executor_seconds += executor.busy_seconds
-            cost.proposing_seconds += executor.proposing_seconds

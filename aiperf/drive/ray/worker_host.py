@@ -1,18 +1,11 @@
-"""Actors on a node: hosts of workers and the generator of proposals.
-
-A worker's host holds the worker's ranks for the whole run.
-"""
+"""Actor that hosts a worker. It holds the worker's ranks for the whole run."""
 
 from __future__ import annotations
 
-import os
 import socket
-import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,33 +15,22 @@ import ray
 from ray.actor import ActorHandle
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.drive.ray.history_updates import HistoryUpdate, UpdateReceiver
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.journal.messages import (
-    Crashed,
     Drop,
     HelperDown,
-    ProposalFailed,
-    ProposalReturned,
-    Propose,
     Sum,
     Train,
-    TrialDone,
     Word,
     WorkerUp,
 )
-from aiperf.measure.peak_after_run import measured_again
-from aiperf.rules.proposals import Proposer, make
-from aiperf.scratch import MARK
 from aiperf.system.describe import describe, folders_of
-from aiperf.system.log import IncrementalCopy
 from aiperf.system.log import path as telemetry_path
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
-from searchers.history import History, Space
 
 RECORDER_SECONDS = 10.0
 """Minimum interval between two recorders. A recorder that fails at once must not fill the journal with messages."""
@@ -68,8 +50,6 @@ class WorkerPlan:
     accelerators: int
     cores: int
     started_unix: float
-    records_locally: bool = False
-    """Record telemetry on a local disk of the host. Ship it after each trial and at the end of the worker."""
     word: str | None = None
     """Content of the driver's marker file in the run folder (`shared_folder.py`). None if it is not yet written."""
     address: str = ""
@@ -140,11 +120,7 @@ class WorkerHost:
         self._refused: BaseException | None = None
         self._recorder_began = 0.0
         """Time of the last replacement."""
-        self._shipment: IncrementalCopy | None = None
         self._ended = threading.Event()
-        self._ready: Ready | None = None
-        self._stopped = threading.Event()
-        """Set when ranks and recorder have ended."""
 
     def stands(self) -> None:
         """Return as soon as this actor has its place."""
@@ -158,52 +134,27 @@ class WorkerHost:
         """
         assert self._plan.word is not None, "the executor leaves its word before it asks for a worker"
         check_shared(self._plan.folder, self._plan.word)
-        with self._own_disk():
-            self._recorder = self._new_recorder()
+        self._recorder = self._new_recorder()
+        try:
+            self._group = self._open_group(self._plan)
             try:
-                self._group = self._open_group(self._plan)
-                try:
-                    self._pass_on(self._group)
-                finally:
-                    self._group.close()
+                self._pass_on(self._group)
             finally:
-                self._recorder.stop()
-                self._stopped.set()
-                self._ship()
-                self._sender.flush()
-
-    @contextmanager
-    def _own_disk(self) -> Iterator[None]:
-        """Provide a folder on the host's own disk if telemetry is recorded locally.
-
-        It is inside Ray's folder, which is removed with the run.
-        """
-        if not self._plan.records_locally:
-            yield
-            return
-        of_ray = os.environ.get(MARK)
-        with tempfile.TemporaryDirectory(prefix="telemetry-", dir=of_ray) as folder:
-            shared = telemetry_path(self._plan.folder, self._plan.worker)
-            self._shipment = IncrementalCopy(Path(folder) / shared.name, shared)
-            yield
-
-    def _ship(self) -> None:
-        """Ship telemetry to the shared file system. A failure does not end the worker: the next trial tries again."""
-        if self._shipment is not None:
-            try:
-                self._shipment.ship()
-            except OSError as error:
-                print(f"telemetry of worker {self._plan.worker} was not shipped: {error}", file=sys.stderr, flush=True)
+                self._group.close()
+        finally:
+            self._recorder.stop()
+            self._sender.flush()
 
     def _new_recorder(self) -> Recorder:
-        shared = telemetry_path(self._plan.folder, self._plan.worker)
         recorder = Recorder(
-            shared if self._shipment is None else self._shipment.local,
-            host=socket.gethostname(),
-            worker=self._plan.worker,
-            epoch_unix=self._plan.started_unix,
-            accelerators=self._plan.accelerators,
-            driver=self._plan.driver,
+            Recording(
+                out=str(telemetry_path(self._plan.folder, self._plan.worker)),
+                host=socket.gethostname(),
+                worker=self._plan.worker,
+                epoch_unix=self._plan.started_unix,
+                accelerators=self._plan.accelerators,
+                driver=self._plan.driver,
+            )
         )
         recorder.start()
         return recorder
@@ -216,7 +167,7 @@ class WorkerHost:
         return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
-        self._ready = ready = group.start()
+        ready = group.start()
         folders = folders_of(self._plan.folder, getattr(self._plan.dataset, "root", None))
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
@@ -241,10 +192,8 @@ class WorkerHost:
             if self._refused is not None:
                 raise self._refused
             words = [*group.words(0.5), *self._look_at_recorder(time.monotonic())]
-            if words or not self._sender.is_read:
+            if words or not self._sender.is_done:
                 self._sender.put(words)
-            if any(isinstance(word, TrialDone | Crashed) for word in words):
-                self._ship()
 
     def order(self, order: Train | Drop | Sum) -> None:
         """Send an order to the ranks. A failed Train order ends the worker, since its trial would wait without end."""
@@ -257,47 +206,4 @@ class WorkerHost:
             raise
 
     def end(self) -> None:
-        """End the worker."""
         self._ended.set()
-
-    def peak_again(self, seconds: float) -> float | None:
-        """End the worker, then measure its processors again. Return FLOPS of one rank.
-
-        None if they were not measured at the start of the worker, or if `seconds` are over.
-        """
-        ready, hosts = self._ready, 1 + len(self._plan.others)
-        if ready is None or ready.matmul_flops is None:
-            return None
-        deadline = time.monotonic() + seconds
-        self._ended.set()
-        if not self._stopped.wait(seconds):
-            return None
-        ranks = max(1, ready.ranks // hosts)
-        threads = self._plan.trainer.threads or max(1, self._plan.cores // ranks)
-        return measured_again(ranks, threads, ready.precision, max(0.0, deadline - time.monotonic()))
-
-
-@ray.remote(num_cpus=0)
-class Generator:
-    """Actor that makes proposals on a processor of its node, in advance.
-
-    Each order contains the observations that its history lacks.
-    """
-
-    def __init__(self, proposer: Proposer, space: Space, mailbox: ActorHandle[Any], niceness: int) -> None:
-        os.nice(niceness)
-        self._proposer = proposer
-        self._history = History(space)
-        self._heard = UpdateReceiver()
-        self._sender = Sender(mailbox)
-
-    def propose(self, parcel: HistoryUpdate, order: Propose) -> ProposalReturned | ProposalFailed:
-        """Add the observations in `parcel`, then send the proposal to the mailbox.
-
-        The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.
-        """
-        self._history.tell(self._heard.take(parcel))
-        answer = make(self._proposer, self._history, order)
-        self._sender.put([answer])
-        self._sender.flush()
-        return answer

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from aiperf.drive.ray.ray_worker import RayWorker
+from aiperf.drive.ray.ray_worker import ExecutorWorkers, RayWorker
 from aiperf.drive.ray.slots import Slot
-from aiperf.drive.ray.worker_states import ExecutorWorkers
 
 
-def asked(fleet: ExecutorWorkers, number: int, node: str) -> RayWorker:
+def asked(workers: ExecutorWorkers, number: int, node: str) -> RayWorker:
     """Return a worker that was requested at second 0. Its calls are arbitrary values."""
     stands, life = cast(Any, f"stands {number}"), cast(Any, f"life {number}")
     worker = RayWorker(number, Slot(node, node, number, 0, 1), None, stands, life, began=0.0)
-    fleet.add(worker)
+    workers[number] = worker
     return worker
 
 
 def test_the_wait_for_a_place_counts_from_the_last_on_its_node() -> None:
-    fleet = ExecutorWorkers()
-    first, second, elsewhere = asked(fleet, 0, "a"), asked(fleet, 1, "a"), asked(fleet, 2, "b")
+    workers = ExecutorWorkers()
+    first, second, elsewhere = asked(workers, 0, "a"), asked(workers, 1, "a"), asked(workers, 2, "b")
 
-    fleet.stood([first.stands], 250.0)
+    workers.stood([first.stands], 250.0)
 
     assert first.has_place and not second.has_place
-    assert fleet.waited(second, 387.0) == 137.0, "the limit of 300 s is not over"
-    assert fleet.waited(elsewhere, 387.0) == 387.0
+    assert workers.waited(second, 387.0) == 137.0, "the limit of 300 s is not over"
+    assert workers.waited(elsewhere, 387.0) == 387.0

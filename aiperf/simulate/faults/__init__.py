@@ -1,1 +1,0 @@
-"""Faults of a simulated cluster, grouped by the affected part."""

@@ -12,11 +12,15 @@ and rehearsal.svg to runs/rehearsal (runs=…, name=…).
 --against RUN checks a prediction. The configuration of a real run is simulated at the speeds of that run, or
 of another (cluster.profile=RUN). Each line of the time breakdown is printed as predicted and as measured.
 
+--within-worker models one worker with 1, 2, 4, … cluster.accelerators, with a constant batch of each accelerator and
+with a constant global batch. Writes within-worker.json to runs/within-worker, for `scale --predicted`.
+
 Options are those of a simulated run (python -m aiperf --help). Default: random search without tuning."""
 EXAMPLES = (
     "",
     "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
     "--against runs/large cluster.profile=runs/small",
+    "--within-worker cluster.accelerators=1024 start=resnet50_v1_5",
     """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: late}]'""",
 )
 OPTIONS = "[OPTION=VALUE …]"
@@ -24,6 +28,9 @@ OPTIONS = "[OPTION=VALUE …]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--against", metavar="RUN", help="compare a prediction with this real run")
+    parser.add_argument(
+        "--within-worker", action="store_true", help="model one worker with 1 to cluster.accelerators accelerators"
+    )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -33,6 +40,10 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
         print("\n".join(against_lines(against(arguments.against, "runs", options))))
         return 0
+    if arguments.within_worker:
+        from aiperf.simulate.study.within_worker import main as rehearse_worker
+
+        return rehearse_worker(options)
     from aiperf.simulate.study.sweep import main as rehearse
 
     return rehearse(options)

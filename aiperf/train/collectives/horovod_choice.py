@@ -32,4 +32,5 @@ def join(joining: Joining) -> Horovod:
     """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
     from aiperf.train.collectives.horovod_collective import Horovod
 
-    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet)
+    on_processors = joining.device.type == "cpu"
+    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet, on_processors=on_processors)

@@ -17,7 +17,7 @@ import msgspec
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
-from aiperf.planning.plan import make_folder
+from aiperf.planning.plan import check_cluster, make_folder
 from aiperf.scaling.efficiency import points_lost
 from aiperf.scaling.elsewhere import FORMAT, PREDICTION
 from aiperf.simulate.model.pace import GRADIENT_BYTES, ImageCosts, pace
@@ -88,7 +88,7 @@ def opening_of(conf: RunConf) -> Opening:
         shape=asked.shape,
         links=asked.links if is_unknown else links,
     )
-    own.check()
+    check_cluster(own)
     return replace(opening, conf=own)
 
 

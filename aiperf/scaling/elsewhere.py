@@ -5,32 +5,34 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from aiperf.errors import BadConfiguration
 from aiperf.files import what_is_wrong_with
 from aiperf.scaling.efficiency import Scaling
 
-COLUMNS = ("label", "accelerators", "global_batch", "images_per_second", "steps_to_target")
 PREDICTION = "within-worker.json"
 """File that `rehearse --within-worker` writes."""
 FORMAT = "aiperf-within-worker-1"
+_Whole = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedPoint:
-    """One line of a file of --points. Its lines of time are unknown."""
+class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a file of --points. Its fields but the last are the columns. Its lines of time are unknown."""
 
-    label: str
-    accelerators: int
-    global_batch: int
-    images_per_second: float
-    steps_to_target: int | None
+    label: Annotated[str, msgspec.Meta(min_length=1)]
+    """Source of the figures. Points with one label are compared with each other."""
+    accelerators: _Whole
+    global_batch: _Whole
+    images_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e18)]
+    steps_to_target: _Whole | None
+    """None for an empty cell."""
     efficiency: float | None = None
-    """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for a label's only point.
-    """
+    """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for one size alone."""
 
     @property
     def step_seconds(self) -> float:
@@ -48,50 +50,46 @@ class PredictedPoint:
     """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
 
 
+COLUMNS = ReportedPoint.__struct_fields__[:-1]
+
+
 def read_points(path: Path) -> tuple[ReportedPoint, ...]:
     """Return the points of a CSV file with the header COLUMNS. Only steps_to_target may be empty.
 
     Raises:
-        BadConfiguration: no readable file, another header, an empty or wrong value, or a repeated point.
+        BadConfiguration: no readable file, another header, a gap or a wrong value, or a repeated point.
     """
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(f"--points is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
-    rows = [[cell.strip() for cell in row] for row in csv.reader(path.read_text("utf-8-sig", "replace").splitlines())]
-    if not rows or tuple(rows[0]) != COLUMNS:
+    header, *rows = [*csv.reader(path.read_text("utf-8-sig", "replace").splitlines(), skipinitialspace=True), []]
+    if tuple(header) != COLUMNS:
         raise BadConfiguration(
-            f"--points has the header {','.join(COLUMNS)}, but found {','.join(rows[0]) if rows else ''!r}: write this header"
+            f"--points has the header {','.join(COLUMNS)}, but found {','.join(header)!r}: write this header"
         )
-    found = [_point(line, row) for line, row in enumerate(rows[1:], start=2) if any(row)]
-    if len({(each.label, each.accelerators, each.global_batch) for each in found}) < len(found) or not found:
-        raise BadConfiguration(
-            f"--points has each label, number of accelerators and batch once, but found {len(found)} lines in {str(path)!r} "
-            "with repetitions or none at all: give each point once"
-        )
-    return tuple(_with_efficiency(each, [other for other in found if other.label == each.label]) for each in found)
-
-
-def _point(line: int, row: Sequence[str]) -> ReportedPoint:
-    if len(row) != len(COLUMNS):
-        raise BadConfiguration(
-            f"a line of --points has {len(COLUMNS)} values, but found {len(row)} in line {line}: correct it"
-        )
-
-    def number(index: int) -> float:
+    found: dict[tuple[str, int, int], ReportedPoint] = {}
+    for number, row in enumerate(rows, start=2):
+        if not row:
+            continue
         try:
-            value = float(row[index])
-        except ValueError:
-            value = -1.0
-        if not 0 < value < 1e18 or (COLUMNS[index] != "images_per_second" and value != int(value)):
+            cells = dict(zip(COLUMNS, row, strict=True))
+            values = {**cells, "steps_to_target": cells["steps_to_target"] or None}
+            point = msgspec.convert(values, ReportedPoint, strict=False)
+        except (msgspec.ValidationError, ValueError) as error:
             raise BadConfiguration(
-                f"{COLUMNS[index]} of --points is a number above 0, and a whole one unless it is a rate, but found "
-                f"{row[index]!r} in line {line}: fill the gap or correct it"
+                f"a line of --points has a label and numbers above 0, but found {','.join(row)!r} in line {number} ({error}): "
+                "fill the gap or correct it"
+            ) from error
+        key = (point.label, point.accelerators, point.global_batch)
+        if key in found:
+            raise BadConfiguration(
+                f"--points has each label, number of accelerators and batch once, but found {key} again in line {number}: "
+                "give each point once"
             )
-        return value
-
-    if not row[0]:
-        raise BadConfiguration(f"a point of --points has a label, but found {row[0]!r} in line {line}: name its source")
-    steps = int(number(4)) if row[4] else None
-    return ReportedPoint(row[0], int(number(1)), int(number(2)), number(3), steps)
+        found[key] = point
+    return tuple(
+        _with_efficiency(each, [other for other in found.values() if other.label == each.label])
+        for each in found.values()
+    )
 
 
 def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> ReportedPoint:
@@ -99,7 +97,7 @@ def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> Re
     if len({each.accelerators for each in alike}) < 2:
         return point
     efficiency = (point.images_per_second / point.accelerators) / (base.images_per_second / base.accelerators)
-    return replace(point, efficiency=efficiency)
+    return msgspec.structs.replace(point, efficiency=efficiency)
 
 
 def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from aiperf.report.figures_page import write_figures_page
 from aiperf.report.section import DrawnFigure, Part, Section, Steps
-from aiperf.report.tables import Cell, Column, Table, row_of
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.efficiency import Scaling
 from aiperf.scaling.option_ratios import OptionRatios
 from aiperf.scaling.scale_text import scale_json, scale_lines, sentences, warnings
 from aiperf.scaling.study import ScalingStudy
-from aiperf.units import NOT_MEASURED, count, share
+from aiperf.units import NOT_MEASURED, count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,35 +37,10 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     sections = (
         Section("conclusions", "Conclusions", (Steps(tuple(conclusions)),)),
         Section("figures", "Figures", tuple(parts)),
-        Section("runs", "Runs", (_runs(found),)),
         Section("lines", "All results", (Steps(tuple(each.strip() for each in lines)),)),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
     return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))
-
-
-def _runs(found: ScalingStudy) -> Table:
-    columns = (
-        Column("run"), Column("accelerators", True), Column("hosts", True), Column("global batch", True),
-        Column("images/s", True), Column("MFU", True), Column("images/J", True), Column("quality", True),
-    )  # fmt: skip
-    rows = []
-    for each in found.points:
-        rate, mfu = each.images_per_second(found.evaluation), each.mfu(found.evaluation)
-        energy = each.images_per_joule(found.evaluation)
-        rows.append(
-            row_of(
-                Path(each.run).name,
-                Cell(count(each.accelerators), each.accelerators),
-                Cell(count(each.hosts), each.hosts),
-                Cell(count(each.global_batch), each.global_batch),
-                Cell(f"{rate:.1f}", rate),
-                Cell(NOT_MEASURED, -1.0) if mfu is None else Cell(share(mfu), mfu),
-                Cell(NOT_MEASURED, -1.0) if energy is None else Cell(f"{energy:.3g}", energy),
-                Cell(f"{each.quality:.4f}", each.quality),
-            )
-        )
-    return Table("runs", "Runs, without the first epoch of each", columns, tuple(rows), is_sortable=True)
 
 
 def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import msgspec
+
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.bound import BoundParts
 from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair
@@ -52,7 +54,7 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
             "parts": {value: asdict(each) for value, each in found.parts.items()},
             "core_shares": [asdict(each) for each in found.core_shares],
         },
-        "reported": [{**asdict(each), "step_seconds": each.step_seconds} for each in found.reported],
+        "reported": [{**msgspec.structs.asdict(each), "step_seconds": each.step_seconds} for each in found.reported],
         "predicted": [asdict(each) for each in found.predicted],
         "sentences": sentences(found),
         "warnings": warnings(found),

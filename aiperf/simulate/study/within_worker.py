@@ -17,11 +17,11 @@ import msgspec
 from aiperf.atomic_files import replace_file
 from aiperf.config import RunConf
 from aiperf.data.description import DataSet
-from aiperf.planning.plan import check_cluster, make_folder
+from aiperf.planning.plan import make_folder
 from aiperf.scaling.efficiency import points_lost
 from aiperf.scaling.elsewhere import FORMAT, PREDICTION
 from aiperf.simulate.model.pace import GRADIENT_BYTES, ImageCosts, pace
-from aiperf.simulate.model.profile import FASTEST_LINK
+from aiperf.simulate.model.profile import FASTEST_LINK, calibrated, profile_of
 from aiperf.simulate.model.simulated_executor import speed_of_host
 from aiperf.simulate.session import Opening, open_run
 from aiperf.simulate.study.sweep import configured
@@ -69,27 +69,19 @@ def main(words: list[str]) -> int:
 
 
 def opening_of(conf: RunConf) -> Opening:
-    """Return the opening of a run of one worker. A profile's accelerators and network give way to the configured ones.
+    """Return the opening of a run of one worker. Accelerators and their network are the configured ones, also with a profile.
 
-    The exchange of a profile is that of its own ranks. One rank exchanged nothing, so the configured links are kept.
+    The link of a profile replaces the configured layers if its run had several ranks.
     """
     asked = conf.cluster
     assert isinstance(asked, SimulatedConf)
     if asked.profile is None:
         return open_run(conf)
-    simple = replace(asked, topology="layers", shape=[])
-    opening = open_run(replace(conf, cluster=simple))
-    links = opening.conf.links
-    is_unknown = links[0].bytes_per_second == FASTEST_LINK or asked.topology != "layers"
-    own = replace(
-        opening.conf,
-        accelerators=asked.accelerators,
-        topology=asked.topology,
-        shape=asked.shape,
-        links=asked.links if is_unknown else links,
-    )
-    check_cluster(own)
-    return replace(opening, conf=own)
+    found = calibrated(asked, profile_of(asked.profile, conf.runs))
+    own = replace(found, profile=None, accelerators=asked.accelerators)
+    if asked.topology != "layers" or found.links[0].bytes_per_second == FASTEST_LINK:
+        own = replace(own, links=asked.links, overlap=asked.overlap)
+    return open_run(replace(conf, cluster=own))
 
 
 def weak(opening: Opening) -> tuple[ModelledSize, ...]:

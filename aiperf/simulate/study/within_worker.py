@@ -53,7 +53,6 @@ class ModelledSize:
 def main(words: list[str]) -> int:
     """Execute the verb: print both tables, write them as JSON and print the folder. Return the exit status."""
     conf = configured([*words, "cluster.workers=1"])
-    folder = make_folder(Path(conf.runs) / (conf.name or "within-worker"))
     opening = opening_of(conf)
     print(
         f"one simulated worker of up to {count(opening.conf.accelerators)} accelerators, {opening.first.dataset['name']}, "
@@ -63,6 +62,7 @@ def main(words: list[str]) -> int:
     for form, sizes in tables.items():
         print("\n".join(lines(form, sizes)))
     content = {"format": FORMAT, **{form: [asdict(each) for each in sizes] for form, sizes in tables.items()}}
+    folder = make_folder(Path(conf.runs) / (conf.name or "within-worker"))
     replace_file(folder / PREDICTION, msgspec.json.format(msgspec.json.encode(content)))
     print(folder)
     return 0

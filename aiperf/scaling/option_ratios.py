@@ -32,10 +32,6 @@ class OptionValue:
     """Rounds that every block has."""
     block_ratios: dict[str, float]
     """Ratio by block, which is one combination of the other swept options."""
-    mfu: float | None
-    """Mean over the runs, with the peak of their own precision. None without a peak."""
-    images_per_joule: float | None
-    """None without measured power."""
     quality: float
     """Mean quality after the last epoch."""
     quality_change: RelativeChange | None
@@ -124,7 +120,6 @@ def _value(
     together = [geometric_mean(each) for each in zip(*rounds, strict=False)]
     ratios = {block: rate(own[value]) / rate(own[first]) for block, own in blocks.items()}
     mine, base = groups[value], groups[first]
-    mfus, joules = [each.mfu(evaluation) for each in mine], [each.images_per_joule(evaluation) for each in mine]
     qualities = [[each.quality for each in some] for some in (base, mine)]
     return OptionValue(
         value=value,
@@ -132,15 +127,8 @@ def _value(
         interval=interval_of_median(together) if len(together) >= FEWEST_PAIRS and value != first else None,
         rounds=len(together),
         block_ratios=ratios,
-        mfu=_mean(mfus),
-        images_per_joule=_mean(joules),
         quality=fmean(qualities[1]),
         quality_change=None
         if value == first
         else change(fmean(qualities[0]), fmean(qualities[1]), *map(of_repeats, qualities)),
     )
-
-
-def _mean(figures: Sequence[float | None]) -> float | None:
-    known = [each for each in figures if each is not None]
-    return fmean(known) if known and len(known) == len(figures) else None

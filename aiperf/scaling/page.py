@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.report.figures_page import write_figures_page
-from aiperf.report.section import DrawnFigure, Part, Section, Steps
+from aiperf.report.section import DrawnFigure, Paragraph, Part, Section
+from aiperf.report.tables import Column, Table, row_of
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.efficiency import Scaling
 from aiperf.scaling.option_ratios import OptionRatios
@@ -35,9 +36,11 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     conclusions = [*sentences(found), *warnings(found)]
     lines = [each for each in scale_lines(found) if each not in conclusions]
     sections = (
-        Section("conclusions", "Conclusions", (Steps(tuple(conclusions)),)),
+        Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions))),
         Section("figures", "Figures", tuple(parts)),
-        Section("lines", "All results", (Steps(tuple(each.strip() for each in lines)),)),
+        Section(
+            "results", "All results", (Table("results", "All results", (Column("result"),), tuple(map(row_of, lines))),)
+        ),
     )
     footer = "Definitions: docs/scaling.md. All values: scale.json."
     return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))

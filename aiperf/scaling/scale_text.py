@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from fractions import Fraction
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -12,6 +14,7 @@ from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.bound import BoundParts
 from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair
 from aiperf.scaling.option_ratios import OptionValue
+from aiperf.scaling.point import Point
 from aiperf.scaling.study import ScalingStudy
 from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
@@ -63,14 +66,17 @@ def scale_json(found: ScalingStudy) -> dict[str, Any]:
 
 def scale_lines(found: ScalingStudy) -> list[str]:
     """Return the lines of the terminal: the results, five sentences, and warnings."""
-    counted = f"evaluation counted to {share(float(found.evaluation), 0)}"
-    lines = []
+    compared = "" if found.ratios is None else found.ratios.option
     if found.scaling is not None:
-        lines.append(f"{found.scaling.form} scaling of {len(found.points)} runs, {counted}")
+        compared = f"{found.scaling.form} scaling"
+    counted = {Fraction(0): "out", Fraction(1): "in"}
+    evaluation = counted.get(found.evaluation) or f"every {1 / found.evaluation} epochs"
+    lines = [f"{compared} of {len(found.points)} runs, evaluation {evaluation}"]
+    lines += [_group_line(value, runs, found.evaluation) for value, runs in found.groups.items()]
+    if found.scaling is not None:
         lines += [line for pair in found.scaling.pairs for line in _pair_lines(pair)]
     if found.ratios is not None:
-        lines.append(f"{found.ratios.option} of {len(found.points)} runs, {counted}")
-        lines += [line for each in found.ratios.values for line in _value_lines(each)]
+        lines += [line for each in found.ratios.values[1:] for line in _value_lines(each, found.ratios.values[0].value)]
     lines += [] if found.batch is None else list(_batch_lines(found.batch))
     for predicted in found.predicted:
         gap = (
@@ -122,16 +128,24 @@ def _pair_lines(pair: ScalingPair) -> list[str]:
     return [head, *(f"  {line:<14} {points:+z7.2f} points lost" for line, points in pair.points_lost.items())]
 
 
-def _value_lines(value: OptionValue) -> list[str]:
-    quality = "" if value.quality_change is None else f" ({_change(value)})"
-    figures = [
-        f"{value.ratio:.3f} times the images/s of the first{_of_rounds(value)}" if value.rounds else "",
-        f"MFU {NOT_MEASURED if value.mfu is None else share(value.mfu)}",
-        f"images/J {NOT_MEASURED if value.images_per_joule is None else f'{value.images_per_joule:.3g}'}",
-        f"quality {value.quality:.4f}{quality}",
-    ]
+def _group_line(value: str, runs: Sequence[Point], evaluation: Fraction) -> str:
+    """Return means over equal runs."""
+    mfu = [each.mfu(evaluation) for each in runs]
+    energy = [each.images_per_joule(evaluation) for each in runs]
+    known = [each for each in mfu if each is not None], [each for each in energy if each is not None]
+    return (
+        f"  {value}: {fmean(each.images_per_second(evaluation) for each in runs):.1f} images/s, MFU "
+        f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}, images/J "
+        f"{f'{fmean(known[1]):.3g}' if len(known[1]) == len(runs) else NOT_MEASURED}, quality "
+        f"{fmean(each.quality for each in runs):.4f}"
+    )
+
+
+def _value_lines(value: OptionValue, first: str) -> list[str]:
+    quality = NOT_MEASURED if value.quality_change is None else _change(value)
+    head = f"{value.value}: {value.ratio:.3f} times the images/s of {first}{_of_rounds(value)}, quality {quality}"
     blocks = value.block_ratios if len(value.block_ratios) > 1 else {}
-    return [f"{value.value}: {', '.join(figures)}", *(f"  {block}: {ratio:.3f}" for block, ratio in blocks.items())]
+    return [head, *(f"  {block}: {ratio:.3f}" for block, ratio in blocks.items())]
 
 
 def _change(value: OptionValue) -> str:
@@ -172,8 +186,8 @@ def _left(found: ScalingStudy) -> list[str]:
     return [
         f"With {last.accelerators} accelerators {share(last.efficiency)} of linear is left{_of_rounds(last)}.",
         f"Most was lost in {worst}: {last.points_lost[worst]:.1f} of {100 - 100 * last.efficiency:.1f} points."
-        if last.points_lost[worst] > 0
-        else "No line lost points.",
+        if last.efficiency < 1
+        else "No points of linear were lost.",
     ]
 
 
@@ -212,8 +226,8 @@ def _precision(found: ScalingStudy) -> str:
 
 def _bound(found: ScalingStudy) -> str:
     value, parts = list(found.parts.items())[-1]
-    by = "accelerators" if found.ratios is None else found.ratios.option
-    one = f"With {by} {value}: {_parts(parts)}."
+    runs = f"{value} accelerators" if found.ratios is None else f"{found.ratios.option}={value}"
+    one = f"Time with {runs}: {_parts(parts)}."
     texts = []
     for each in found.core_shares:
         ratios = (

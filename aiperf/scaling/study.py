@@ -26,13 +26,15 @@ class ScalingStudy:
     evaluation: Fraction
     points: tuple[Point, ...]
     """In order of accelerators and starts."""
+    groups: dict[str, tuple[Point, ...]]
+    """Runs by number of accelerators, or by value of the option."""
     scaling: Scaling | None
     """None with --by."""
     ratios: OptionRatios | None
     """None without --by."""
     batch: BatchStudy | None
     parts: dict[str, BoundParts]
-    """Parts of the time, by number of accelerators or by value of the option."""
+    """Parts of the time of each group."""
     core_shares: tuple[CoreShare, ...]
     reported: tuple[ReportedPoint, ...]
     predicted: tuple[PredictedPoint, ...]
@@ -65,6 +67,7 @@ def study(
     return ScalingStudy(
         evaluation=evaluation,
         points=ordered,
+        groups=groups,
         scaling=found,
         ratios=ratios,
         batch=batch_study(points, evaluation),

@@ -51,6 +51,7 @@ class Turn:
 
 def kinds(cycles: Sequence[str]) -> dict[str, tuple[str, int, str | None]]:
     """Return collective, ranks and HOROVOD_CYCLE_TIME by name."""
+    horovod: dict[str, tuple[str, int, str | None]]
     horovod = {f"horovod {cycle} ms": ("horovod", 2, cycle) for cycle in cycles} or {"horovod": ("horovod", 2, None)}
     return {"none": ("none", 1, None), **horovod, "torch": ("torch", 2, None)}
 
@@ -156,7 +157,8 @@ def speed(network: str, chosen: argparse.Namespace) -> None:
 
 
 def _middle(turns: Sequence[Turn], field: str) -> float:
-    return statistics.median(getattr(each, field) for each in turns)
+    values: list[float] = [getattr(each, field) for each in turns]
+    return statistics.median(values)
 
 
 def _ratio(ratios: Sequence[float]) -> str:

@@ -61,13 +61,14 @@ def read_points(path: Path) -> tuple[ReportedPoint, ...]:
     """
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(f"--points is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
-    header, *rows = [*csv.reader(path.read_text("utf-8-sig", "replace").splitlines(), skipinitialspace=True), []]
+    rows = list(csv.reader(path.read_text("utf-8-sig", "replace").splitlines(), skipinitialspace=True))
+    header = rows[0] if rows else []
     if tuple(header) != COLUMNS:
         raise BadConfiguration(
             f"--points has the header {','.join(COLUMNS)}, but found {','.join(header)!r}: write this header"
         )
     found: dict[tuple[str, int, int], ReportedPoint] = {}
-    for number, row in enumerate(rows, start=2):
+    for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
         try:

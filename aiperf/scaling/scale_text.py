@@ -168,7 +168,7 @@ def _batch_lines(found: BatchStudy) -> Iterator[str]:
             f"  {each.global_batch} images: {each.images_per_second:.0f} images/s, steps {steps}{missed}{seconds}{region}"
         )
     if found.curve is not None:
-        low, high = (NOT_MEASURED if end is None else f"{end:.0f}" for end in found.curve.interval)
+        low, high = ("no end" if end is None else f"{end:.0f}" for end in found.curve.interval)
         yield (
             f"  S = {found.curve.least_steps:.1f}·(1 + {found.curve.critical_batch:.0f}/B), 95 % interval of B_c from {low} "
             f"to {high}"

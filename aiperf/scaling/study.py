@@ -70,9 +70,14 @@ def study(
         groups=groups,
         scaling=found,
         ratios=ratios,
-        batch=batch_study(points, evaluation),
+        batch=batch_study(points, evaluation) if _is_of_batches(ratios) else None,
         parts={value: bound_parts(group, evaluation) for value, group in groups.items()},
         core_shares=tuple(core_shares(groups, evaluation)) if by in OF_MACHINE else (),
         reported=() if reported is None else read_points(reported),
         predicted=() if predicted is None or found is None else read_prediction(predicted, found),
     )
+
+
+def _is_of_batches(ratios: OptionRatios | None) -> bool:
+    """Return whether the runs differ in their batch and in nothing that is independent of it."""
+    return ratios is not None and ratios.option == "batch.default" and len(ratios.values[0].block_ratios) == 1

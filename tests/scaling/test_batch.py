@@ -100,7 +100,8 @@ def test_a_batch_that_missed_the_target_has_no_seconds() -> None:
 
     assert (result.points[2].steps, result.points[2].not_reached, result.points[2].seconds) == ((), 1, None)
     assert result.best in (16, 32)
-    nothing = study([trained(16, None, options={"a": "1"}), trained(32, None, options={"a": "2"})], OUT, "a")
+    by = "batch.default"
+    nothing = study([trained(16, None, options={by: "16"}), trained(32, None, options={by: "32"})], OUT, by)
     assert "No batch reached a quality of 0.9" in "\n".join(scale_lines(nothing))
 
 
@@ -135,3 +136,15 @@ def test_the_learning_rate_is_described(options: list[dict[str, str]], text: str
 def test_runs_without_one_target_have_no_batch_study() -> None:
     assert batch_study([steady(1, 10.0), steady(1, 10.0, batch=64)], OUT) is None
     assert batch_study([trained(16, 4), trained(16, 4)], OUT) is None
+
+
+def test_batches_are_studied_alone() -> None:
+    by, rate = "batch.default", "trainer.learning_rate"
+    runs = [
+        trained(batch, 4, options={by: str(batch), rate: value}, started=batch)
+        for batch in (16, 32)
+        for value in ("0.1", "0.2")
+    ]
+
+    assert study(runs[::2], OUT, by).batch is not None
+    assert study(runs, OUT, by).batch is None and study(runs, OUT, rate).batch is None

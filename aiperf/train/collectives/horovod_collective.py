@@ -7,7 +7,8 @@ others) is set at the rank's start: see `group.py`. All Horovod-specific code is
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, MutableMapping, Sequence
+import time
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import horovod
@@ -25,6 +26,10 @@ CYCLE_MILLISECONDS = "5"
 exchanges: with Horovod's own 1 ms a seventh to a third of a step (benchmarks/results.md). A value of the user is kept."""
 
 
+POLL_SECONDS = 0.0002
+"""Time between two looks at an exchange, on processors."""
+
+
 class Horovod:
     """Collective by Horovod. See `collective.Collective`. One per process."""
 
@@ -33,6 +38,7 @@ class Horovod:
             lend_the_stream_to_the_exchange(os.environ)
         if on_processors:
             os.environ.setdefault("HOROVOD_CYCLE_TIME", CYCLE_MILLISECONDS)
+        self._wait = sleep_until_exchanged if on_processors else _no_wait
         hvd.init()
         self._meet = meet
         self.rank: int = hvd.rank()
@@ -69,7 +75,7 @@ class Horovod:
         # for overflow checks inside the step. Without the flag the loss scaler would wait for the device in each step
         distributed.state.update(optimiser.state)
         distributed._step_supports_amp_scaling = getattr(optimiser, "_step_supports_amp_scaling", False)
-        return _Overlapped(module, distributed, scaler, timeline, self._meet)
+        return _Overlapped(module, distributed, scaler, timeline, self._meet, self._wait)
 
     def close(self) -> None:
         hvd.shutdown()
@@ -80,6 +86,7 @@ class Horovod:
         def act() -> None:
             handle = begin()
             self._meet()
+            self._wait([handle])
             hvd.synchronize(handle)
 
         _or_failed(act)
@@ -95,6 +102,21 @@ def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> No
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
 
+def sleep_until_exchanged(handles: Iterable[int]) -> None:
+    """Wait for exchanges without using a core.
+
+    `synchronize` of Horovod 0.28.1 calls sched_yield until an exchange is over. On processors this takes time from the thread
+    that exchanges, and from other ranks.
+    """
+    for handle in handles:
+        while not hvd.poll(handle):
+            time.sleep(POLL_SECONDS)
+
+
+def _no_wait(handles: Iterable[int]) -> None:
+    """Wait nothing: the stream of an accelerator waits."""
+
+
 class _Overlapped:
     def __init__(
         self,
@@ -103,18 +125,21 @@ class _Overlapped:
         scaler: Scaler | None,
         timeline: Timeline,
         meet: Meet,
+        wait: Callable[[Iterable[int]], None],
     ) -> None:
         self.module = module
         self.optimiser = optimiser
         self._scaler = scaler
         self._timeline = timeline
         self._meet = meet
+        self._wait = wait
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         _or_failed(scaled.backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._meet()
+        self._wait(handle for handle, _ in self.optimiser._handles.values() if handle is not None)
         _or_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()
 

@@ -53,3 +53,23 @@ def test_horovods_library_reads_the_variable_by_this_name(name: str) -> None:
     torch_extension = pytest.importorskip("horovod.torch.mpi_lib_v2")
 
     assert name.encode() in Path(torch_extension.__file__).read_bytes()
+
+
+def test_a_wait_on_processors_sleeps_until_all_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Horovod's own wait would call sched_yield until then."""
+    from aiperf.train.collectives import horovod_collective
+
+    looks = {1: 3, 2: 0, 3: 1}
+    slept: list[float] = []
+
+    def poll(handle: int) -> bool:
+        looks[handle] -= 1
+        return looks[handle] < 0
+
+    monkeypatch.setattr(hvd, "poll", poll)
+    monkeypatch.setattr(horovod_collective.time, "sleep", slept.append)
+
+    horovod_collective.sleep_until_exchanged([1, 2, 3])
+
+    assert set(looks.values()) == {-1}
+    assert slept == [horovod_collective.POLL_SECONDS] * 4

@@ -116,6 +116,11 @@ def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool)
     return sums
 
 
+def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
+    """Return the rate of equal runs together: their images ÷ their time."""
+    return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
+
+
 def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
     """Return the percentage points that each line lost from `one` to `many`, both in accelerator-seconds per image.
 

@@ -9,7 +9,7 @@ from statistics import fmean, geometric_mean
 
 from aiperf.errors import BadConfiguration, CannotCompare
 from aiperf.nearest import nearest
-from aiperf.scaling.efficiency import ratios_of_rounds
+from aiperf.scaling.efficiency import images_per_second, ratios_of_rounds
 from aiperf.scaling.point import Point
 from aiperf.statistics.difference import RelativeChange, change
 from aiperf.statistics.estimate import of_repeats
@@ -113,12 +113,12 @@ def _value(
     groups: dict[str, tuple[Point, ...]],
     evaluation: Fraction,
 ) -> OptionValue:
-    def rate(points: Sequence[Point]) -> float:
-        return fmean(each.images_per_second(evaluation) for each in points)
-
     rounds = [ratios_of_rounds(block[value], block[first], evaluation) for block in blocks.values()]
     together = [geometric_mean(each) for each in zip(*rounds, strict=False)]
-    ratios = {block: rate(own[value]) / rate(own[first]) for block, own in blocks.items()}
+    ratios = {
+        block: images_per_second(own[value], evaluation) / images_per_second(own[first], evaluation)
+        for block, own in blocks.items()
+    }
     mine, base = groups[value], groups[first]
     qualities = [[each.quality for each in some] for some in (base, mine)]
     return OptionValue(

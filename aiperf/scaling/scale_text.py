@@ -12,7 +12,7 @@ import msgspec
 
 from aiperf.scaling.batch import BatchStudy
 from aiperf.scaling.bound import BoundParts
-from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair
+from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair, images_per_second
 from aiperf.scaling.option_ratios import OptionValue
 from aiperf.scaling.point import Point
 from aiperf.scaling.study import ScalingStudy
@@ -129,12 +129,12 @@ def _pair_lines(pair: ScalingPair) -> list[str]:
 
 
 def _group_line(value: str, runs: Sequence[Point], evaluation: Fraction) -> str:
-    """Return means over equal runs."""
+    """Return the rate of equal runs together, and means of their other figures."""
     mfu = [each.mfu(evaluation) for each in runs]
     energy = [each.images_per_joule(evaluation) for each in runs]
     known = [each for each in mfu if each is not None], [each for each in energy if each is not None]
     return (
-        f"  {value}: {fmean(each.images_per_second(evaluation) for each in runs):.1f} images/s, MFU "
+        f"  {value}: {images_per_second(runs, evaluation):.1f} images/s, MFU "
         f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}, images/J "
         f"{f'{fmean(known[1]):.3g}' if len(known[1]) == len(runs) else NOT_MEASURED}, quality "
         f"{fmean(each.quality for each in runs):.4f}"

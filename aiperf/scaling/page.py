@@ -25,7 +25,8 @@ def write(found: ScalingStudy, folder: Path) -> Path:
     """Write scale.html, scale.json and plots/ into a folder, and return the path of the page. Raises OSError."""
     first = found.points[0]
     simulated = ", simulated" if first.is_simulated else ""
-    source = f"{len(found.points)} runs, {first.machine.device}, {first.precision}{simulated}"
+    precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
+    source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
     parts: list[Part] = []
     if found.scaling is not None:
         parts += [_linear(found, found.scaling, source), _lost(found.scaling, source)]

@@ -85,10 +85,12 @@ def scale_lines(found: ScalingStudy) -> list[str]:
         lines.append(f"{predicted.accelerators} accelerators: predicted {share(predicted.efficiency)} of linear{gap}")
     for reported in found.reported:
         efficiency = "" if reported.efficiency is None else f", {share(reported.efficiency)} of linear"
+        steps = reported.steps_to_target
+        seconds = "" if steps is None else f", {duration(steps * reported.step_seconds)} to its target"
         lines.append(
             f"{reported.accelerators} accelerators ({reported.label}, reported): "
             f"{reported.images_per_second / reported.accelerators:.0f} images/s of each, a step "
-            f"{reported.step_seconds * 1e3:.1f} ms{efficiency}. Its lines are unknown"
+            f"{reported.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
         )
     return [*lines, *sentences(found), *warnings(found)]
 

@@ -27,7 +27,7 @@ def points_file(folder: Path, *lines: str, header: str = HEADER) -> Path:
 
 def test_figures_of_ying_et_al(tmp_path: Path) -> None:
     """1.05 million images/s at 77 % of 1024 chips (arXiv:1811.06992)."""
-    path = points_file(tmp_path, "Ying,1,32,1332,", "Ying,1024,32768,1.05e6,")
+    path = points_file(tmp_path, "Ying,1,32,1332,", "Ying,1024,32768,1.05e6,1000")
 
     one, all_chips = read_points(path)
 
@@ -35,6 +35,7 @@ def test_figures_of_ying_et_al(tmp_path: Path) -> None:
     assert (round(1e3 * one.step_seconds, 1), round(1e3 * all_chips.step_seconds, 1)) == (24.0, 31.2)
     found = study([steady(1, 10.0), steady(2, 19.0)], reported=path)
     assert any("1025 images/s of each" in line and "Its lines are unknown" in line for line in scale_lines(found))
+    assert any(line.startswith("1024 accelerators") and "31 s to its target" in line for line in scale_lines(found))
     assert scale_json(found)["reported"][1]["label"] == "Ying"
 
 

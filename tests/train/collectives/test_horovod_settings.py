@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_a_wait_on_processors_sleeps_until_all_are_over(monkeypatch: pytest.Monk
         return looks[handle] < 0
 
     monkeypatch.setattr(hvd, "poll", poll)
-    monkeypatch.setattr(horovod_collective.time, "sleep", slept.append)
+    monkeypatch.setattr(time, "sleep", slept.append)
 
     horovod_collective.sleep_until_exchanged([1, 2, 3])
 

@@ -25,7 +25,7 @@ pytestmark = [
         missing("tc") is not None and os.environ.get("AIPERF_SLURM") != "required", reason=f"no hosts: {missing('tc')}"
     ),
 ]
-RATES = (20e6, 10e6, 5e6)
+RATES = (20e6, 10e6, 2.5e6)
 """Bytes per second. The gradients have 2.8 MB."""
 TOLERANCE = 0.15
 
@@ -45,17 +45,13 @@ def measured(folder: Path, rate: float) -> Point:
 
 
 def test_communication_follows_the_limited_link(tmp_path: Path) -> None:
-    """The backward pass hides at most its own time, and less than all arithmetic of a step."""
-    points = {rate: measured(tmp_path / f"{rate:g}", rate) for rate in RATES}
-
-    for rate, point in points.items():
-        model = exchange_seconds(4 * point.proposal.parameters, 2, [LinkConf(2, 0.0, rate)])
-        lines = point.line_seconds
+    """The backward pass hides at most its own time, which is less than all arithmetic of a step. Waiting has no upper bound."""
+    for rate in RATES:
+        point = measured(tmp_path / f"{rate:g}", rate)
         steps = Fraction(point.images, point.global_batch) * point.accelerators
-        communication, arithmetic = (
-            float(sum(lines[name] for name in names) / steps) for names in (("exchange", "waiting"), ("arithmetic",))
-        )
-        print(f"{rate:g} B/s: bus {point.machine.bus_bytes_per_second}, {communication=}, {arithmetic=}, {model=}")
+        lines = {name: float(seconds / steps) for name, seconds in point.line_seconds.items()}
+        model = exchange_seconds(4 * point.proposal.parameters, 2, [LinkConf(2, 0.0, rate)])
+        print(f"{rate:g} B/s: bus {point.machine.bus_bytes_per_second:g} B/s, model {model:.3f} s a step, {lines}")
         assert point.machine.bus_bytes_per_second == pytest.approx(rate, rel=TOLERANCE)
-        assert (1 - TOLERANCE) * model - arithmetic <= communication <= (1 + TOLERANCE) * model
+        assert (1 - TOLERANCE) * model - lines["arithmetic"] <= lines["exchange"] <= (1 + TOLERANCE) * model
     assert max(lines, key=lambda name: lines[name]) == "exchange"

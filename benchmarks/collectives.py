@@ -1,19 +1,27 @@
 """Compare two single-core processes, joined by Horovod or DistributedDataParallel, with one process on two cores.
 
-    python -m benchmarks.collectives [--networks digits_small,resnet20] [--batch 128] [--pairs 10]
+    python -m benchmarks.collectives [--networks digits_small,resnet20] [--batch 128] [--pairs 10] [--cycles 1,5]
 
-All three use the same global batch and network. Measured are images per second of training steps, and the seconds of
-communication that the backward pass did not hide. Both are by rank 0's clock and include waiting for input. All three groups
-exist during the whole run and train in turns, in changing order. Ratios are formed within a turn.
+All use the same global batch and network. Measured are images per second of training steps, processor time per image of all
+ranks, the seconds of communication that the backward pass did not hide, and the processor time of waiting ranks. Rates are by
+rank 0's clock and include waiting for input. One group exists at a time, because the threads of waiting groups slow the others
+down. The kinds take turns in changing order, and ratios are formed within a turn. Processor time depends little on other
+programs. --cycles: values of HOROVOD_CYCLE_TIME in milliseconds, each a kind of its own (default: that of training).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import torch
 
 from aiperf.data.dataset_config import SyntheticConf
@@ -24,7 +32,28 @@ from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine
 from morphism import Graph, Map, encode, start
 
-KINDS = {"none": 1, "horovod": 2, "torch": 2}
+WAITING_SECONDS = 2.0
+CYCLE = "HOROVOD_CYCLE_TIME"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One measurement of one kind."""
+
+    images_per_second: float
+    milliseconds_per_image: float
+    """Processor time of all ranks."""
+    communication_share: float
+    """Share of the time in training."""
+    waiting_cores: float
+    """Processor time of one rank that waits for an order ÷ time."""
+
+
+def kinds(cycles: Sequence[str]) -> dict[str, tuple[str, int, str | None]]:
+    """Return collective, ranks and HOROVOD_CYCLE_TIME by name."""
+    horovod: dict[str, tuple[str, int, str | None]]
+    horovod = {f"horovod {cycle} ms": ("horovod", 2, cycle) for cycle in cycles} or {"horovod": ("horovod", 2, None)}
+    return {"none": ("none", 1, None), **horovod, "torch": ("torch", 2, None)}
 
 
 def order(trial: int, batch: int, epochs: int = 1) -> Train:
@@ -56,47 +85,85 @@ def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
     return [word for word in words if isinstance(word, EpochDone)]
 
 
-def groups(folder: Path, graph: Graph, data: SyntheticConf, precision: str) -> dict[str, RankGroup]:
-    made = {}
-    for kind, ranks in KINDS.items():
-        conf = TrainerConf(collective=kind, ranks=ranks, threads=2 // ranks, precision=precision)
-        made[kind] = RankGroup(conf, data, encode(graph), folder / kind, accelerators=0, cores=2)
-        made[kind].start()
-    return made
+@contextmanager
+def running(
+    kind: tuple[str, int, str | None], graph: Graph, data: SyntheticConf, precision: str
+) -> Iterator[RankGroup]:
+    """Start the only group."""
+    collective, ranks, cycle = kind
+    conf = TrainerConf(collective=collective, ranks=ranks, threads=2 // ranks, precision=precision, compile="off")
+    if cycle is not None:
+        os.environ[CYCLE] = cycle
+    with tempfile.TemporaryDirectory() as folder:
+        group = RankGroup(conf, data, encode(graph), Path(folder), accelerators=0, cores=2)
+        try:
+            group.start()
+            yield group
+        finally:
+            group.close()
+            if cycle is not None:
+                del os.environ[CYCLE]
 
 
-def speed(network: str, batch: int, steps: int, pairs: int, precision: str) -> None:
+def processor_seconds(group: RankGroup) -> float:
+    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in group.pids())
+
+
+def turn(group: RankGroup, batch: int) -> Turn:
+    """Warm up, wait, and train one epoch. `batch`: images per rank."""
+    carry_out(group, order(0, batch))
+    before, began = processor_seconds(group), time.monotonic()
+    time.sleep(WAITING_SECONDS)
+    waiting = (processor_seconds(group) - before) / (time.monotonic() - began) / len(group.pids())
+    before = processor_seconds(group)
+    done = carry_out(group, order(1, batch))[0].advanced
+    spent = processor_seconds(group) - before
+    training = done.busy_seconds - done.validation_seconds + done.input_seconds
+    return Turn(
+        done.training_images / training,
+        1e3 * spent / done.training_images,
+        done.communication_seconds / training,
+        waiting,
+    )
+
+
+def speed(network: str, chosen: argparse.Namespace) -> None:
     graph = start(network, classes=10)
     shape = graph.shapes[0]
     assert isinstance(shape, Map)
     data = SyntheticConf(
-        training_images=batch * steps, validation_images=10, image=shape.height, channels=shape.channels
+        training_images=chosen.batch * chosen.steps, validation_images=10, image=shape.height, channels=shape.channels
     )
-    with tempfile.TemporaryDirectory() as folder:
-        running = groups(Path(folder), graph, data, precision)
-        rates: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        shares: dict[str, list[float]] = {kind: [] for kind in KINDS}
-        try:
-            for turn in range(pairs + 1):
-                kinds = list(KINDS)
-                for kind in kinds if turn % 2 else reversed(kinds):
-                    done = carry_out(running[kind], order(turn, batch // KINDS[kind]))[0].advanced
-                    if turn:  # the first turn is a warm-up
-                        training = done.busy_seconds - done.validation_seconds + done.input_seconds
-                        rates[kind].append(done.training_images / training)
-                        shares[kind].append(done.communication_seconds / training)
-        finally:
-            for group in running.values():
-                group.close()
-    print(f"{network}, global batch {batch}, {precision}:")
-    for kind in KINDS:
-        line = f"  {kind:8} {statistics.median(rates[kind]):8.1f} images/s, communication {statistics.median(shares[kind]):.1%}"
-        for other in KINDS:
-            if other != kind:
-                ratios = [a / b for a, b in zip(rates[kind], rates[other], strict=True)]
-                low, high = interval_of_median(ratios)
-                line += f"; ÷ {other} {statistics.median(ratios):.3f} ({low:.3f}–{high:.3f})"
-        print(line, flush=True)
+    compared = kinds([each for each in chosen.cycles.split(",") if each])
+    turns: dict[str, list[Turn]] = {name: [] for name in compared}
+    for number in range(chosen.pairs):
+        names = list(compared)
+        for name in names if number % 2 else reversed(names):
+            with running(compared[name], graph, data, chosen.precision) as group:
+                turns[name].append(turn(group, chosen.batch // compared[name][1]))
+    print(f"{network}, global batch {chosen.batch}, {chosen.precision}:")
+    for name, own in turns.items():
+        print(
+            f"  {name:12} {_middle(own, 'images_per_second'):8.1f} images/s, processor time "
+            f"{_middle(own, 'milliseconds_per_image'):.3f} ms an image, communication "
+            f"{100 * _middle(own, 'communication_share'):.1f} %, waiting ranks {_middle(own, 'waiting_cores'):.3f} cores each"
+        )
+        for other in ("none", "torch"):
+            if other != name:
+                for field in ("images_per_second", "milliseconds_per_image"):
+                    pairs = zip(own, turns[other], strict=True)
+                    ratios = [getattr(one, field) / getattr(base, field) for one, base in pairs]
+                    print(f"    {field.replace('_', ' ')} ÷ {other}: {_ratio(ratios)}")
+
+
+def _middle(turns: Sequence[Turn], field: str) -> float:
+    values: list[float] = [getattr(each, field) for each in turns]
+    return statistics.median(values)
+
+
+def _ratio(ratios: Sequence[float]) -> str:
+    low, high = interval_of_median(ratios)
+    return f"{statistics.median(ratios):.3f} ({low:.3f}–{high:.3f})"
 
 
 def main() -> None:
@@ -104,12 +171,13 @@ def main() -> None:
     parser.add_argument("--networks", default="digits_small,resnet20")
     parser.add_argument("--batch", type=int, default=128, help="global")
     parser.add_argument("--steps", type=int, default=20, help="of one turn")
-    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--pairs", type=int, default=10, help="turns, at least 6")
     parser.add_argument("--precision", default="auto")
+    parser.add_argument("--cycles", default="", help="milliseconds, separated by commas")
     chosen = parser.parse_args()
     print(f"two processes of one core against one of two; {describe_machine()}; torch {torch.__version__}")
     for network in chosen.networks.split(","):
-        speed(network, chosen.batch, chosen.steps, chosen.pairs, chosen.precision)
+        speed(network, chosen)
 
 
 if __name__ == "__main__":

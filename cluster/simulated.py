@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, get_args
 
 from cluster.faults import FAULTS, AnyFault
 from cluster.place import LONGEST_SECONDS, ClusterConf, NodesAsked, Place, Simulated
-from cluster.topology import LinkConf
+from cluster.topology import LinkConf, Topology, exchange_seconds, torus_seconds
 
 if TYPE_CHECKING:
     Faults = list[AnyFault]
@@ -53,7 +54,12 @@ class SimulatedConf(ClusterConf):
         default_factory=lambda: [LinkConf(4, 5e-6, 100e9), LinkConf(2, 1e-5, 25e9), LinkConf(0, 2e-5, 12.5e9)],
         metadata={"fewest": 1},
     )
-    """Layers of links, the nearest first: within four accelerators, between the fours of a host, between hosts."""
+    """Layers of links, the nearest first: within four accelerators, between the fours of a host, between hosts. A torus or a
+    switch has one kind of link."""
+    topology: str = field(default="layers", metadata={"among": get_args(Topology)})
+    """Network of a worker's accelerators: layers (a ring on each layer of links), torus or switch (one ring through it)."""
+    shape: list[int] = field(default_factory=list, metadata={"least": 1, "most": 1_000_000})
+    """Edges of the torus, two or three. Their product is cluster.accelerators."""
     overlap: float = field(default=0.7, metadata={"least": 0, "most": 1})
     """Share of the backward pass that can overlap with the exchange of gradients."""
     input_share: float = field(default=0.01, metadata={"least": 0, "most": 1000})
@@ -89,6 +95,34 @@ class SimulatedConf(ClusterConf):
             raise ValueError(
                 f"cluster.step_costs is empty or five numbers, but found {len(self.step_costs)}: give five or none"
             )
+
+        edges, links = list(self.shape), len(self.links)
+        is_torus = self.topology == "torus"
+        if is_torus and (len(edges) not in (2, 3) or prod(edges) != self.accelerators):
+            raise ValueError(
+                f"cluster.shape of a torus has two or three edges with the product {self.accelerators} "
+                f"(cluster.accelerators), but found {edges}: give for example cluster.accelerators=64 cluster.shape=[8,8]"
+            )
+        if edges and not is_torus:
+            raise ValueError(
+                f"cluster.shape is of a torus, but found {edges}: leave it out, or set cluster.topology=torus"
+            )
+        if self.topology != "layers" and links != 1:
+            raise ValueError(
+                f"cluster.topology={self.topology} has one kind of link, but found {links} layers in cluster.links: give one, "
+                "as cluster.links=[{latency_seconds: 1e-6, bytes_per_second: 62e9}]"
+            )
+
+    @property
+    def accelerators_per_host(self) -> int:
+        """Return the accelerators that all layers of links but the last join. 1 on a torus or switch."""
+        return prod(link.width for link in self.links[:-1])
+
+    def all_reduce_seconds(self, size: float) -> float:
+        """Return the seconds of an all-reduce of `size` bytes by all accelerators of a worker."""
+        if self.topology == "torus":
+            return torus_seconds(size, self.shape, self.links[0])
+        return exchange_seconds(size, self.accelerators, self.links)
 
     def requested_nodes(self) -> NodesAsked:
         """Return the configured nodes."""

@@ -5,10 +5,15 @@ The α–β model: a message of n bytes takes α + n/β.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cluster.place import LONGEST_SECONDS
+
+Topology = Literal["layers", "torus", "switch"]
+"""Networks of simulated accelerators. 'layers': one ring on each layer of links."""
 
 
 @dataclass
@@ -43,4 +48,25 @@ def exchange_seconds(size: float, ranks: int, links: Sequence[LinkConf]) -> floa
             seconds += 2 * (width - 1) * link.latency_seconds + 2 * (width - 1) / width * size / link.bytes_per_second
             size /= width
             left = -(-left // width)
+    return seconds
+
+
+def torus_seconds(size: float, edges: Sequence[int], link: LinkConf) -> float:
+    """Return the seconds of an all-reduce of `size` bytes on a torus, by dimensions.
+
+    The data has one part per dimension, and each part starts along another axis. At each axis a ring scatters sums over both
+    of its directions, and after the last axis the rings gather in the opposite order. Each step waits for its slowest part.
+
+    >>> round(1e3 * torus_seconds(102_228_128, [16, 16], LinkConf(0, 0.0, 62e9)), 3)
+    0.821
+    """
+    wired = [edge for edge in edges if edge > 1]
+    seconds = 0.0
+    for step in range(len(wired)):
+        parts = []
+        for start in range(len(wired)):
+            order = wired[start:] + wired[:start]
+            left = size / len(wired) / math.prod(order[:step])
+            parts.append((order[step] - 1) * (link.latency_seconds + left / (order[step] * 2 * link.bytes_per_second)))
+        seconds += 2 * max(parts)
     return seconds

@@ -211,6 +211,7 @@ HEAVY = {
         ),
         (["morph", "resnet20", "--steps", "1"], {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "matplotlib"}),
         (["score", "nowhere"], {"torch", "ray", "optuna", "scipy", "sklearn", "matplotlib"}),
+        (["topology", "torus:32x32"], {"torch", "ray", "optuna", "hydra", "numpy", "scipy", "matplotlib"}),
         (["dry_run=true"], {"torch", "ray", "optuna", "scipy", "matplotlib"}),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

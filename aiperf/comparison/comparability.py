@@ -17,7 +17,9 @@ OF_ONE_RUN = frozenset({"name", "runs", "predict", "resume", "resume_until", "dr
 """Options that identify a run and do not affect it."""
 OF_SYSTEM = frozenset({"space", "system"})
 """Parts of the configuration that follow from the machine: the planned space, and the site's description."""
-NO_DESCRIPTION = frozenset({"versions", "measured_matmul_flops", "measured_memory_bytes_per_second"})
+NO_DESCRIPTION = frozenset(
+    {"versions", "measured_matmul_flops", "measured_memory_bytes_per_second", "measured_bus_bytes_per_second"}
+)
 """Parts of a host's description that have a kind of their own, or that each run measures again."""
 Kind = Literal["benchmark", "configuration", "system", "versions"]
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from aiperf import units
-from aiperf.atomic_files import replace_file
 from aiperf.hpl.cases import Case, as_json
 from aiperf.hpl.listing import half_width
 from aiperf.hpl.model import PARTS, predict
 from aiperf.hpl.system_file import SystemFile, figures
-from aiperf.report.document import document, section, text
-from aiperf.report.section import DrawnFigure, Part, Steps
+from aiperf.report.figures_page import write_figures_page
+from aiperf.report.section import DrawnFigure, Section, Steps
 from aiperf.report.tables import Cell, Column, Table, pairs
 
 if TYPE_CHECKING:
@@ -27,8 +25,6 @@ POINTS = 40
 
 def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[float], remarks: Sequence[str]) -> Path:
     """Write hpl.html, hpl.json and plots/ into a folder, and return the path of the page. Raises OSError."""
-    from aiperf.report.html import part_as_html
-
     source = f"{of.system.name}, {units.count(of.system.ranks)} ranks"
     largest = max(cases, key=lambda case: (case.prediction.n, case.prediction.p * case.prediction.q))
     drawings = [_curves(of, cases, source), _stacks(cases, source), _elasticities(largest, source)]
@@ -37,29 +33,18 @@ def write(of: SystemFile, cases: Sequence[Case], folder: Path, loads: Sequence[f
     about = [("System", source), ("Load while HPL ran", load)]
     about += [(name.replace("_", " "), str(facts[name])) for name in ("mpi", "blas", "blas_kernels") if name in facts]
     words = [case.gap_in_words() for case in sorted(cases, key=lambda case: -abs(case.diff))]
-    parts: list[tuple[str, str, list[Part]]] = [
-        ("gap", "Part with the largest gap", [Steps((*words, *remarks))]),
-        ("runs", "Predicted and measured", [_table(cases), drawings[0]]),
-        ("parts", "Seconds by part", [drawings[1]]),
-        ("elasticities", "Gain from better figures", [drawings[2]]),
-        ("about", "Measurement", [pairs("about", "System and load", about, ("name", "value")), _figure_table(of)]),
-    ]
-    body = [
-        '<a class="skip" href="#main">To the figures</a>',
-        f'<header><p class="kind">AIPerf · HPL by layers</p><h1>{text(source)}</h1></header>',
-        '<main id="main" style="margin-top: 2rem">',
-        *(section(name, title, map(part_as_html, shown)) for name, title, shown in parts),
-        "</main>",
-        "<footer><p>Model, readings and errata: docs/hpl.md. All values: hpl.json.</p></footer>",
-    ]
-    (folder / "plots").mkdir(parents=True, exist_ok=True)
-    for each in drawings:
-        for suffix, content in (("svg", (each.svg or "").encode()), ("png", each.png or b"")):
-            replace_file(folder / "plots" / f"{each.name}.{suffix}", content)
+    sections = (
+        Section("gap", "Part with the largest gap", (Steps((*words, *remarks)),)),
+        Section("runs", "Predicted and measured", (_table(cases), drawings[0])),
+        Section("parts", "Seconds by part", (drawings[1],)),
+        Section("elasticities", "Gain from better figures", (drawings[2],)),
+        Section(
+            "about", "Measurement", (pairs("about", "System and load", about, ("name", "value")), _figure_table(of))
+        ),
+    )
     values = {"system": of.system.name, "loads": list(loads), "remarks": list(remarks), "cases": as_json(cases)}
-    replace_file(folder / "hpl.json", json.dumps(values, indent=1).encode())
-    replace_file(folder / "hpl.html", document(f"HPL: {of.system.name}", body).encode())
-    return folder / "hpl.html"
+    footer = "Model, readings and errata: docs/hpl.md. All values: hpl.json."
+    return write_figures_page(folder, "hpl", "HPL by layers", source, sections, footer, values)
 
 
 def _table(cases: Sequence[Case]) -> Table:

@@ -96,6 +96,7 @@ class MachineFacts(_Description, frozen=True):
     storage: list[dict[str, Any]] = []
     measured_matmul_flops: dict[str, _Figure] = {}
     measured_memory_bytes_per_second: _Figure | None = None
+    measured_bus_bytes_per_second: _Figure | None = None
 
 
 class ReadingFacts(_Description, frozen=True):

@@ -19,6 +19,7 @@ from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
+from aiperf.report.exchange import ExchangeFacts
 from aiperf.run_warning import RunWarning
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts
@@ -473,6 +474,8 @@ class Report:
     """Share of the settled trials that failed."""
     training_floor: TrainingFloor | None = None
     """Shortest time of the steps. None without a known peak and memory bandwidth."""
+    exchange: ExchangeFacts | None = None
+    """Exchange of gradients. None for workers of one rank, or without a measured bus bandwidth."""
     checkpoints: KeptCheckpoints | None = None
     """Remaining and removed checkpoints after the end. None if not examined."""
     prediction: PredictionFacts | None = None

@@ -32,6 +32,7 @@ from aiperf.ranking.breaches import breaches
 from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
+from aiperf.report.exchange import exchange_facts
 from aiperf.report.facts import (
     ErrorPoint,
     Hardware,
@@ -145,6 +146,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
+        exchange=exchange_facts(run, inside),
         prediction=_prediction(run, time_breakdown(spent)),
     )
 

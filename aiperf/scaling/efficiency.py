@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 
 from aiperf.errors import CannotCompare
-from aiperf.scaling.point import LINES, Point
+from aiperf.scaling.point import COMMUNICATION, Point
 from aiperf.statistics.interleaved import FEWEST_PAIRS, interval_of_median
 
 ABOVE_LINEAR = 1.05
@@ -102,36 +102,61 @@ def _form(points: Sequence[Point]) -> str:
     return "strong" if is_strong else "weak"
 
 
-def _pair(base: Sequence[Point], group: Sequence[Point], evaluation: Fraction) -> ScalingPair:
-    one, many = _mean(base, evaluation), _mean(group, evaluation)
-    all_one, all_many = _mean(base, Fraction(1)), _mean(group, Fraction(1))
+def mean_lines(points: Sequence[Point], evaluation: Fraction, *, is_split: bool) -> dict[str, Fraction]:
+    """Return accelerator-seconds per image by line, of all runs together.
+
+    `is_split`: every run separates exchange and waiting. Otherwise the line "communication" has both.
+    """
+    images = sum(each.images for each in points)
+    sums: dict[str, Fraction] = {}
+    for point in points:
+        for line, seconds in point.seconds_per_image(evaluation).items():
+            name = COMMUNICATION if line in ("exchange", "waiting") and not is_split else line
+            sums[name] = sums.get(name, Fraction(0)) + point.images * seconds / images
+    return sums
+
+
+def images_per_second(points: Sequence[Point], evaluation: Fraction) -> float:
+    """Return the rate of equal runs together: their images ÷ their time."""
+    return float(points[0].accelerators / sum(mean_lines(points, evaluation, is_split=False).values()))
+
+
+def points_lost(one: Mapping[str, Fraction], many: Mapping[str, Fraction]) -> dict[str, float]:
+    """Return the percentage points that each line lost from `one` to `many`, both in accelerator-seconds per image.
+
+    Their sum is 100·(1 − efficiency).
+    """
     time = sum(many.values())
-    efficiency = sum(one.values()) / time
-    rounds = [
-        float(_time(first, evaluation) / _time(other, evaluation)) for first, other in zip(base, group, strict=False)
+    return {line: float(100 * (many[line] - one[line]) / time) for line in many}
+
+
+def ratios_of_rounds(group: Sequence[Point], base: Sequence[Point], evaluation: Fraction) -> list[float]:
+    """Return the ratios of images per second in pairs, in order of the starts."""
+    ordered = [sorted(points, key=lambda each: each.started_unix) for points in (group, base)]
+    return [
+        one.images_per_second(evaluation) / other.images_per_second(evaluation)
+        for one, other in zip(*ordered, strict=False)
     ]
+
+
+def _pair(base: Sequence[Point], group: Sequence[Point], evaluation: Fraction) -> ScalingPair:
+    is_split = all(COMMUNICATION not in each.line_seconds for each in (*base, *group))
+    one, many, all_one, all_many = (
+        mean_lines(points, counted, is_split=is_split)
+        for counted in (evaluation, Fraction(1))
+        for points in (base, group)
+    )
+    efficiency = sum(one.values()) / sum(many.values())
     ratio = Fraction(group[0].accelerators, base[0].accelerators)
+    rates = [each / float(ratio) for each in ratios_of_rounds(group, base, evaluation)]
     return ScalingPair(
         base=base[0].accelerators,
         accelerators=group[0].accelerators,
         efficiency=float(efficiency),
         efficiency_with_evaluation=float(sum(all_one.values()) / sum(all_many.values())),
-        interval=interval_of_median(rounds) if len(rounds) >= FEWEST_PAIRS else None,
-        rounds=len(rounds),
+        interval=interval_of_median(rates) if len(rates) >= FEWEST_PAIRS else None,
+        rounds=len(rates),
         speed_up=float(efficiency * ratio),
         karp_flatt=karp_flatt(float(efficiency * ratio), float(ratio)),
-        points_lost={line: float(100 * (many[line] - one[line]) / time) for line in LINES},
+        points_lost=points_lost(one, many),
     )
-
-
-def _mean(points: Sequence[Point], evaluation: Fraction) -> dict[str, Fraction]:
-    """Return accelerator-seconds per image by line, of all runs together."""
-    images = sum(each.images for each in points)
-    return {
-        line: sum((each.images * each.seconds_per_image(evaluation)[line] for each in points), Fraction(0)) / images
-        for line in LINES
-    }
-
-
-def _time(point: Point, evaluation: Fraction) -> Fraction:
-    return sum(point.seconds_per_image(evaluation).values(), Fraction(0))

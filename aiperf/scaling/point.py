@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, get_args
 
 from aiperf.errors import CannotCompare
 from aiperf.journal import events
 from aiperf.journal.journal import read
+from aiperf.report.exchange import all_reduce_seconds, gradient_bytes
+from aiperf.report.phrases import flattened
+from aiperf.system.peaks import DataType, memory_bandwidth, worker_peak
 
-LINES = ("arithmetic", "communication", "input", "checkpoint", "unexplained", "evaluation")
+LINES = ("arithmetic", "exchange", "waiting", "input", "checkpoint", "unexplained", "evaluation")
 """Lines of a run's time. All but the evaluation are in the time per image."""
+COMMUNICATION = "communication"
+"""Exchange and waiting together, for runs without a measured bus bandwidth."""
+OF_ONE_RUN = frozenset({"name", "runs", "seed", "system", "space"})
+"""Parts of the configuration that may differ between equal runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankMachine:
+    """Figures of one rank, measured at its start or published. None if unknown."""
+
+    device: str
+    peak_flops: float | None
+    """Matrix product in the run's precision."""
+    memory_bytes_per_second: float | None
+    bus_bytes_per_second: float | None
+    """Bus bandwidth of all ranks together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +48,7 @@ class Point:
     """Name and fingerprint of the data set, and its size."""
     precision: str
     threads: str
-    """trainer.threads."""
+    """Compute threads of a rank without an accelerator."""
     is_simulated: bool
     accelerators: int
     """Ranks of the worker."""
@@ -38,17 +58,54 @@ class Point:
     images: int
     """Training images of all accelerators."""
     line_seconds: dict[str, Fraction]
-    """Accelerator-seconds by line, exact."""
-    quality: float
+    """Accelerator-seconds by line, exact, by the clock of rank 0. A slow rank 0 does not wait, so its loss is arithmetic."""
+    machine: RankMachine
+    proposal: events.TrialProposed
+    start_graph: dict[str, Any]
+    options: dict[str, str]
+    """Configuration by dotted name, without OF_ONE_RUN."""
+    epochs: tuple[events.EpochFinished, ...]
+    training_images: int
+    """Images of the training set."""
+    target: float | None
+    """Target quality of the benchmark. None for the AutoML benchmark."""
+    watts: float | None = None
+    """Mean power of the widest measurement of the run's time. None if not measured."""
 
     @property
     def global_batch(self) -> int:
         return self.batch * self.accelerators
 
+    @property
+    def quality(self) -> float:
+        """Quality after the last epoch."""
+        return self.epochs[-1].accuracy
+
+    @property
+    def steps_to_target(self) -> int | None:
+        """Steps to the end of the first epoch that reached the target. None if none did."""
+        reached = (each.epoch for each in self.epochs if self.target is not None and each.accuracy >= self.target)
+        epoch = next(reached, None)
+        return None if epoch is None else epoch * max(1, self.training_images // self.global_batch)
+
     def seconds_per_image(self, evaluation: Fraction) -> dict[str, Fraction]:
         """Return accelerator-seconds per training image by line. `evaluation`: share of the evaluation that counts."""
-        shares = {line: evaluation if line == "evaluation" else Fraction(1) for line in LINES}
-        return {line: shares[line] * self.line_seconds[line] / self.images for line in LINES}
+        shares = {"evaluation": evaluation}
+        return {
+            line: shares.get(line, Fraction(1)) * seconds / self.images for line, seconds in self.line_seconds.items()
+        }
+
+    def images_per_second(self, evaluation: Fraction) -> float:
+        return float(self.accelerators / sum(self.seconds_per_image(evaluation).values()))
+
+    def mfu(self, evaluation: Fraction) -> float | None:
+        """Return the operations of convolutions and matrix products ÷ (time · peak). None without a peak."""
+        peak, own = self.machine.peak_flops, self.proposal
+        rate = self.images_per_second(evaluation) / self.accelerators
+        return None if peak is None else (own.tensor_forward_flops + own.tensor_backward_flops) * rate / peak
+
+    def images_per_joule(self, evaluation: Fraction) -> float | None:
+        return self.images_per_second(evaluation) / self.watts if self.watts else None
 
 
 def point_of(folder: Path) -> Point:
@@ -58,17 +115,18 @@ def point_of(folder: Path) -> Point:
         CannotCompare: the run has not ended, or its starting network trained for fewer than two epochs.
         AiperfError: the journal cannot be read.
     """
-    return point_of_events(read(folder), str(folder))
+    return point_of_events(read(folder), str(folder), folder)
 
 
-def point_of_events(run_events: Iterable[events.AnyEvent], name: str) -> Point:
-    """Return the point of a journal's events. `name`: that of messages. Errors are those of `point_of`."""
+def point_of_events(run_events: Iterable[events.AnyEvent], name: str, folder: Path | None = None) -> Point:
+    """Return the point of a journal's events. `name`: that of messages. `folder`: of telemetry. Errors as in `point_of`."""
     first: events.RunStarted | None = None
     workers: dict[int, events.WorkerJoined] = {}
     proposed: events.TrialProposed | None = None
     start: events.TrialStarted | None = None
     prepared: events.TrialPrepared | None = None
-    batch, quality, has_ended = 0, 0.0, False
+    batch, has_ended = 0, False
+    epochs: dict[int, events.EpochFinished] = {}
     work: list[events.Work] = []
     for event in run_events:
         match event:
@@ -87,7 +145,7 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str) -> Point:
             case events.Progress(trial=0):
                 work += _after_first(event, start, event.epoch)
             case events.EpochFinished(trial=0):
-                quality = event.accuracy
+                epochs[event.epoch] = event
                 work += _after_first(event.interval, start, event.epoch)
             case events.RunEnded():
                 has_ended = True
@@ -96,46 +154,109 @@ def point_of_events(run_events: Iterable[events.AnyEvent], name: str) -> Point:
     if not has_ended:
         raise CannotCompare(f"a point is a run that has ended, but {name!r} has not: resume it, or leave it out")
     images = sum(each.training_images for each in work)
-    if first is None or proposed is None or start is None or prepared is None or not images:
+    if first is None or proposed is None or start is None or prepared is None or not images or not epochs:
         raise CannotCompare(
             f"the first epoch of the starting network is left out, but found no later one in {name!r}: run it for longer, "
             "with schedule.epochs of at least 2"
         )
     worker = workers[start.worker]
+    machine = _machine(worker, prepared.precision)
     dataset = first.dataset
-    return Point(
+    least_exchange = None
+    if prepared.ranks == 1:
+        least_exchange = 0.0
+    elif machine.bus_bytes_per_second is not None:
+        size = gradient_bytes(proposed.parameters, first.config)
+        steps = images / (batch * prepared.ranks)
+        least_exchange = steps * all_reduce_seconds(size, prepared.ranks, machine.bus_bytes_per_second)
+    point = Point(
         run=name,
         started_unix=first.started_unix,
         network=proposed.fingerprint,
         data=json.dumps({key: dataset.get(key) for key in ("name", "fingerprint", "training_images", "image")}),
         precision=prepared.precision,
-        threads=str(first.config.get("trainer", {}).get("threads")),
+        threads=_threads(first.config, worker),
         is_simulated=first.simulated,
         accelerators=prepared.ranks,
         hosts=max(1, len(worker.hosts)),
         batch=batch,
         images=images,
-        line_seconds=_lines(work, prepared.ranks),
-        quality=quality,
+        line_seconds=_lines(work, prepared.ranks, least_exchange),
+        machine=machine,
+        proposal=proposed,
+        start_graph=first.start_graph,
+        options=dict(flattened({key: value for key, value in first.config.items() if key not in OF_ONE_RUN})),
+        epochs=tuple(event for _, event in sorted(epochs.items())),
+        training_images=int(dataset["training_images"]),
+        target=(first.config.get("benchmark") or {}).get("target_quality"),
     )
+    return point if folder is None else replace(point, watts=_watts(folder, first, worker, work))
 
 
 def _after_first(work: events.Work | None, start: events.TrialStarted | None, epoch: int) -> list[events.Work]:
     return [] if work is None or start is None or epoch <= start.epoch else [work]
 
 
-def _lines(work: list[events.Work], ranks: int) -> dict[str, Fraction]:
-    """Return accelerator-seconds by line. Without evaluation they add up to the intervals' length less validation."""
+def _machine(worker: events.WorkerJoined, precision: str) -> RankMachine:
+    measured = worker.machine
+    of_precision = next((each for each in get_args(DataType) if each == precision), None)
+    peak = None if of_precision is None else worker_peak(worker.device, measured, of_precision)
+    return RankMachine(
+        worker.device,
+        None if peak is None else peak.flops,
+        memory_bandwidth(worker.device, None) or measured.get("measured_memory_bytes_per_second"),
+        measured.get("measured_bus_bytes_per_second"),
+    )
+
+
+def _threads(config: Mapping[str, Any], worker: events.WorkerJoined) -> str:
+    """Return the compute threads of a rank. By default the ranks of a host without accelerators share its processors."""
+    given = config.get("trainer", {}).get("threads")
+    processors = worker.machine.get("usable_processors")
+    if given is None and processors is not None and not worker.machine.get("accelerators"):
+        return str(max(1, processors * max(1, len(worker.hosts)) // worker.ranks))
+    return str(given)
+
+
+def _lines(work: list[events.Work], ranks: int, least_exchange: float | None) -> dict[str, Fraction]:
+    """Return accelerator-seconds by line. Without evaluation they add up to the intervals' length less validation.
+
+    `least_exchange`: seconds of the exchange at the measured bus bandwidth, None if it is unknown. The remaining communication
+    is waiting for the slowest rank.
+    """
 
     def total(name: str) -> Fraction:
         return ranks * sum((Fraction(getattr(each, name)) for each in work), Fraction(0))
 
     busy, communication, evaluation = (total(f"{name}_seconds") for name in ("busy", "communication", "validation"))
     stops = {"input": total("input_seconds"), "checkpoint": total("checkpoint_seconds")}
+    split = {COMMUNICATION: communication}
+    if least_exchange is not None:
+        exchange = min(communication, ranks * Fraction(least_exchange))
+        split = {"exchange": exchange, "waiting": communication - exchange}
     return {
         "arithmetic": busy - communication - evaluation,
-        "communication": communication,
+        **split,
         **stops,
         "unexplained": total("end") - total("start") - busy - sum(stops.values()),
         "evaluation": evaluation,
     }
+
+
+def _watts(
+    folder: Path, first: events.RunStarted, worker: events.WorkerJoined, work: list[events.Work]
+) -> float | None:
+    from aiperf.system import log
+    from aiperf.system.power.energy import energy_facts
+    from aiperf.system.power.meters import read_meters
+    from aiperf.system.summary import summarise
+
+    window = (work[0].start, work[-1].end)
+    telemetry = None
+    if (folder / "telemetry").is_dir():
+        telemetry = summarise(log.read(folder / "telemetry"), window)
+    meters = read_meters(folder, first.started_unix, window)
+    seconds = window[1] - window[0]
+    nodes = worker.hosts or (worker.host,)
+    energy = energy_facts(telemetry, meters, nodes, None, {worker.worker: seconds}, seconds)
+    return None if energy is None else energy.best.watts

@@ -1,71 +1,267 @@
-"""JSON and lines of the terminal for the scaling of runs."""
+"""JSON and lines of the terminal for the scaling of runs, and its five closing sentences."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from fractions import Fraction
+from statistics import fmean
 from typing import Any
 
-from aiperf.scaling.efficiency import ABOVE_LINEAR, Scaling, ScalingPair
-from aiperf.units import share
+import msgspec
+
+from aiperf.scaling.batch import BatchStudy
+from aiperf.scaling.bound import BoundParts
+from aiperf.scaling.efficiency import ABOVE_LINEAR, ScalingPair, images_per_second
+from aiperf.scaling.option_ratios import OptionValue
+from aiperf.scaling.point import Point
+from aiperf.scaling.study import ScalingStudy
+from aiperf.units import NOT_MEASURED, change, change_interval, duration, share
 
 
-def scale_json(found: Scaling) -> dict[str, Any]:
+def scale_json(found: ScalingStudy) -> dict[str, Any]:
     """Return the content of --json. Rates and times are per image of the training set."""
     points = []
     for each in found.points:
         lines = each.seconds_per_image(found.evaluation)
         points.append(
             {
-                **{name: getattr(each, name) for name in ("run", "network", "precision", "threads", "is_simulated")},
-                **{name: getattr(each, name) for name in ("accelerators", "hosts", "batch", "global_batch", "quality")},
-                "data": each.data,
-                "images_per_second": float(each.accelerators / sum(lines.values())),
+                **{name: getattr(each, name) for name in ("run", "network", "data", "precision", "threads")},
+                **{name: getattr(each, name) for name in ("is_simulated", "accelerators", "hosts", "batch")},
+                **{name: getattr(each, name) for name in ("global_batch", "quality", "steps_to_target")},
+                **asdict(each.machine),
+                "images_per_second": each.images_per_second(found.evaluation),
                 "seconds_per_image": {line: float(seconds) for line, seconds in lines.items()},
+                "mfu": each.mfu(found.evaluation),
+                "images_per_joule": each.images_per_joule(found.evaluation),
             }
         )
-    pairs = [{"from": each.base, "to": each.accelerators, **asdict(each)} for each in found.pairs]
+    pairs = (
+        []
+        if found.scaling is None
+        else [{"from": each.base, "to": each.accelerators, **asdict(each)} for each in found.scaling.pairs]
+    )
     for pair in pairs:
         del pair["base"], pair["accelerators"]
-    return {"scaling": found.form, "points": points, "pairs": pairs, "sentences": sentences(found)}
+    ratios = found.ratios
+    return {
+        "scaling": None if found.scaling is None else found.scaling.form,
+        "evaluation": float(found.evaluation),
+        "points": points,
+        "pairs": pairs,
+        "by": None if ratios is None else {
+            "option": ratios.option, "follows": ratios.follows, "values": [asdict(each) for each in ratios.values],
+        },
+        "batch": None if found.batch is None else asdict(found.batch),
+        "bound": {
+            "parts": {value: asdict(each) for value, each in found.parts.items()},
+            "core_shares": [asdict(each) for each in found.core_shares],
+        },
+        "reported": [{**msgspec.structs.asdict(each), "step_seconds": each.step_seconds} for each in found.reported],
+        "predicted": [asdict(each) for each in found.predicted],
+        "sentences": sentences(found),
+        "warnings": warnings(found),
+    }  # fmt: skip
 
 
-def scale_lines(found: Scaling) -> list[str]:
-    """Return the lines of the terminal: one per pair and line of its time, and sentences."""
-    lines = [
-        f"{found.form} scaling of {len(found.points)} runs, evaluation counted to {share(float(found.evaluation), 0)}"
-    ]
-    for pair in found.pairs:
-        lines.append(
-            f"{pair.base} to {pair.accelerators} accelerators: {share(pair.efficiency)} of linear{_interval(pair)}, with "
-            f"evaluation {share(pair.efficiency_with_evaluation)}, speed-up {pair.speed_up:.3f}, serial fraction "
-            f"{pair.karp_flatt:.2e}"
+def scale_lines(found: ScalingStudy) -> list[str]:
+    """Return the lines of the terminal: the results, five sentences, and warnings."""
+    compared = "" if found.ratios is None else found.ratios.option
+    if found.scaling is not None:
+        compared = f"{found.scaling.form} scaling"
+    counted = {Fraction(0): "out", Fraction(1): "in"}
+    evaluation = counted.get(found.evaluation) or f"every {1 / found.evaluation} epochs"
+    lines = [f"{compared} of {len(found.points)} runs, evaluation {evaluation}"]
+    lines += [_group_line(value, runs, found.evaluation) for value, runs in found.groups.items()]
+    if found.scaling is not None:
+        lines += [line for pair in found.scaling.pairs for line in _pair_lines(pair)]
+    if found.ratios is not None:
+        lines += [line for each in found.ratios.values[1:] for line in _value_lines(each, found.ratios.values[0].value)]
+    lines += [] if found.batch is None else list(_batch_lines(found.batch))
+    for predicted in found.predicted:
+        gap = (
+            "" if predicted.gap is None else f", measured {predicted.gap:+.2f} points, which the model does not explain"
         )
-        lines += [f"  {line:<14} {points:+z7.2f} points lost" for line, points in pair.points_lost.items()]
-    return [*lines, *sentences(found)]
+        lines.append(f"{predicted.accelerators} accelerators: predicted {share(predicted.efficiency)} of linear{gap}")
+    for reported in found.reported:
+        efficiency = "" if reported.efficiency is None else f", {share(reported.efficiency)} of linear"
+        steps = reported.steps_to_target
+        seconds = "" if steps is None else f", {duration(steps * reported.step_seconds)} to its target"
+        lines.append(
+            f"{reported.accelerators} accelerators ({reported.label}, reported): "
+            f"{reported.images_per_second / reported.accelerators:.0f} images/s of each, a step "
+            f"{reported.step_seconds * 1e3:.1f} ms{efficiency}{seconds}. Its lines are unknown"
+        )
+    return [*lines, *sentences(found), *warnings(found)]
 
 
-def sentences(found: Scaling) -> list[str]:
-    """Return the conclusions: what is left, what took the rest, and warnings."""
-    last = found.pairs[-1]
-    worst = max(last.points_lost, key=lambda line: last.points_lost[line])
-    conclusions = [
-        f"With {last.accelerators} accelerators {share(last.efficiency)} of linear is left{_interval(last)}.",
-        f"Most was lost in {worst}: {last.points_lost[worst]:.1f} of {100 - 100 * last.efficiency:.1f} points."
-        if last.points_lost[worst] > 0
-        else "No line lost points.",
-    ]
-    if found.is_amdahl_refuted:
-        conclusions.append("The serial fraction falls with more accelerators, which does not follow Amdahl's law.")
-    above = [each.accelerators for each in found.pairs if each.efficiency > ABOVE_LINEAR]
+def sentences(found: ScalingStudy) -> list[str]:
+    """Return the five conclusions: what is left, what took the rest, best batch, precision, bound."""
+    return [*_left(found), _best_batch(found.batch), _precision(found), _bound(found)]
+
+
+def warnings(found: ScalingStudy) -> list[str]:
+    """Return warnings about doubtful figures."""
+    if found.ratios is not None and found.ratios.follows:
+        return [
+            f"Warning: {', '.join(found.ratios.follows)} changed together with {found.ratios.option}. Their effects are not "
+            "separated."
+        ]
+    if found.scaling is None:
+        return []
+    lines = []
+    if found.scaling.is_amdahl_refuted:
+        lines.append("The serial fraction falls with more accelerators, which does not follow Amdahl's law.")
+    above = [each.accelerators for each in found.scaling.pairs if each.efficiency > ABOVE_LINEAR]
     if above:
-        conclusions.append(
+        lines.append(
             f"Warning: above 105 % of linear with {', '.join(map(str, above))} accelerators. Causes are a cache that holds "
             "more of the data, a faster clock (turbo), or other programs during the smaller runs."
         )
-    return conclusions
+    return lines
 
 
-def _interval(pair: ScalingPair) -> str:
+def _pair_lines(pair: ScalingPair) -> list[str]:
+    head = (
+        f"{pair.base} to {pair.accelerators} accelerators: {share(pair.efficiency)} of linear{_of_rounds(pair)}, with "
+        f"evaluation {share(pair.efficiency_with_evaluation)}, speed-up {pair.speed_up:.3f}, serial fraction "
+        f"{pair.karp_flatt:.2e}"
+    )
+    return [head, *(f"  {line:<14} {points:+z7.2f} points lost" for line, points in pair.points_lost.items())]
+
+
+def _group_line(value: str, runs: Sequence[Point], evaluation: Fraction) -> str:
+    """Return the rate of equal runs together, and means of their other figures."""
+    mfu = [each.mfu(evaluation) for each in runs]
+    energy = [each.images_per_joule(evaluation) for each in runs]
+    known = [each for each in mfu if each is not None], [each for each in energy if each is not None]
+    return (
+        f"  {value}: {images_per_second(runs, evaluation):.1f} images/s, MFU "
+        f"{share(fmean(known[0])) if len(known[0]) == len(runs) else NOT_MEASURED}, images/J "
+        f"{f'{fmean(known[1]):.3g}' if len(known[1]) == len(runs) else NOT_MEASURED}, quality "
+        f"{fmean(each.quality for each in runs):.4f}"
+    )
+
+
+def _value_lines(value: OptionValue, first: str) -> list[str]:
+    quality = NOT_MEASURED if value.quality_change is None else _change(value)
+    head = f"{value.value}: {value.ratio:.3f} times the images/s of {first}{_of_rounds(value)}, quality {quality}"
+    blocks = value.block_ratios if len(value.block_ratios) > 1 else {}
+    return [head, *(f"  {block}: {ratio:.3f}" for block, ratio in blocks.items())]
+
+
+def _change(value: OptionValue) -> str:
+    found = value.quality_change
+    assert found is not None, "the caller has asked"
+    if found.interval is None or found.p_value is None:
+        return f"{change(found.relative)}, not tested: it needs two runs of each"
+    return f"{change(found.relative)}, 95 % interval {change_interval(*found.interval)}, p = {found.p_value:.2g}"
+
+
+def _batch_lines(found: BatchStudy) -> Iterator[str]:
+    yield f"batches to a quality of {found.target:g}, learning rate {found.learning_rates}"
+    for each in found.points:
+        steps = ", ".join(map(str, each.steps)) or "none"
+        missed = f", {each.not_reached} runs did not reach it" if each.not_reached else ""
+        between = "" if each.next_run_seconds is None else f" ({' to '.join(map(duration, each.next_run_seconds))})"
+        seconds = "" if each.seconds is None else f", {duration(each.seconds)} to the target{between}"
+        region = "" if each.region is None else f", region {each.region}"
+        yield (
+            f"  {each.global_batch} images: {each.images_per_second:.0f} images/s, steps {steps}{missed}{seconds}{region}"
+        )
+    if found.curve is not None:
+        low, high = ("no end" if end is None else f"{end:.0f}" for end in found.curve.interval)
+        yield (
+            f"  S = {found.curve.least_steps:.1f}·(1 + {found.curve.critical_batch:.0f}/B), 95 % interval of B_c from {low} "
+            f"to {high}"
+        )
+
+
+def _left(found: ScalingStudy) -> list[str]:
+    if found.scaling is None:
+        return [
+            "How much is left with more accelerators was not measured. Runs with several trainer.ranks show it.",
+            "What takes the rest was not measured.",
+        ]
+    last = found.scaling.pairs[-1]
+    worst = max(last.points_lost, key=lambda line: last.points_lost[line])
+    return [
+        f"With {last.accelerators} accelerators {share(last.efficiency)} of linear is left{_of_rounds(last)}.",
+        f"Most was lost in {worst}: {last.points_lost[worst]:.1f} of {100 - 100 * last.efficiency:.1f} points."
+        if last.efficiency < 1
+        else "No points of linear were lost.",
+    ]
+
+
+def _best_batch(found: BatchStudy | None) -> str:
+    if found is None:
+        return "The best batch was not measured. A sweep over batch.default with benchmark.target_quality shows it."
+    if found.best is None:
+        return f"No batch reached a quality of {found.target:g} in every run."
+    best = next(each for each in found.points if each.global_batch == found.best)
+    assert best.seconds is not None, "the best batch has seconds"
+    between = (
+        "no interval: one run"
+        if best.next_run_seconds is None
+        else "another run: " + " to ".join(map(duration, best.next_run_seconds))
+    )
+    equal = f" Not significantly slower: {', '.join(map(str, found.equal_to_best))}." if found.equal_to_best else ""
+    gains = ", ".join(f"{factor:.2f} with {times} times the accelerators" for times, factor in found.doublings)
+    more = (
+        f" From there a run would be faster by a factor of {gains}, if every step took the same time." if gains else ""
+    )
+    return f"The best batch is {found.best} images, {duration(best.seconds)} to the target ({between}).{equal}{more}"
+
+
+def _precision(found: ScalingStudy) -> str:
+    if found.ratios is None or found.ratios.option != "trainer.precision":
+        precisions = ", ".join(sorted({each.precision for each in found.points}))
+        return f"Precisions were not compared. All runs: {precisions}."
+    first, *others = found.ratios.values
+    compared = [
+        f"{each.value} trains {each.ratio:.2f} times as fast as {first.value}{_of_rounds(each)}, quality "
+        f"{_change(each) if each.quality_change else NOT_MEASURED}"
+        for each in others
+    ]
+    return f"Precision: {'. '.join(compared)}."
+
+
+def _bound(found: ScalingStudy) -> str:
+    value, parts = list(found.parts.items())[-1]
+    runs = f"{value} accelerators" if found.ratios is None else f"{found.ratios.option}={value}"
+    one = f"Time with {runs}: {_parts(parts)}."
+    texts = []
+    for each in found.core_shares:
+        ratios = (
+            f"memory {each.memory_ratio:.2f}, matrix product {each.product_ratio:.2f}, images/s {each.speed_ratio:.2f}"
+        )
+        if each.share is None:
+            texts.append(f"From {each.first} to {each.other} no share of the cores is given: {each.lacks}.")
+            continue
+        between = "" if each.interval is None else f" ({share(each.interval[0])} to {share(each.interval[1])})"
+        least = found.parts[each.first].least_arithmetic
+        other = "" if least is None else f", {100 * (each.share - least):+.1f} points from its least arithmetic"
+        texts.append(
+            f"From {each.first} to {each.other} ({ratios}) {share(each.share)}{between} of the old time was bound by the "
+            f"cores and not by the memory{other}."
+        )
+    return " ".join([*texts, one])
+
+
+def _parts(parts: BoundParts) -> str:
+    if parts.least_arithmetic is None or parts.least_memory is None:
+        steps = {f"steps (roofline {NOT_MEASURED}: no peak or memory bandwidth)": parts.neither}
+    else:
+        steps = {
+            "least arithmetic": parts.least_arithmetic,
+            "least memory": parts.least_memory,
+            "neither": parts.neither,
+        }
+    return ", ".join(f"{name} {share(part)}" for name, part in (steps | parts.others).items() if part)
+
+
+def _of_rounds(pair: ScalingPair | OptionValue) -> str:
     if pair.interval is None:
         return f" (no interval: {pair.rounds} of 6 rounds)"
-    return f" ({share(pair.interval[0])} to {share(pair.interval[1])}, {pair.rounds} rounds)"
+    low, high = (share(each) if isinstance(pair, ScalingPair) else f"{each:.3f}" for each in pair.interval)
+    return f" ({low} to {high}, {pair.rounds} rounds)"

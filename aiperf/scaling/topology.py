@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from aiperf.errors import BadConfiguration
+from cluster import topology
 from cluster.topology import LinkConf, exchange_seconds
 
 Kind = Literal["torus", "ring", "tree", "switch"]
@@ -120,23 +121,10 @@ def ring_seconds(network: Network, size: float, bytes_per_second: float, alpha: 
 
 
 def torus_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float | None:
-    """Return the time by dimensions: one part of the data per dimension, each part starting along another axis.
-
-    At each axis a ring scatters sums over both of its directions, and after the last axis the rings gather in
-    the opposite order. Each step waits for its slowest part. None for networks that are not tori.
-    """
+    """Return the time by dimensions (`cluster.topology.torus_seconds`). None for networks that are not tori."""
     if network.kind not in ("torus", "ring"):
         return None
-    edges = network._wired
-    seconds = 0.0
-    for step in range(len(edges)):
-        parts = []
-        for start in range(len(edges)):
-            order = edges[start:] + edges[:start]
-            left = size / len(edges) / math.prod(order[:step])
-            parts.append((order[step] - 1) * (alpha + left / (order[step] * 2 * bytes_per_second)))
-        seconds += 2 * max(parts)
-    return seconds
+    return topology.torus_seconds(size, network._wired, LinkConf(0, alpha, bytes_per_second))
 
 
 def tree_seconds(network: Network, size: float, bytes_per_second: float, alpha: float) -> float:

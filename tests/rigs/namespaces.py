@@ -217,7 +217,8 @@ def until(
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         meanwhile()
-        if (folder / NAME).exists() and happened(events := list(read(folder))):
+        is_begun = (folder / NAME).exists() and (folder / NAME).stat().st_size > 0
+        if is_begun and happened(events := list(read(folder))):
             return events
         time.sleep(0.5)
     raise AssertionError(f"{what}: not within {seconds:.0f} s\n{logs()}")

@@ -66,6 +66,7 @@ class StandIn:
             precision="fp32",
             matmul_flops=None,
             memory_bytes_per_second=None,
+            bus_bytes_per_second=None,
         )
 
     def order(self, order: Train | Drop | Sum) -> None:

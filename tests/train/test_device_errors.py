@@ -125,7 +125,7 @@ ONE_HOROVOD_RANK = """
 import torch
 from aiperf.train.collectives.horovod_collective import Horovod
 from tests.train.test_device_errors import overflow_with
-collective = Horovod(fp16_compression=False, meet=lambda: None)
+collective = Horovod(fp16_compression=False, meet=lambda: None, on_processors=True)
 overflow_with(collective)
 collective.close()
 """

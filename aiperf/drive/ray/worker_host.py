@@ -172,8 +172,9 @@ class WorkerHost:
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
             machine["measured_matmul_flops"] = {ready.precision: ready.matmul_flops}
-        if ready.memory_bytes_per_second is not None:
-            machine["measured_memory_bytes_per_second"] = ready.memory_bytes_per_second
+        for name in ("memory_bytes_per_second", "bus_bytes_per_second"):
+            if (figure := getattr(ready, name)) is not None:
+                machine[f"measured_{name}"] = figure
         self._sender.put(
             [
                 WorkerUp(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cluster.simulated import SimulatedConf
-from cluster.topology import exchange_seconds
 from morphism import Cost
 
 GRADIENT_BYTES = 4
@@ -73,7 +72,7 @@ def pace(
         compute = conf.step_seconds + batch_size * figures.training_flops / flops
         validation = -(-validation_images // global_batch) * conf.step_seconds
         validation += validation_images / ranks * figures.forward_validation_flops / flops
-    exchange = exchange_seconds(GRADIENT_BYTES * figures.parameters, ranks, conf.links)
+    exchange = conf.all_reduce_seconds(GRADIENT_BYTES * figures.parameters)
     communication = max(0.0, exchange - conf.overlap * _BACKWARD_SHARE * compute)
     busy = compute + communication
     waiting = conf.input_share * busy

@@ -59,9 +59,13 @@ class SimulatedWorld:
     """Experience at the start of each trial. Later attempts start with the same value, even without the parent's weights."""
 
     def speed_of(self, host: int) -> float:
-        """Return the speed of a host as a multiple of the configured one. It is the same after driver restarts."""
-        draw = random.Random(derive(self.seed, "host", host))
-        return max(0.2, 1 + self.conf.speed_spread * draw.gauss(0.0, 1.0))
+        """Return the speed of a host. It is the same after driver restarts."""
+        return speed_of_host(self.seed, host, self.conf.speed_spread)
+
+
+def speed_of_host(seed: int, host: int, spread: float) -> float:
+    """Return the speed of a host as a multiple of the configured one, at least 0.2."""
+    return max(0.2, 1 + spread * random.Random(derive(seed, "host", host)).gauss(0.0, 1.0))
 
 
 class SimulatedExecutor:

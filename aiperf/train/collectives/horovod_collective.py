@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, MutableMapping, Sequence
+import time
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -25,6 +26,11 @@ from aiperf.train.collectives.collective import (
 )
 from aiperf.train.device_timer import Mark, Timeline
 
+CYCLE_MILLISECONDS = "5"
+"""Time between two rounds of Horovod's thread, on processors. The thread takes the cores of training, most of all between two
+exchanges: with Horovod's own 1 ms a seventh to a third of a step (benchmarks/results.md). A value of the user is kept."""
+POLL_SECONDS = 0.0002
+"""Time between two looks at an exchange, on processors."""
 HOW = "docs/training.md says how to build it"
 
 
@@ -45,19 +51,23 @@ def missing(*, on_cuda: bool) -> str | None:
 
 def join(joining: Joining) -> Horovod:
     """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
-    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet)
+    on_processors = joining.device.type == "cpu"
+    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet, on_processors=on_processors)
 
 
 class Horovod:
     """Collective by Horovod. See `collective.Collective`. One per process."""
 
-    def __init__(self, *, fp16_compression: bool, meet: Meet) -> None:
+    def __init__(self, *, fp16_compression: bool, meet: Meet, on_processors: bool) -> None:
         import horovod
         import horovod.torch as hvd
 
         self._hvd: Any = hvd
         if hvd.nccl_built():
             lend_the_stream_to_the_exchange(os.environ)
+        if on_processors:
+            os.environ.setdefault("HOROVOD_CYCLE_TIME", CYCLE_MILLISECONDS)
+        self._wait = sleep_until_exchanged if on_processors else _no_wait
         hvd.init()
         self._meet = meet
         self.rank: int = hvd.rank()
@@ -96,7 +106,7 @@ class Horovod:
         # for overflow checks inside the step. Without the flag the loss scaler would wait for the device in each step
         distributed.state.update(optimiser.state)
         distributed._step_supports_amp_scaling = getattr(optimiser, "_step_supports_amp_scaling", False)
-        return _Overlapped(module, distributed, scaler, timeline, self._meet)
+        return _Overlapped(module, distributed, scaler, timeline, self._meet, self._wait)
 
     def close(self) -> None:
         self._hvd.shutdown()
@@ -107,6 +117,7 @@ class Horovod:
         def act() -> None:
             handle = begin()
             self._meet()
+            self._wait([handle])
             self._hvd.synchronize(handle)
 
         or_rank_failed(act)
@@ -122,6 +133,23 @@ def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> No
     environment.setdefault("HOROVOD_ENABLE_ASYNC_COMPLETION", "1")
 
 
+def sleep_until_exchanged(handles: Iterable[int]) -> None:
+    """Wait for exchanges without using a core.
+
+    `synchronize` of Horovod 0.28.1 calls sched_yield until an exchange is over. On processors this takes time from the thread
+    that exchanges, and from other ranks.
+    """
+    import horovod.torch as hvd
+
+    for handle in handles:
+        while not hvd.poll(handle):
+            time.sleep(POLL_SECONDS)
+
+
+def _no_wait(handles: Iterable[int]) -> None:
+    """Wait nothing: the stream of an accelerator waits."""
+
+
 class _Overlapped:
     def __init__(
         self,
@@ -130,18 +158,21 @@ class _Overlapped:
         scaler: Scaler | None,
         timeline: Timeline,
         meet: Meet,
+        wait: Callable[[Iterable[int]], None],
     ) -> None:
         self.module = module
         self.optimiser = optimiser
         self._scaler = scaler
         self._timeline = timeline
         self._meet = meet
+        self._wait = wait
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
         or_rank_failed(scaled.backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._meet()
+        self._wait(handle for handle, _ in self.optimiser._handles.values() if handle is not None)
         or_rank_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()
 

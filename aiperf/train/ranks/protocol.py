@@ -105,6 +105,8 @@ class Ready:
     None."""
     memory_bytes_per_second: float | None
     """Without an accelerator: memory bandwidth of this rank, with all ranks active. Else None."""
+    bus_bytes_per_second: float | None
+    """Bus bandwidth of all ranks for the gradients of the starting network (`measure.all_reduce`). None for one rank."""
     hosts: tuple[str, ...] = ()
     """To the group's owner if the ranks are on several hosts: their names, the leading one's first."""
 

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 SWITCH_SECONDS = 0.0005
 """Maximum time for which the checkpoint's thread may keep the interpreter while training waits for it, after each message or
 exchange. Python's default of 0.005 was visible as idle time."""
+LEAST_EXCHANGES, MOST_EXCHANGES = 2, 6
+"""Measured exchanges of gradients at the start. The first one opens connections."""
+EXCHANGES_SECONDS = 0.5
+"""Time after which no further exchange is measured."""
 
 
 def main() -> None:
@@ -117,6 +121,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     is_cpu = device.type == "cpu"
     peak = _measured_peak(context, setup.threads) if is_cpu else None
     bandwidth = _measured_bandwidth(context, setup.threads, setup.local_ranks) if is_cpu else None
+    bus = _measured_bus(context) if setup.ranks > 1 else None
     pipe.send(
         Ready(
             ranks=setup.ranks,
@@ -128,6 +133,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             precision=context.precision.name,
             matmul_flops=peak,
             memory_bytes_per_second=bandwidth,
+            bus_bytes_per_second=bus,
         )
     )
     orders: queue.SimpleQueue[ExecuteOrder] = queue.SimpleQueue()
@@ -225,6 +231,25 @@ def _measured_bandwidth(context: RankContext, threads: int, local_ranks: int) ->
         if context.collective.total([float(not one.is_final)]) == [0.0]:
             break
     return max(one.rates)
+
+
+def _measured_bus(context: RankContext) -> float:
+    """Measure all-reduces of the starting network's gradients. Return the bus bandwidth of the fastest."""
+    import torch
+
+    from aiperf.measure.all_reduce import bus_bandwidth
+    from morphism import cost
+
+    collective, timeline = context.collective, context.timeline
+    gradients = torch.zeros(cost(context.start).parameters, device=context.device)
+    seconds: list[float] = []
+    while len(seconds) < LEAST_EXCHANGES or (len(seconds) < MOST_EXCHANGES and sum(seconds) < EXCHANGES_SECONDS):
+        begin = timeline.mark()
+        collective.average([gradients])
+        end = timeline.mark()
+        # the mean of all ranks, which also lets them begin the next one together
+        seconds.append(collective.total([timeline.second(end) - timeline.second(begin)])[0] / collective.ranks)
+    return bus_bandwidth(gradients.nbytes, min(seconds), collective.ranks)
 
 
 def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: Writer | None) -> None:

@@ -190,6 +190,7 @@ def running_group(collective: str, folder: Path) -> Iterator[tuple[RankGroup, Pa
     ready = group.start()
     assert ready.ranks == 2
     assert ready.collective.startswith(collective)
+    assert ready.bus_bytes_per_second is not None and ready.bus_bytes_per_second > 0
     group.words(timeout=10.0)  # the ceiling
     yield group, folder
     pids = group.pids()

@@ -5,16 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from fractions import Fraction
 from pathlib import Path
 
 from aiperf.errors import BadConfiguration
+from aiperf.files import given_path
 
-DESCRIPTION = """Compares runs that differ in the ranks of their worker: efficiency, points lost by line, speed-up and serial
-fraction, from the starting network's trial of each journal without its first epoch (docs/scaling.md)."""
+DESCRIPTION = """Compares runs that differ in the ranks of their worker: share of linear, points lost by line, speed-up and
+serial fraction, from the starting network's trial of each journal without its first epoch. With --by it compares
+runs that differ in one option: images per second, quality, the batch with the least time to a target, and the share
+of the time that the cores bound. Ends in five sentences (docs/scaling.md)."""
 EXAMPLES = (
-    "runs/sweep-20261121-120000",
+    "runs/sweep-1a2b3c4d5e6f --out scaling",
     "runs/one runs/two runs/four --evaluation every=4 --json",
+    "runs/sweep-1a2b3c4d5e6f --by trainer.precision",
+    "runs/sweep-1a2b3c4d5e6f --predicted runs/within-worker --points published.csv",
 )
 OPTIONS = ""
 
@@ -26,22 +32,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluation", metavar="out|in|every=N", default="out", help="evaluation in the time (default: out)"
     )
+    parser.add_argument("--by", metavar="OPTION", help="compare the values of this option, or of `machine`")
+    parser.add_argument(
+        "--points",
+        metavar="FILE.csv",
+        type=given_path,
+        help="figures from elsewhere: label,accelerators,global_batch,images_per_second,steps_to_target",
+    )
+    parser.add_argument(
+        "--predicted", metavar="DIR", type=given_path, help="compare with this folder of `rehearse --within-worker`"
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=given_path, help="write scale.html and its figures into this folder"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the scaling and return the exit status."""
     from aiperf.cli.output import print_folded
-    from aiperf.scaling.efficiency import scaling
     from aiperf.scaling.point import point_of
     from aiperf.scaling.scale_text import scale_json, scale_lines
+    from aiperf.scaling.study import study
 
-    share = _share(arguments.evaluation)
-    found = scaling([point_of(folder) for word in arguments.runs for folder in _folders(word)], share)
+    points = [point_of(folder) for word in arguments.runs for folder in _folders(word)]
+    found = study(points, _share(arguments.evaluation), arguments.by, arguments.points, arguments.predicted)
     if arguments.json:
         print(json.dumps(scale_json(found), indent=2))
     else:
         print_folded(scale_lines(found))
+    if arguments.out is not None:
+        from aiperf.scaling.page import write
+
+        page = write(found, arguments.out)
+        print(f"wrote {page}", file=sys.stderr)
     return 0
 
 
@@ -54,7 +78,6 @@ def _share(text: str) -> Fraction:
 
 def _folders(word: str) -> list[Path]:
     """Return the run that the word names, or the runs in its folder."""
-    from aiperf.files import given_path
     from aiperf.journal.journal import NAME
     from aiperf.journal.run_folder import run_folder
 

@@ -1,0 +1,72 @@
+"""Exchange of gradients of workers with several ranks: its least time at the measured bus bandwidth, and waiting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aiperf.accounting.intervals import Real
+from aiperf.accounting.valid_window import Window, share_inside
+from aiperf.report.fold import Collected
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeFacts:
+    """Exchange of all workers with several ranks inside the valid window. Times are of the first rank of each worker."""
+
+    ranks: tuple[int, ...]
+    """Numbers of ranks of these workers, each once."""
+    bus_bytes_per_second: float
+    """Bus bandwidth that ranks measured at their start with the gradients of the starting network. The slowest worker's."""
+    exchanged_bytes: float
+    """Gradients of all steps of one rank."""
+    least_seconds: float
+    """Bound of the links: bytes · 2(n − 1)/n ÷ bus bandwidth (Patarasu and Yuan 2009)."""
+    visible_seconds: float
+    """Communication that the backward pass did not hide."""
+    waiting_seconds: float
+    """Visible communication above the bound, of all intervals: waiting for the slowest rank."""
+    busy_seconds: float
+    """Time in steps."""
+
+
+def gradient_bytes(parameters: int, config: Mapping[str, Any]) -> int:
+    """Return the bytes of a step's gradients on the network."""
+    return parameters * (2 if config.get("trainer", {}).get("fp16_compression") else 4)
+
+
+def all_reduce_seconds(size: float, ranks: int, bus_bytes_per_second: float) -> float:
+    """Return the time of an all-reduce at a bus bandwidth: size · 2(n − 1)/n ÷ bandwidth.
+
+    >>> all_reduce_seconds(1000, 4, 1500)
+    1.0
+    """
+    return size * 2 * (ranks - 1) / ranks / bus_bytes_per_second
+
+
+def exchange_facts(run: Collected, inside: Window) -> ExchangeFacts | None:
+    """Return the exchange inside the window. None without a worker of several ranks, its bus bandwidth, or work."""
+    together = {number: joined for number, joined in run.workers.items() if joined.ranks > 1}
+    bus = {number: joined.machine.get("measured_bus_bytes_per_second") for number, joined in together.items()}
+    columns = run.work_log.intervals
+    part = share_inside(columns.start, columns.end, inside) * np.isin(columns.worker, list(together))
+    if None in bus.values() or not part.any():
+        return None
+    trials = sorted(run.trials)
+    size = np.array([gradient_bytes(run.trials[each].proposal.parameters, run.started.config) for each in trials])
+    batch = np.array([run.trials[each].batch_size for each in trials])
+    trial, ranks = np.searchsorted(trials, columns.trial), columns.ranks
+    speed = np.array([bus.get(worker) or math.inf for worker in columns.worker.tolist()])
+    exchanged: Real = part * columns.training_images / (batch[trial] * ranks) * size[trial]
+    least: Real = exchanged * 2 * (ranks - 1) / ranks / speed
+    visible: Real = part * columns.communication
+    sums = (exchanged, least, visible, np.maximum(0.0, visible - least), part * columns.busy)
+    return ExchangeFacts(
+        tuple(sorted({joined.ranks for joined in together.values()})),
+        min(each for each in bus.values() if each is not None),
+        *(math.fsum(each.tolist()) for each in sums),
+    )

@@ -1,0 +1,149 @@
+"""Figures that no run of this program measured: reported points of others, and the prediction of a rehearsal."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from aiperf.errors import BadConfiguration
+from aiperf.files import what_is_wrong_with
+from aiperf.scaling.efficiency import Scaling
+
+PREDICTION = "within-worker.json"
+"""File that `rehearse --within-worker` writes."""
+FORMAT = "aiperf-within-worker-1"
+_Whole = Annotated[int, msgspec.Meta(ge=1, le=10**15)]
+
+
+class ReportedPoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a file of --points. Its fields but the last are the columns. Its lines of time are unknown."""
+
+    label: Annotated[str, msgspec.Meta(min_length=1)]
+    """Source of the figures. Points with one label are compared with each other."""
+    accelerators: _Whole
+    global_batch: _Whole
+    images_per_second: Annotated[float, msgspec.Meta(gt=0, le=1e18)]
+    steps_to_target: _Whole | None
+    """None for an empty cell."""
+    efficiency: float | None = None
+    """Accelerator-seconds per image of the smallest point with this label ÷ those of this one. None for one size alone."""
+
+    @property
+    def step_seconds(self) -> float:
+        return self.global_batch / self.images_per_second
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedPoint:
+    """Prediction for one number of accelerators."""
+
+    accelerators: int
+    efficiency: float
+    """Relative to the fewest accelerators of the measured runs. The evaluation counts as in the runs."""
+    gap: float | None
+    """Measured − predicted efficiency in percentage points, which the model does not explain. None without a measured point."""
+
+
+COLUMNS = ReportedPoint.__struct_fields__[:-1]
+
+
+def read_points(path: Path) -> tuple[ReportedPoint, ...]:
+    """Return the points of a CSV file with the header COLUMNS. Only steps_to_target may be empty.
+
+    Raises:
+        BadConfiguration: no readable file, another header, a gap or a wrong value, or a repeated point.
+    """
+    if (wrong := what_is_wrong_with(path)) is not None:
+        raise BadConfiguration(f"--points is a CSV file, but found {str(path)!r}, which is {wrong}: name such a file")
+    rows = list(csv.reader(path.read_text("utf-8-sig", "replace").splitlines(), skipinitialspace=True))
+    header = rows[0] if rows else []
+    if tuple(header) != COLUMNS:
+        raise BadConfiguration(
+            f"--points has the header {','.join(COLUMNS)}, but found {','.join(header)!r}: write this header"
+        )
+    found: dict[tuple[str, int, int], ReportedPoint] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        try:
+            cells = dict(zip(COLUMNS, row, strict=True))
+            values = {**cells, "steps_to_target": cells["steps_to_target"] or None}
+            point = msgspec.convert(values, ReportedPoint, strict=False)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise BadConfiguration(
+                f"a line of --points has a label and numbers above 0, but found {','.join(row)!r} in line {number} ({error}): "
+                "fill the gap or correct it"
+            ) from error
+        key = (point.label, point.accelerators, point.global_batch)
+        if key in found:
+            raise BadConfiguration(
+                f"--points has each label, number of accelerators and batch once, but found {key} again in line {number}: "
+                "give each point once"
+            )
+        found[key] = point
+    return tuple(
+        _with_efficiency(each, [other for other in found.values() if other.label == each.label])
+        for each in found.values()
+    )
+
+
+def _with_efficiency(point: ReportedPoint, alike: Sequence[ReportedPoint]) -> ReportedPoint:
+    base = min(alike, key=lambda each: each.accelerators)
+    if len({each.accelerators for each in alike}) < 2:
+        return point
+    efficiency = (point.images_per_second / point.accelerators) / (base.images_per_second / base.accelerators)
+    return msgspec.structs.replace(point, efficiency=efficiency)
+
+
+def read_prediction(folder: Path, measured: Scaling) -> tuple[PredictedPoint, ...]:
+    """Return the prediction in a folder of `rehearse --within-worker`, for the form of scaling of the measured runs.
+
+    Raises:
+        BadConfiguration: no such file, another format, or no prediction for the fewest measured accelerators.
+    """
+    path = folder / PREDICTION
+    if (wrong := what_is_wrong_with(path)) is not None:
+        raise BadConfiguration(
+            f"--predicted is a folder of `rehearse --within-worker`, but found {str(path)!r}, which is {wrong}: name the "
+            "folder that it printed"
+        )
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+        rows = {int(row["accelerators"]): _rate(row["seconds_per_image"], measured) for row in content[measured.form]}
+        is_known = content["format"] == FORMAT
+    except (ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError):
+        is_known, rows = False, {}
+    if not is_known:
+        raise BadConfiguration(
+            f"{PREDICTION} has the format {FORMAT}, but found another content in {str(path)!r}: write it again with "
+            "`rehearse --within-worker`"
+        )
+    base = measured.points[0].accelerators
+    if base not in rows:
+        raise BadConfiguration(
+            f"a prediction begins with the fewest measured accelerators, {base}, but found {sorted(rows)} in {str(path)!r}: "
+            "rehearse with a cluster.accelerators that halves to it"
+        )
+    efficiencies = {pair.accelerators: pair.efficiency for pair in measured.pairs}
+    return tuple(
+        PredictedPoint(
+            size,
+            rate / rows[base],
+            100 * (efficiencies[size] - rate / rows[base]) if size in efficiencies else None,
+        )
+        for size, rate in sorted(rows.items())
+        if size >= base
+    )
+
+
+def _rate(lines: dict[str, float], measured: Scaling) -> float:
+    """Return images per accelerator-second, with the evaluation as it counts in the measured runs."""
+    return 1 / sum(
+        float(seconds) * (float(measured.evaluation) if line == "evaluation" else 1) for line, seconds in lines.items()
+    )

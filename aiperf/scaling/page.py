@@ -1,0 +1,181 @@
+"""scale.html: the results of `scale` as one page with its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiperf.report.figures_page import write_figures_page
+from aiperf.report.section import DrawnFigure, Paragraph, Part, Section
+from aiperf.report.tables import Column, Table, row_of
+from aiperf.scaling.batch import BatchStudy
+from aiperf.scaling.efficiency import Scaling
+from aiperf.scaling.option_ratios import OptionRatios
+from aiperf.scaling.scale_text import scale_json, scale_lines, sentences, warnings
+from aiperf.scaling.study import ScalingStudy
+from aiperf.units import NOT_MEASURED, count
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def write(found: ScalingStudy, folder: Path) -> Path:
+    """Write scale.html, scale.json and plots/ into a folder, and return the path of the page. Raises OSError."""
+    first = found.points[0]
+    simulated = ", simulated" if first.is_simulated else ""
+    precisions = " and ".join(dict.fromkeys(each.precision for each in found.points))
+    source = f"{len(found.points)} runs, {first.machine.device}, {precisions}{simulated}"
+    parts: list[Part] = []
+    if found.scaling is not None:
+        parts += [_linear(found, found.scaling, source), _lost(found.scaling, source)]
+    if found.batch is not None:
+        parts.append(_seconds(found.batch, source))
+    if found.ratios is not None:
+        parts.append(_epochs(found.ratios, source))
+    conclusions = [*sentences(found), *warnings(found)]
+    lines = [each for each in scale_lines(found) if each not in conclusions]
+    sections = (
+        Section("conclusions", "Conclusions", tuple(map(Paragraph, conclusions))),
+        Section("figures", "Figures", tuple(parts)),
+        Section(
+            "results", "All results", (Table("results", "All results", (Column("result"),), tuple(map(row_of, lines))),)
+        ),
+    )
+    footer = "Definitions: docs/scaling.md. All values: scale.json."
+    return write_figures_page(folder, "scale", "scaling of a worker", source, sections, footer, scale_json(found))
+
+
+def _linear(found: ScalingStudy, scaling: Scaling, source: str) -> DrawnFigure:
+    from aiperf.report.plots.palette import BLUE, GREEN, MUTED, PURPLE
+
+    base = scaling.pairs[0].base
+    sizes = [pair.accelerators for pair in scaling.pairs]
+
+    def draw(axes: Axes) -> None:
+        axes.axhline(100, color=MUTED.light, linestyle="--", linewidth=1)
+        values = [100 * pair.efficiency for pair in scaling.pairs]
+        axes.plot([base, *sizes], [100, *values], "o-", color=BLUE.light, label="measured")
+        for pair in scaling.pairs:
+            if pair.interval is not None:
+                low, high = pair.interval
+                axes.vlines(pair.accelerators, 100 * low, 100 * high, color=BLUE.light)
+        with_evaluation = [100 * pair.efficiency_with_evaluation for pair in scaling.pairs]
+        axes.plot([base, *sizes], [100, *with_evaluation], "s:", color=GREEN.light, label="with evaluation")
+        if found.predicted:
+            line = [(each.accelerators, 100 * each.efficiency) for each in found.predicted]
+            axes.plot(*zip(*line, strict=True), "-", color=PURPLE.light, label="predicted")
+        pale = [each for each in found.reported if each.efficiency is not None]
+        if pale:
+            dots = [(each.accelerators, 100 * (each.efficiency or 0.0)) for each in pale]
+            axes.plot(*zip(*dots, strict=True), "D", color=MUTED.light, alpha=0.45, label="reported")
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: count(round(value)))
+        axes.set_xlabel("accelerators")
+        axes.set_ylabel("% of linear")
+
+    caption = (
+        "Lines at a point: 95 % interval of the rounds. Reported points are from elsewhere. The prediction is a model."
+    )
+    return _figure("scale-linear", "Share of linear", caption, 3.4, source, draw)
+
+
+def _lost(scaling: Scaling, source: str) -> DrawnFigure:
+    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, MUTED, PURPLE, SKY, VERMILION
+
+    colours = [each.light for each in (BLUE, AMBER, VERMILION, GREEN, PURPLE, MUTED, SKY)]
+    names = list(dict.fromkeys(line for pair in scaling.pairs for line in pair.points_lost))
+
+    def draw(axes: Axes) -> None:
+        rows = [f"{pair.base} to {pair.accelerators}" for pair in scaling.pairs]
+        ends = [[0.0, 0.0] for _ in rows]
+        for name, colour in zip(names, colours, strict=False):
+            for row, pair in enumerate(scaling.pairs):
+                points = pair.points_lost.get(name, 0.0)
+                side = points > 0
+                axes.barh(row, points, left=ends[row][side], color=colour, label=name if row == 0 else None)
+                ends[row][side] += points
+        axes.set_yticks(range(len(rows)), rows)
+        axes.invert_yaxis()
+        axes.grid(axis="y", visible=False)
+        axes.set_xlabel("points of linear lost (left of 0: gained)")
+
+    caption = "The parts of a bar add up to 100 % − share of linear."
+    return _figure("scale-lost", "Points lost by line", caption, 1.2 + 0.4 * len(scaling.pairs), source, draw)
+
+
+def _seconds(found: BatchStudy, source: str) -> DrawnFigure:
+    from aiperf.report.plots.palette import BLUE, VERMILION
+
+    timed = [(each.global_batch, each.seconds, each.next_run_seconds) for each in found.points if each.seconds]
+    missed = [each.global_batch for each in found.points if not each.seconds]
+
+    def draw(axes: Axes) -> None:
+        axes.plot(
+            [batch for batch, *_ in timed], [seconds for _, seconds, _ in timed], "o-", color=BLUE.light, label="mean"
+        )
+        for batch, _, between in timed:
+            if between is not None:
+                axes.vlines(batch, *between, color=BLUE.light)
+        if missed:
+            axes.plot(
+                missed, [0.0] * len(missed), "x", color=VERMILION.light, label="target not reached", clip_on=False
+            )
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: count(round(value)))
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("global batch in images")
+        axes.set_ylabel(f"seconds to a quality of {found.target:g}")
+
+    caption = "Steps to the target · batch ÷ images/s. Lines: 95 % interval of another run."
+    return _figure("scale-batch", "Seconds to the target over the batch", caption, 3.2, source, draw)
+
+
+def _epochs(found: OptionRatios, source: str) -> DrawnFigure:
+    from aiperf.report.plots.palette import AMBER, BLUE, GREEN, PURPLE, VERMILION
+
+    colours = [each.light for each in (BLUE, VERMILION, GREEN, PURPLE, AMBER)]
+
+    def draw_both(figure: Figure) -> None:
+        for axes, field in zip(figure.subplots(1, 2), ("training_loss", "accuracy"), strict=True):
+            for number, (value, runs) in enumerate(found.groups.items()):
+                for run in runs:
+                    curve = [(each.epoch, getattr(each, field)) for each in run.epochs]
+                    label = value if run is runs[0] else None
+                    axes.plot(*zip(*curve, strict=True), color=colours[number % len(colours)], alpha=0.7, label=label)
+            axes.set_xlabel("epoch")
+            axes.set_ylabel("training loss" if field == "training_loss" else "quality")
+        axes.legend()
+
+    changes = [
+        f"{each.value}: p = {each.quality_change.p_value:.2g}"
+        for each in found.values
+        if each.quality_change is not None and each.quality_change.p_value is not None
+    ]
+    test = f"Welch's test of the last quality against {found.values[0].value}: {', '.join(changes) or NOT_MEASURED}."
+    name, title = "scale-epochs", f"Loss and quality by {found.option}"
+    caption = f"One line per run. {test}"
+    return _drawn(name, title, caption, 3.2, source, draw_both)
+
+
+def _figure(
+    name: str, title: str, caption: str, height: float, source: str, draw: Callable[[Axes], None]
+) -> DrawnFigure:
+    """Draw on one pair of axes, with a legend above."""
+
+    def on(figure: Figure) -> None:
+        axes = figure.subplots()
+        draw(axes)
+        labels = axes.get_legend_handles_labels()[1]
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), borderaxespad=0.2)
+
+    return _drawn(name, title, caption, height, source, on)
+
+
+def _drawn(
+    name: str, title: str, caption: str, height: float, source: str, draw: Callable[[Figure], None]
+) -> DrawnFigure:
+    from aiperf.report.plots.figure import drawn
+
+    return DrawnFigure(name, title, caption, f"{title}. {caption}", *drawn(draw, name, height, source))

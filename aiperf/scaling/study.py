@@ -1,0 +1,83 @@
+"""All results of `scale` for one set of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from aiperf.errors import CannotCompare
+from aiperf.scaling.batch import BatchStudy, batch_study
+from aiperf.scaling.bound import BoundParts, CoreShare, bound_parts, core_shares
+from aiperf.scaling.efficiency import Scaling, scaling
+from aiperf.scaling.elsewhere import PredictedPoint, ReportedPoint, read_points, read_prediction
+from aiperf.scaling.option_ratios import MACHINE, OptionRatios, option_ratios
+from aiperf.scaling.point import Point
+
+OF_MACHINE = (MACHINE, "trainer.threads")
+"""Options that change the memory bandwidth and the matrix product of a rank, but not its work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingStudy:
+    """Results of one set of runs. Parts that the runs do not show are None or empty."""
+
+    evaluation: Fraction
+    points: tuple[Point, ...]
+    """In order of accelerators and starts."""
+    groups: dict[str, tuple[Point, ...]]
+    """Runs by number of accelerators, or by value of the option."""
+    scaling: Scaling | None
+    """None with --by."""
+    ratios: OptionRatios | None
+    """None without --by."""
+    batch: BatchStudy | None
+    parts: dict[str, BoundParts]
+    """Parts of the time of each group."""
+    core_shares: tuple[CoreShare, ...]
+    reported: tuple[ReportedPoint, ...]
+    predicted: tuple[PredictedPoint, ...]
+
+
+def study(
+    points: Sequence[Point],
+    evaluation: Fraction = Fraction(0),
+    by: str | None = None,
+    reported: Path | None = None,
+    predicted: Path | None = None,
+) -> ScalingStudy:
+    """Return all results. `reported`: file of --points. `predicted`: folder of --predicted.
+
+    Raises:
+        CannotCompare: the runs cannot be compared, or a prediction is given without numbers of accelerators.
+        BadConfiguration: an unknown option, or a file of another form.
+    """
+    if by is not None and predicted is not None:
+        raise CannotCompare(
+            f"--predicted is compared with numbers of accelerators, but found --by {by}: leave one of the two out"
+        )
+    found = scaling(points, evaluation) if by is None else None
+    ratios = None if by is None else option_ratios(points, by, evaluation)
+    ordered = tuple(sorted(points, key=lambda each: (each.accelerators, each.started_unix)))
+    groups: dict[str, tuple[Point, ...]] = {} if ratios is None else ratios.groups
+    if ratios is None:
+        for size in dict.fromkeys(each.accelerators for each in ordered):
+            groups[str(size)] = tuple(each for each in ordered if each.accelerators == size)
+    return ScalingStudy(
+        evaluation=evaluation,
+        points=ordered,
+        groups=groups,
+        scaling=found,
+        ratios=ratios,
+        batch=batch_study(points, evaluation) if _is_of_batches(ratios) else None,
+        parts={value: bound_parts(group, evaluation) for value, group in groups.items()},
+        core_shares=tuple(core_shares(groups, evaluation)) if by in OF_MACHINE else (),
+        reported=() if reported is None else read_points(reported),
+        predicted=() if predicted is None or found is None else read_prediction(predicted, found),
+    )
+
+
+def _is_of_batches(ratios: OptionRatios | None) -> bool:
+    """Return whether the runs differ in their batch and in nothing that is independent of it."""
+    return ratios is not None and ratios.option == "batch.default" and len(ratios.values[0].block_ratios) == 1

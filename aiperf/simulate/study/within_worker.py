@@ -1,0 +1,169 @@
+"""`python -m aiperf rehearse --within-worker`: model of one worker with 1, 2, 4, … accelerators, by lines of its time.
+
+The times are those of the simulated cluster's model (`pace.py`). No journal is written. Workers train asynchronously and the
+ranks of a worker in step, so this study and that of more workers have separate efficiencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+
+import msgspec
+
+from aiperf.atomic_files import replace_file
+from aiperf.config import RunConf
+from aiperf.data.description import DataSet
+from aiperf.planning.plan import make_folder
+from aiperf.scaling.efficiency import points_lost
+from aiperf.scaling.elsewhere import FORMAT, PREDICTION
+from aiperf.simulate.model.pace import GRADIENT_BYTES, pace
+from aiperf.simulate.model.profile import FASTEST_LINK, calibrated, profile_of
+from aiperf.simulate.model.simulated_executor import speed_of_host
+from aiperf.simulate.session import Opening, open_run
+from aiperf.simulate.study.sweep import configured
+from aiperf.units import count, share
+from cluster.simulated import SimulatedConf
+from morphism import cost
+
+LINES = ("compute", "stragglers", "exchange", "overlap", "input", "evaluation")
+"""Lines of the time. 'stragglers': the slowest host's compute less that at the configured speed. 'overlap': exchange that the
+backward pass hides, below 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledSize:
+    """One worker with a number of accelerators."""
+
+    accelerators: int
+    batch: int
+    """Images per step of one accelerator."""
+    seconds_per_image: dict[str, float]
+    """Accelerator-seconds per training image by line."""
+    efficiency: float
+    """Time of the fewest accelerators ÷ this time, with the evaluation left out."""
+    efficiency_with_evaluation: float
+    points_lost: dict[str, float]
+    """Percentage points by line. Their sum is 100·(1 − efficiency_with_evaluation)."""
+
+
+def main(words: list[str]) -> int:
+    """Execute the verb: print both tables, write them as JSON and print the folder. Return the exit status."""
+    conf = configured([*words, "cluster.workers=1"])
+    opening = opening_of(conf)
+    print(
+        f"one simulated worker of up to {count(opening.conf.accelerators)} accelerators, {opening.first.dataset['name']}, "
+        f"seed {conf.seed}: a model, no work is done, never ranked"
+    )
+    tables = {"weak": weak(opening), "strong": strong(opening)}
+    for form, sizes in tables.items():
+        print("\n".join(lines(form, sizes)))
+    content = {"format": FORMAT, **{form: [asdict(each) for each in sizes] for form, sizes in tables.items()}}
+    folder = make_folder(Path(conf.runs) / (conf.name or "within-worker"))
+    replace_file(folder / PREDICTION, msgspec.json.format(msgspec.json.encode(content)))
+    print(folder)
+    return 0
+
+
+def opening_of(conf: RunConf) -> Opening:
+    """Return the opening of a run of one worker. Accelerators and their network are the configured ones, also with a profile.
+
+    The link of a profile replaces the configured layers if its run had several ranks.
+    """
+    asked = conf.cluster
+    assert isinstance(asked, SimulatedConf)
+    if asked.profile is None:
+        return open_run(conf)
+    found = calibrated(asked, profile_of(asked.profile, conf.runs))
+    own = replace(found, profile=None, accelerators=asked.accelerators)
+    if asked.topology != "layers" or found.links[0].bytes_per_second == FASTEST_LINK:
+        own = replace(own, links=asked.links, overlap=asked.overlap)
+    return open_run(replace(conf, cluster=own))
+
+
+def weak(opening: Opening) -> tuple[ModelledSize, ...]:
+    """Return all sizes with a constant batch per accelerator."""
+    batch = opening.plan.space.default_batch_size
+    return _compared(opening, [(conf, batch) for conf in _sizes(opening.conf)])
+
+
+def strong(opening: Opening) -> tuple[ModelledSize, ...]:
+    """Return the sizes with the global batch of one accelerator, as far as it divides it."""
+    whole = opening.plan.space.default_batch_size
+    return _compared(
+        opening,
+        [(conf, whole // conf.accelerators) for conf in _sizes(opening.conf) if whole % conf.accelerators == 0],
+    )
+
+
+def lines(form: str, sizes: Sequence[ModelledSize]) -> list[str]:
+    """Return a table of one form of scaling."""
+    kind = "constant batch of each accelerator" if form == "weak" else "constant global batch"
+    head = f"{'accelerators':>12} {'batch':>6} {'of linear':>10} {'with eval.':>10} " + " ".join(
+        f"{line:>10}" for line in LINES
+    )
+    rows = [
+        f"{count(each.accelerators):>12} {each.batch:>6} {share(each.efficiency, 2):>10} "
+        f"{share(each.efficiency_with_evaluation, 2):>10} "
+        + " ".join(f"{each.points_lost[line]:>+z10.2f}" for line in LINES)
+        for each in sizes
+    ]
+    return [f"{form} scaling, {kind}. Points lost by line, with evaluation:", head, *rows]
+
+
+def _sizes(conf: SimulatedConf) -> list[SimulatedConf]:
+    """Return the worker with 1, 2, 4, … accelerators and its own number. A torus is halved along its longest edge."""
+    if conf.topology != "torus":
+        numbers = [2**n for n in range(conf.accelerators.bit_length()) if 2**n < conf.accelerators]
+        return [replace(conf, accelerators=number) for number in (*numbers, conf.accelerators)]
+    sizes = [conf]
+    while (longest := max(sizes[0].shape)) % 2 == 0:
+        shape = list(sizes[0].shape)
+        shape[shape.index(longest)] = longest // 2
+        sizes.insert(0, replace(conf, accelerators=prod(shape), shape=shape))
+    if sizes[0].accelerators > 1:
+        sizes.insert(0, replace(conf, accelerators=1, shape=[1] * len(conf.shape)))
+    return sizes
+
+
+def _compared(opening: Opening, sizes: Sequence[tuple[SimulatedConf, int]]) -> tuple[ModelledSize, ...]:
+    seconds = [_seconds(opening, conf, batch) for conf, batch in sizes]
+    return tuple(
+        ModelledSize(
+            accelerators=conf.accelerators,
+            batch=batch,
+            seconds_per_image={line: float(each) for line, each in own.items()},
+            efficiency=float(_training(seconds[0]) / _training(own)),
+            efficiency_with_evaluation=float(sum(seconds[0].values()) / sum(own.values())),
+            points_lost=points_lost(seconds[0], own),
+        )
+        for (conf, batch), own in zip(sizes, seconds, strict=True)
+    )
+
+
+def _training(own: dict[str, Fraction]) -> Fraction:
+    return sum((seconds for line, seconds in own.items() if line != "evaluation"), Fraction(0))
+
+
+def _seconds(opening: Opening, conf: SimulatedConf, batch: int) -> dict[str, Fraction]:
+    """Return accelerator-seconds per training image by line, exact sums of the model's times."""
+    data: DataSet = opening.plan.dataset
+    figures, images = cost(opening.plan.graph), (data.training_images, data.validation_images)
+    hosts = -(-conf.accelerators // conf.accelerators_per_host)
+    slowest = min(speed_of_host(opening.plan.conf.seed, host, conf.speed_spread) for host in range(hosts))
+    own, even = (pace(conf, figures, batch, speed, *images) for speed in (slowest, 1.0))
+    exchange = conf.all_reduce_seconds(GRADIENT_BYTES * figures.parameters)
+    compute = even.busy_seconds - even.communication_seconds
+    of_step = {
+        "compute": compute,
+        "stragglers": own.busy_seconds - own.communication_seconds - compute,
+        "exchange": exchange,
+        "overlap": own.communication_seconds - exchange,
+        "input": own.input_seconds,
+    }
+    return {line: Fraction(seconds) / batch for line, seconds in of_step.items()} | {
+        "evaluation": Fraction(own.validation_seconds) * conf.accelerators / data.training_images
+    }

@@ -5,7 +5,7 @@ aiperf/simulate/faults.py implements them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import get_args
 
 from cluster.place import LONGEST_SECONDS
@@ -29,13 +29,6 @@ class FaultConf:
 
     kind: str = "???"
     """Name of the fault. It determines the other fields."""
-
-    def __str__(self) -> str:
-        """Return the fault as written on a command line, without default values."""
-        chosen = {each.name: getattr(self, each.name) for each in fields(self)}
-        usual = {each.name: each.default for each in fields(self)}
-        named = [f"{name}: {value}" for name, value in chosen.items() if name == "kind" or value != usual[name]]
-        return f"{{{', '.join(named)}}}"
 
 
 @dataclass

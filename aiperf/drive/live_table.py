@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -18,51 +19,40 @@ from aiperf.sanitize import sanitize
 
 UNKNOWN = "—"
 PARTS = " · "
-OTHER_LINES = 10
+STARTING = "workers are starting, and import torch"
+OTHER_LINES = 13
 """Lines of the display around those of the workers, in a terminal of 80 columns."""
 
 
 def line(view: LiveView) -> str:
     """Return the run in one plain line: `1 min 30 s left · score 41.2 TFLOPS · …`."""
-    parts = [
-        _left(view),
-        f"{_title(view)} {_window(view)} (now {_or_unknown(view.flops_per_second, units.flops_per_second)})",
-        f"error {_or_unknown(view.error, units.error)}",
-        f"{_trials(view)} trials finished",
-        f"{units.count(view.workers_training)} of {units.count(view.workers_present)} workers training",
-        f"{units.count(view.proposals_waiting)} proposals waiting",
-        f"busy {_or_unknown(view.busy_share, units.share)}",
-    ]
-    if not view.workers_present and not view.trials_finished:
-        parts.insert(2, _starting(view))
-    if view.workers_lost:
-        parts.append(f"{units.count(view.workers_lost)} lost")
-    if view.follows is not None:
-        parts.append(f"follows {sanitize(view.follows.run)}")
-    return PARTS.join(parts)
+    return PARTS.join([_left(view), *_figures(view), _counts(view)])
 
 
 def table(view: LiveView, height: int) -> Group:
     """Return the display for a terminal of `height` lines."""
+    head, blank = Text.assemble((sanitize(view.run), "bold"), "  ", _left(view)), Text()
+    figures = Columns(map(Text, _figures(view)), padding=(0, 3))  # a line of text would break groups of digits
+    return Group(head, blank, figures, blank, *_workers(view, height), Text(_counts(view), "dim"))
+
+
+def _figures(view: LiveView) -> list[str]:
     figures = [
-        f"{_title(view)} (window) {_window(view)}",
+        f"{_title(view)} {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
         f"regulated {_or_unknown(view.regulated_flops_per_second, units.flops_per_second)}",
-        f"best error {_or_unknown(view.error, units.error)}",
+        f"error {_or_unknown(view.error, units.error)}",
         f"busy {_or_unknown(view.busy_share, units.share)}",
         f"trials {_trials(view)}",
         f"proposals waiting {units.count(view.proposals_waiting)}",
     ]
-    follows = "" if view.follows is None else f", follows {sanitize(view.follows.run)}"
-    head = Text.assemble((sanitize(view.run) + follows, "bold"), "  ", _left(view))
-    blank = Text()
-    return Group(head, blank, Text(PARTS.join(figures)), blank, *_workers(view, height), Text(_counts(view), "dim"))
+    return figures if view.follows is None else [*figures, f"follows {sanitize(view.follows.run)}"]
 
 
 def _workers(view: LiveView, height: int) -> list[RenderableType]:
     """Return the table of the worst workers that fit, and a line that counts the others."""
     if not view.workers_present:
-        return [Text(_starting(view), "yellow")]
+        return []
     chosen: Sequence[WorkerView] = view.workers
     if view.workers_present > (room := max(1, height - OTHER_LINES)):
         chosen = sorted(view.workers, key=lambda one: one.badness)[:room]
@@ -88,6 +78,8 @@ def _workers(view: LiveView, height: int) -> list[RenderableType]:
 
 
 def _counts(view: LiveView) -> str:
+    if not view.workers_present and not view.trials_finished:
+        return STARTING
     parts = [
         f"{units.count(view.workers_present)} worker{'' if view.workers_present == 1 else 's'}",
         f"{units.count(view.workers_training)} training",
@@ -95,12 +87,6 @@ def _counts(view: LiveView) -> str:
         f"{units.count(view.workers_waiting)} waiting",
     ]
     return PARTS.join(parts + ([f"{units.count(view.workers_lost)} lost"] if view.workers_lost else []))
-
-
-def _starting(view: LiveView) -> str:
-    ranks = None if view.is_simulated else view.ranks_of_worker
-    each = "" if ranks is None else f": {units.count(ranks)} rank{'' if ranks == 1 else 's'} each, importing torch"
-    return f"workers are starting{each}"
 
 
 def _trials(view: LiveView) -> str:

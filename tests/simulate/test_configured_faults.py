@@ -17,7 +17,7 @@ from aiperf.option_limits import limits_of
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.session import open_run
-from cluster.faults import FAULTS, AnyFault, FaultConf, LateConf, WorkerLostConf
+from cluster.faults import FAULTS, AnyFault, FaultConf, LateConf
 from cluster.simulated import SimulatedConf
 
 SIMULATED = "+cluster=simulated"
@@ -118,13 +118,6 @@ def test_first_line_restores_every_field_of_every_fault() -> None:
         {"kind": "worker_lost", "rate": 0.15, "when": "before"},
     ]
     assert from_plain(plain) == from_plain(as_plain(conf)) == conf
-
-
-def test_a_fault_is_told_as_it_is_written() -> None:
-    fault = WorkerLostConf(rate=0.5, when="before")
-
-    assert str(fault) == "{kind: worker_lost, rate: 0.5, when: before}"
-    assert faults_of(f"cluster.faults=[{fault},{LateConf()}]") == [fault, LateConf()]
 
 
 def test_faults_of_one_kind_differ_and_equal_seeds_agree() -> None:

@@ -84,7 +84,6 @@ class SimulatedExecutor:
         """Time, number and action. An action returns the messages that arrive then."""
         self._sequence = 0
         self._history = History(world.space)
-        self._on_word = [fault for fault in world.faults if type(fault).delivery_delays is not Fault.delivery_delays]
 
     # --- contract of an executor
 
@@ -151,19 +150,8 @@ class SimulatedExecutor:
         self._push(self.now + seconds, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """Start a worker in a slot after some seconds, unless the slot holds one by then. Faults may delay it."""
-
-        def up() -> None:
-            if slot in self._slots:
-                return
-            waits = [fault.holds_back(self, slot) for fault in self.world.faults]
-            longest = max(waits, default=0.0)
-            if longest > 0:
-                self.bring_up(slot, longest)
-            else:
-                self._up(slot)
-
-        self.after(seconds, up)
+        """Start a worker in a slot after some seconds, unless the slot holds one by then."""
+        self.after(seconds, partial(self._up, slot))
 
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
@@ -189,23 +177,18 @@ class SimulatedExecutor:
             worker.is_silent = True
 
     def post(self, word: messages.Word, delay: float = 0.0) -> None:
-        """Send a message to the driver. Faults may delay, repeat or lose it."""
-        for each in self._delays(word, delay):
-            self._push(self.now + each, partial(list, (word,)))
+        """Send a message to the driver."""
+        self._push(self.now + delay, partial(list, (word,)))
 
     # --- workers
-
-    def _delays(self, word: messages.Word, delay: float) -> list[float]:
-        delays = [delay]
-        for fault in self._on_word:
-            delays = [later for earlier in delays for later in fault.delivery_delays(word, earlier)]
-        return delays
 
     def _push(self, due: float, action: Callable[[], Sequence[messages.Word] | None]) -> None:
         self._sequence += 1
         heappush(self._heap, (due, self._sequence, action))
 
     def _up(self, slot: int) -> None:
+        if slot in self._slots:
+            return
         conf = self.world.conf
         host = slot // conf.workers_per_host
         worker = SimulatedWorker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
@@ -338,7 +321,7 @@ class SimulatedExecutor:
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
     def _step(self, attempt: SimulatedAttempt, due: float) -> list[messages.Word]:
-        """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
+        """Return the messages of an attempt that arrive now. Its next step goes to the heap."""
         worker = attempt.worker
         if attempt.due != due or worker.attempt is not attempt:
             return []  # it has ended or was rescheduled since
@@ -353,11 +336,4 @@ class SimulatedExecutor:
             worker.attempt = None
         else:
             self._push(attempt.due, partial(self._step, attempt, attempt.due))
-        heard: list[messages.Word] = []
-        for word in words:
-            for delay in self._delays(word, 0.0):
-                if delay > 0:
-                    self._push(self.now + delay, partial(list, (word,)))
-                else:
-                    heard.append(word)
-        return heard
+        return words

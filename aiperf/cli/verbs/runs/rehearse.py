@@ -13,7 +13,7 @@ Options are those of a simulated run (python -m aiperf --help). Default: random 
 EXAMPLES = (
     "",
     "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
-    """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: late}]'""",
+    """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: straggler}]'""",
 )
 OPTIONS = "[OPTION=VALUE …]"
 

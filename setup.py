@@ -1,7 +1,7 @@
 """Packages of the wheel. All other metadata are in pyproject.toml.
 
-In a checkout the configuration is the folder conf/, where users edit it. The wheel contains it as `aiperf/conf`, because a package
-named `conf` could collide with a conf.py of the user. pyproject.toml cannot both find packages and name one, so this file does.
+In a checkout the configuration is the folder conf/, where users edit it. The wheel contains it as `aiperf/conf`, because a
+package named `conf` could collide with a conf.py of the user. pyproject.toml cannot do both, so this file names the packages.
 """
 
 from setuptools import find_packages, setup

@@ -38,7 +38,7 @@ exec 3<&0 </dev/null
     sleep 1
     rm -rf -- "$1"
     for file in $3; do
-        [ -f "$file" ] && flock --exclusive --nonblock "$file" rm -f -- "$file"
+        [ -f "$file" ] && flock --exclusive --nonblock "$file" rm -f -- "$file" && rmdir -- "${file%/*}"
     done
 ) &
 """
@@ -52,7 +52,8 @@ class Scratch:
 
         Args:
             parent: default: the temporary folder of the system.
-            shared: pattern of files elsewhere that their users lock. Unlocked ones are removed when the owner is killed.
+            shared: pattern of files elsewhere that their users lock. Unlocked ones, and their folders if they are empty, are
+                removed when the owner is killed.
         """
         parent = parent or Path(tempfile.gettempdir())
         _remove_orphans(parent)

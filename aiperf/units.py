@@ -52,6 +52,21 @@ def flops_per_second(value: float) -> str:
     return si(value, "FLOPS")
 
 
+def flops_per_watt(value: float) -> str:
+    """Return an energy efficiency: `17.2 GFLOPS/W`."""
+    return si(value, "FLOPS/W")
+
+
+def watts(value: float) -> str:
+    """Return a power: `2.41 kW`."""
+    return si(value, "W")
+
+
+def joules(value: float) -> str:
+    """Return an energy: `12.3 MJ`."""
+    return si(value, "J")
+
+
 def operations(value: float) -> str:
     """Return a number of floating-point operations: `7.81 GFLOP`. Unlike a rate, the unit has no S."""
     return si(value, "FLOP")

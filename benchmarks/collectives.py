@@ -57,7 +57,6 @@ def carry_out(group: RankGroup, train: Train) -> list[EpochDone]:
 
 
 def groups(folder: Path, graph: Graph, data: SyntheticConf, precision: str) -> dict[str, RankGroup]:
-    """Start one group of each kind."""
     made = {}
     for kind, ranks in KINDS.items():
         conf = TrainerConf(collective=kind, ranks=ranks, threads=2 // ranks, precision=precision)

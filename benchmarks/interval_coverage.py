@@ -190,7 +190,6 @@ class Coverage:
 
 
 def coverage(kind: Kind, runs: int, seed: int) -> Coverage:
-    """Draw runs and count their intervals."""
     chance = np.random.default_rng(seed)
     inside = Window(kind.warmup * MINUTE, kind.end * MINUTE)
     scores, found, former = np.zeros(runs), list[Evenness](), np.full(runs, np.nan)
@@ -214,7 +213,6 @@ def coverage(kind: Kind, runs: int, seed: int) -> Coverage:
 
 
 def main() -> None:
-    """Print one line per kind."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.interval_coverage", description=__doc__)
     parser.add_argument("--runs", type=int, default=1000, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)

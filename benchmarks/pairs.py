@@ -6,57 +6,37 @@ import multiprocessing
 import os
 import platform
 import re
-from collections.abc import Callable
-from multiprocessing.connection import Connection
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 
 from aiperf.system.host import cpu_model
 
+Call = Callable[..., float]
+"""call(METHOD, *ARGUMENTS)"""
 
-class SideProcess:
-    """One side of a comparison, in a separate process that works only during a request.
+
+@contextmanager
+def side_process(make: Callable[..., object], *arguments: object) -> Iterator[Call]:
+    """Context of one side of a comparison, in a process that works only during a call.
 
     Process-wide settings of one side (threads, allocator) then do not affect the other. `make(*arguments)` creates the object
-    in that process. It must be importable, like its arguments. Close it, or use it as a context.
+    in that process. It must be importable, like its arguments. A call of a method returns its result or raises its exception.
     """
-
-    def __init__(self, make: Callable[..., object], *arguments: object) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self._pipe, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_answer, args=(theirs, make, arguments), daemon=True)
-        self._process.start()
-        theirs.close()
-
-    def call(self, method: str, *arguments: object) -> float:
-        """Call a method of the object and return its result. Raise RuntimeError if the process ends."""
-        self._pipe.send((method, arguments))
-        try:
-            answer: float = self._pipe.recv()
-        except EOFError as error:
-            raise RuntimeError(f"the process ended during {method!r}. The reason is in its output") from error
-        return answer
-
-    def close(self) -> None:
-        self._pipe.close()
-        self._process.join()
-
-    def __enter__(self) -> SideProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin, (make, arguments)) as process:
+        yield lambda method, *arguments: process.submit(_call, method, arguments).result()
 
 
-def _answer(pipe: Connection, make: Callable[..., object], made_from: tuple[object, ...]) -> None:
-    made = make(*made_from)
-    while True:
-        try:
-            method, arguments = pipe.recv()
-        except EOFError:  # closed by the owner
-            return
-        pipe.send(getattr(made, method)(*arguments))
+_made: list[object] = []
+
+
+def _begin(make: Callable[..., object], arguments: tuple[object, ...]) -> None:
+    _made.append(make(*arguments))
+
+
+def _call(method: str, arguments: tuple[object, ...]) -> float:
+    answer: float = getattr(_made[0], method)(*arguments)
+    return answer
 
 
 def describe_machine() -> str:

@@ -14,12 +14,11 @@ and received the history, but computed nothing from it. The history is synthetic
 from __future__ import annotations
 
 import argparse
-import json
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from hashlib import blake2b
 from math import exp
 from random import Random
@@ -127,19 +126,19 @@ def cold(finished: int, searcher: Searcher) -> tuple[float, float]:
     return time.process_time() - updated, updated - begin
 
 
+def in_new_process(act: Callable[..., tuple[float, float]], *arguments: object) -> tuple[float, float]:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(act, *arguments).result()
+
+
 def main() -> None:
-    """Print medians with their 95 % intervals, as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--finished", type=int, nargs="+", default=[10, 100, 500, 50_000])
     parser.add_argument("--searcher", choices=SEARCHERS, default="morphism")
     parser.add_argument("--proposals", type=int, default=40)
     parser.add_argument("--processes", type=int, default=7)
-    parser.add_argument("--cold", type=int, help=argparse.SUPPRESS)  # for the new processes
     arguments = parser.parse_args()
     searcher = SEARCHERS[arguments.searcher]().build()
-    if arguments.cold is not None:
-        print(json.dumps(cold(arguments.cold, searcher)))
-        return
     print(f"{describe_machine()}; {arguments.searcher} with TPE from resnet50_v1\n")
     print(
         "Processor time: median, its 95 % interval, and the least value, which other work on the machine affects least.\n"
@@ -150,19 +149,7 @@ def main() -> None:
         history = History(space())
         history.tell(invented(finished))
         fast = warm(history, searcher, arguments.proposals)
-        own = [
-            sys.executable,
-            "-m",
-            "benchmarks.proposal_speed",
-            "--searcher",
-            arguments.searcher,
-            "--cold",
-            str(finished),
-        ]
-        fresh = [
-            json.loads(subprocess.run(own, check=True, capture_output=True, text=True).stdout)
-            for _ in range(arguments.processes)
-        ]
+        fresh = [in_new_process(cold, finished, searcher) for _ in range(arguments.processes)]
         columns = [fast, [first for first, _ in fresh], [update for _, update in fresh]]
         print(f"| {finished} | " + " | ".join(_median(column) for column in columns) + " |", flush=True)
 

@@ -46,7 +46,7 @@ from aiperf.train.network.weights import initialise
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext, keep_freed_memory
 from aiperf.train.trainer_config import TrainerConf
-from benchmarks.pairs import SideProcess, describe_machine
+from benchmarks.pairs import describe_machine, side_process
 from morphism import Graph, cost, start
 
 CLASSES = 10
@@ -284,7 +284,6 @@ class OwnLoop:
         _wait(self._device)
 
     def epoch_loss(self) -> float:
-        """Return the mean training loss of the whole epoch."""
         return next(word.training_loss for word in self._words if isinstance(word, EpochDone))
 
 
@@ -336,7 +335,6 @@ class PlainSide:
         return seconds
 
     def seconds(self, steps: int) -> float:
-        """Return the seconds per step over `steps` steps."""
         return self._timed(self._loop, steps)
 
     def _timed(self, loop: PlainLoop, steps: int) -> float:
@@ -358,7 +356,6 @@ class OwnSide:
         return replace(self._task, steps=COMPARED_STEPS).own_loop().epoch_loss()
 
     def seconds(self, steps: int) -> float:
-        """Return the seconds per step over `steps` steps."""
         began = time.perf_counter()
         self._loop.do(steps)
         return (time.perf_counter() - began) / steps
@@ -369,14 +366,14 @@ def compare(
 ) -> tuple[Ratio, float]:
     """Return seconds per step of the plain loop ÷ AIPerf's, and AIPerf's images per second."""
     with (
-        SideProcess(PlainSide, task, tries_compiled, keeps_memory, threads) as plain,
-        SideProcess(OwnSide, task, threads) as own,
+        side_process(PlainSide, task, tries_compiled, keeps_memory, threads) as plain,
+        side_process(OwnSide, task, threads) as own,
     ):
-        losses = plain.call("loss"), own.call("loss")
+        losses = plain("loss"), own("loss")
         if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
             sys.exit(f"both sides must compute the same; losses of the first {COMPARED_STEPS} steps: {losses!r}")
-        steps = max(2, round(seconds / plain.call("choose")))
-        ratio = interleaved(lambda: plain.call("seconds", steps), lambda: own.call("seconds", steps), pairs)
+        steps = max(2, round(seconds / plain("choose")))
+        ratio = interleaved(lambda: plain("seconds", steps), lambda: own("seconds", steps), pairs)
     return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
 
 

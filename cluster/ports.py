@@ -1,4 +1,4 @@
-"""Ports on which the processes of a run listen. `python -m tools.ports_doc` writes the table into docs/security.md."""
+"""Ports on which the processes of a run listen. `python -m tools.generated_docs` writes the table into docs/security.md."""
 
 from __future__ import annotations
 

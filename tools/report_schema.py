@@ -5,18 +5,15 @@ A field's description is its docstring.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import json
-import textwrap
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import msgspec
 
-from aiperf.comparison.compare import Comparison
-from aiperf.comparison.followed import FollowedComparison
+from aiperf.cli.help import field_docstrings
 from aiperf.report.facts import SCHEMA, VERSION, Report
 
 PROJECT = Path(__file__).parent.parent
@@ -26,20 +23,10 @@ REF = "#/$defs/{name}"
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of report.json."""
-    types = (Report, Comparison, FollowedComparison)
-    _, parts = msgspec.json.schema_components(types, ref_template=REF)
-    for name, owner in _dataclasses(types).items():
+    _, parts = msgspec.json.schema_components([Report], ref_template=REF)
+    for name, owner in _dataclasses(Report).items():
         _describe(parts[name], owner)
     report = parts.pop("Report")
-    for name, part, why in (
-        (
-            "against",
-            "Comparison",
-            "Result of `report RUN --against RUN2`: RUN2 is the first side, this run the second.",
-        ),
-        ("followed", "FollowedComparison", "Comparison of a following run with the run that it follows."),
-    ):
-        report["properties"][name] = {"$ref": REF.format(name=part), "description": why}
     report["properties"]["schema"] = {"const": SCHEMA, "description": "Name of this format."}
     report["properties"]["version"] = {"const": VERSION, "description": "Version of this format."}
     report["required"] = sorted({*report["required"], "schema", "version"})
@@ -52,7 +39,6 @@ def schema() -> dict[str, Any]:
 
 
 def main() -> None:
-    """Write the schema."""
     FILE.write_text(text(schema()))
 
 
@@ -61,10 +47,10 @@ def text(of: dict[str, Any]) -> str:
     return json.dumps(of, indent=1, ensure_ascii=False) + "\n"
 
 
-def _dataclasses(types: tuple[type, ...]) -> dict[str, type]:
-    """Return all dataclasses and msgspec structs in the fields of these types, keyed by class name."""
+def _dataclasses(of: type) -> dict[str, type]:
+    """Return a type and all dataclasses and msgspec structs in its fields, keyed by class name."""
     types_by_name: dict[str, type] = {}
-    waiting: list[Any] = list(types)
+    waiting: list[Any] = [of]
     while waiting:
         one = waiting.pop()
         waiting += getattr(one, "__args__", ())
@@ -87,26 +73,15 @@ def _describe(part: dict[str, Any], owner: type) -> None:
 
     Types with omit_defaults are an exception: they omit unknown values.
     """
-    descriptions = _docstrings(owner)
+    descriptions = field_docstrings(owner)
     for name, field in part["properties"].items():
         field.pop("default", None)
         if name in descriptions:
-            part["properties"][name] = {**field, "description": descriptions[name]}
+            part["properties"][name] = {**field, "description": " ".join(descriptions[name].split())}
     if not (_is_struct(owner) and owner.__struct_config__.omit_defaults):
         part["required"] = sorted(part["properties"])
     # Readers of this version also read reports of later releases, which may contain more fields.
     part.pop("additionalProperties", None)
-
-
-def _docstrings(owner: type) -> dict[str, str]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
-    assert isinstance(body, ast.ClassDef)
-    docstrings = {}
-    for node, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-            assert isinstance(node.target, ast.Name)
-            docstrings[node.target.id] = " ".join(str(after.value.value).split())
-    return docstrings
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ class LineCounts:
 
     @property
     def total(self) -> int:
-        """All lines."""
         return self.code + self.docstrings + self.comments + self.blank
 
     def __add__(self, other: LineCounts) -> LineCounts:
@@ -103,7 +102,6 @@ def _row(name: str, lines: LineCounts) -> str:
 
 
 def main() -> None:
-    """Print the table."""
     files = tracked()
     sources = {file: (PROJECT / file).read_text() for file in files}
     counts = {file: lines_of(source) for file, source in sources.items()}

@@ -34,13 +34,6 @@ NOT_CHECKED = (
 LARGEST_COUNT = 2**53
 STUDENTS_T = 0.95 * math.sqrt(2 / (1 - 0.95**2))  # 97.5 % quantile, 2 degrees of freedom
 TAIL = b',"chain":"'
-COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\xfd7zXZ\x00": "xz",
-    b"BZh": "bzip2",
-    b"PK\x03\x04": "zip",
-}
 
 
 class NotAJournal(Exception):
@@ -73,7 +66,6 @@ def no_constant(text: str) -> None:
 
 
 def parsed(body: bytes) -> Any:
-    """Parse the JSON of a line."""
     return json.loads(body.decode("utf-8"), object_pairs_hook=members, parse_constant=no_constant)
 
 
@@ -113,12 +105,8 @@ class Journal:
             raise NotAJournal(f"'{self.path}' has no complete line")
 
     def _refuse_others(self, head: bytes) -> None:
-        for begin, name in COMPRESSED.items():
-            if head.startswith(begin):
-                raise NotAJournal(f"'{self.path}' is compressed ({name}). Decompress it first")
         if head and not head.startswith(b"{"):
-            bom = " (a byte order mark, which an editor added)" if head.startswith(b"\xef\xbb\xbf") else ""
-            raise NotAJournal(f"a journal is lines of JSON objects, but '{self.path}' begins with {head[:8]!r}{bom}")
+            raise NotAJournal(f"a journal is lines of JSON objects, but '{self.path}' begins with {head[:8]!r}")
 
     def _body(self, line: bytes) -> bytes:
         number = self.lines + 1
@@ -542,7 +530,6 @@ def verified(path: Path) -> dict[str, Any]:
 
 
 def text(result: dict[str, Any]) -> str:
-    """Format the figures with all digits."""
     torn = (
         "; an incomplete last line of {} bytes was dropped".format(result["torn_bytes"]) if result["torn_bytes"] else ""
     )

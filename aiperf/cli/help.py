@@ -144,7 +144,7 @@ def _owners(schema: type[Any]) -> dict[str, type[Any]]:
 
 
 def _options(schema: type[Any], prefix: str, skip: Collection[str]) -> Iterator[str]:
-    meanings, choice = _docstrings(schema), name_of_choice(schema)
+    meanings, choice = field_docstrings(schema), name_of_choice(schema)
     for place, field in enumerate(fields(schema)):
         if field.name in skip or (choice is not None and place == 0):  # the first field names the choice
             continue
@@ -168,7 +168,7 @@ def _record(schema: type[Any]) -> Iterator[str]:
     if name_of_choice(schema) is None:
         return
     yield f"      {_written(schema())}\n          {_meaning(schema)}"
-    meanings = _docstrings(schema)
+    meanings = field_docstrings(schema)
     for field in fields(schema)[1:]:
         yield f"          {field.name} {limits_of(schema)[field.name].condition}. {' '.join(meanings[field.name].split())}"
 
@@ -221,10 +221,10 @@ def _written(value: Any) -> str:
     return written(value)
 
 
-def _docstrings(schema: type[Any]) -> dict[str, str]:
-    """Return the docstring under each field of a dataclass and of its bases."""
+def field_docstrings(schema: type[Any]) -> dict[str, str]:
+    """Return the docstring under each field of a class and of its bases."""
     texts: dict[str, str] = {}
-    for part in reversed(schema.__mro__[:-1]):
+    for part in (each for each in reversed(schema.__mro__) if "__annotations__" in vars(each)):
         body = _classes(part.__module__)[part.__name__].body
         for field, after in pairwise(body):
             if (

@@ -284,15 +284,13 @@ def _live_display(phases: Phases) -> Iterator[Callable[[Driver], None]]:
 
 
 def _finish(folder: Path) -> int:
-    from aiperf.comparison.sections import following
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
     try:
         with Phases().phase("writing the report"):
             report = report_of(folder)
-            comparison = following(report, folder)
-            page = write(report, folder, extra=() if comparison is None else (comparison,)).page
+            page = write(report, folder).page
     except ReportNotWritten:
         print_folded(closing_lines(report, run=folder))  # the run has ended and has a score
         raise

@@ -10,17 +10,15 @@ from aiperf import units
 from aiperf.comparison.comparability import RunDifference, differing, unequal
 from aiperf.comparison.compared_runs import Side, in_words, require_each_once, require_one_benchmark
 from aiperf.comparison.figures import OF_SCORE, Compared, SideFigure, compared, figures_of, of_side
-from aiperf.comparison.work import work_of
 from aiperf.journal.journal import torn_warning
-from aiperf.report.facts import Report
+from aiperf.report.facts import Report, TrialFacts
 from aiperf.run_warning import RunWarning
 from aiperf.statistics.between_runs import ENOUGH, prior_of
 from aiperf.statistics.difference import Verdict, verdict
 from aiperf.statistics.estimate import more_runs
-from aiperf.statistics.shares import ScoreDifference, SharesOfSpread, difference, shares_of_spread
-from aiperf.statistics.work_mix import Pairs, pairs
+from aiperf.statistics.work_mix import Pairs, RunWork, ScoreFactor, TrialWork, pairs, ratio_factors
 
-VERSION = 2
+VERSION = 3
 """Version of the output of --json."""
 UNLIKE_TOPS = 0.005
 """Smallest relative difference of the accelerators' peaks that causes a warning. Processors measure their peak in each run."""
@@ -59,8 +57,8 @@ class Comparison:
     """Differences between the first runs of both sides."""
     warnings: tuple[RunWarning, ...]
     figures: tuple[Compared, ...]
-    made_of: ScoreDifference | None
-    """Parts of the difference of the scores."""
+    factors: tuple[ScoreFactor, ...]
+    """Factors of the ratio of the scores. Empty if a run has no work in its window."""
     pairs: Pairs | None
     """Comparison of equal trials. None if there are none, or if a side has several runs."""
     losses: tuple[LossChange, ...]
@@ -87,8 +85,6 @@ class Repeats:
     figures: tuple[tuple[str, SideFigure], ...]
     precisions: tuple[PrecisionTarget, ...]
     """Precisions of the score."""
-    made_of: SharesOfSpread | None
-    """Parts of the score's spread. None if all scores are equal."""
     version: int = VERSION
 
 
@@ -124,7 +120,7 @@ def compare(
             *_of_torn((*first.runs, *second.runs)),
         ),
         figures=figures,
-        made_of=difference([work_of(run) for run in first.runs], [work_of(run) for run in second.runs]),
+        factors=ratio_factors([work_of(run) for run in first.runs], [work_of(run) for run in second.runs]),
         pairs=pairs(*(work_of(each.runs[0]) for each in (first, second)))
         if len(first.runs) == len(second.runs) == 1
         else None,
@@ -144,8 +140,28 @@ def repeats(side: Side) -> Repeats:
         precisions=()
         if of_score is None
         else tuple(PrecisionTarget(share, more_runs(of_score, share)) for share in PRECISIONS),
-        made_of=shares_of_spread([work_of(run) for run in side.runs]),
     )
+
+
+def work_of(report: Report) -> RunWork:
+    """Return the work of a run inside its window, by trial in order of start."""
+    trials = sorted(
+        (trial for trial in report.trials if trial.in_window.operations > 0 < trial.in_window.busy_seconds), key=_start
+    )
+    return RunWork(
+        flops_per_second=report.score.flops_per_second or 0.0,
+        accelerators=report.hardware.accelerators,
+        window_seconds=report.score.window_seconds,
+        trials=tuple(
+            TrialWork(trial.fingerprint, trial.batch_size, trial.in_window.operations, trial.in_window.busy_seconds)
+            for trial in trials
+        ),
+    )
+
+
+def _start(trial: TrialFacts) -> float:
+    assert trial.started is not None, "a trial with work has started"
+    return trial.started
 
 
 def _gate(found: Compared, largest_regression: float, first: Side, second: Side) -> RegressionGate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,7 @@ class Side:
 
     runs: tuple[Report, ...]
     journals: tuple[RunJournal, ...]
-    """Journals in order of the runs. Empty for a report without its journal."""
+    """Journals in order of the runs."""
 
     @property
     def name(self) -> str:
@@ -60,13 +60,13 @@ def require_each_once(journals: Sequence[RunJournal]) -> None:
     seen: dict[str, RunJournal] = {}
     for journal in journals:
         if (known := seen.setdefault(journal.ends.first, journal)) is not journal:
-            how = "journals of one run" if known.ends == journal.ends else "journals of one run, of unequal length"
             raise CannotCompare(
-                f"each run is given once; '{known.folder}' and '{journal.folder}' are {how} (equal first line): leave one out"
+                f"each run is given once, but '{known.folder}' and '{journal.folder}' are journals of one run (equal first "
+                "line): leave one out"
             )
 
 
-def side(words: Sequence[str], read: Callable[[Path], Report] = report_of) -> Side:
+def side(words: Sequence[str]) -> Side:
     """Return the side of the runs that words name.
 
     Raises:
@@ -74,33 +74,19 @@ def side(words: Sequence[str], read: Callable[[Path], Report] = report_of) -> Si
         CannotCompare: A run has no score or is given twice, or the runs are no repeats of one configuration.
     """
     given = folders(words)
-    runs = tuple(map(read, given))  # refuses what is no journal, such as a FIFO
+    runs = tuple(map(report_of, given))  # refuses what is no journal, such as a FIFO
     journals = tuple(RunJournal(folder, ends(folder / NAME)) for folder in given)
     require_each_once(journals)
-    return _held(runs, journals)
-
-
-def side_of(report: Report) -> Side:
-    """Return the side of one report. Raises CannotCompare if it has no score."""
-    return _held((report,), ())
-
-
-def _held(runs: tuple[Report, ...], journals: tuple[RunJournal, ...]) -> Side:
     for run in runs:
         if run.run.end_reason is None or not run.score.valid:
             why = "it has not ended" if run.run.end_reason is None else "it has no valid score"
-            raise CannotCompare(f"compared runs have ended with a score; '{run.run.name}': {why}. Leave it out")
-    _require_repeats(runs)
-    return Side(runs, journals)
-
-
-def _require_repeats(runs: Sequence[Report]) -> None:
-    apart = [each for each in unequal(runs) if each.kind in ("benchmark", "configuration")]
-    if apart:
+            raise CannotCompare(f"compared runs have ended with a score, but {run.run.name!r}: {why}. Leave it out")
+    if apart := [each for each in unequal(runs) if each.kind in ("benchmark", "configuration")]:
         raise CannotCompare(
-            f"runs of one side have one configuration, except for the seed; these differ in {in_words(apart)}. "
+            f"runs of one side have one configuration, except for the seed, but these differ in {in_words(apart)}. "
             "Compare them with --with, or leave the different run out"
         )
+    return Side(runs, journals)
 
 
 def require_one_benchmark(first: Side, second: Side) -> None:
@@ -108,7 +94,7 @@ def require_one_benchmark(first: Side, second: Side) -> None:
     apart = [each for each in differing(first.runs[0], second.runs[0]) if each.kind == "benchmark"]
     if apart:
         raise CannotCompare(
-            "compared runs have one data set and one length, and both are real or both are simulated; "
+            "compared runs have one data set and one length, and both are real or both are simulated, but "
             f"'{first.runs[0].run.name}' and '{second.runs[0].run.name}' differ in {in_words(apart)}. "
             "Repeat one with equal values"
         )

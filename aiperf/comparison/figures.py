@@ -55,7 +55,7 @@ FIGURES = (
     Figure("regulated", lambda report: report.score.regulated_flops_per_second, units.flops_per_second, _flops, True),
     Figure("error", lambda report: report.score.error, units.error, _shares, False),
     Figure("MFU", lambda report: report.utilisation.mfu, units.share, _shares, True),
-    Figure("FLOPS/W", _flops_per_watt, lambda value: units.si(value, "FLOPS/W"), _per_watt, True),
+    Figure("FLOPS/W", _flops_per_watt, units.flops_per_watt, _per_watt, True),
     Figure("busy", lambda report: report.score.busy_share, units.share, _shares, True),
     Figure(
         "work per trial",

@@ -13,8 +13,7 @@ from aiperf.run_warning import RunWarning
 from aiperf.sanitize import sanitize
 from aiperf.statistics.between_runs import ENOUGH
 from aiperf.statistics.difference import RelativeChange
-from aiperf.statistics.shares import ScoreDifference, SharesOfSpread
-from aiperf.statistics.work_mix import Pairs
+from aiperf.statistics.work_mix import FACTORS, Pairs
 
 WIDTH = 80
 MOST_LOSSES = 5
@@ -42,9 +41,11 @@ def _comparison(found: Comparison) -> Iterator[str]:
     yield _columns(("", 16), ("A", -13), ("B", -13), ("B against A (95 %; * significant)", -38))
     for each in found.figures:
         yield from _figure(each)
-    if found.made_of is not None:
+    if found.factors:
         yield ""
-        yield from _made_of(found.made_of)
+        yield "factors of the score, B against A"
+        for factor in found.factors:
+            yield f"{_columns((f'  {factor.name}', 20), (units.change(factor.change), -12))}  {FACTORS[factor.name]}"
     if found.pairs is not None:
         yield ""
         yield from _pairs(found.pairs)
@@ -72,9 +73,6 @@ def _repeats(found: Repeats) -> Iterator[str]:
         yield ""
         needed = [f"{_runs(each.more_runs)} for ± {units.share(each.share)}" for each in found.precisions]
         yield from _wrapped("", f"further runs needed for a 95 % interval of the mean score: {', '.join(needed)}")
-    if found.made_of is not None:
-        yield ""
-        yield from _shares(found.made_of)
     if found.warnings:
         yield ""
     yield from _warnings(found.warnings)
@@ -128,21 +126,6 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def _made_of(found: ScoreDifference) -> Iterator[str]:
-    divisor, unit = units.scale(max(abs(part.flops_per_second) for part in found.parts), "FLOPS")
-
-    def amount(value: float) -> str:
-        return _minus(f"{value / divisor:+.2f} {unit}")
-
-    yield _columns(("parts of B − A", 20), (amount(found.flops_per_second), -18), ("ln(B÷A)", -12), ("± 95 %", -10))
-    for part in found.parts:
-        error = "" if part.error is None else f"{100 * part.error:.2f} %"
-        name, logarithm = f"  {part.name}", units.change(part.log_ratio)
-        yield _columns((name, 20), (amount(part.flops_per_second), -18), (logarithm, -12), (error, -10))
-    yield _columns(("  sum", 20), ("", -18), (units.change(found.log_ratio), -12))
-    yield from _how(found)
-
-
 def _pairs(found: Pairs) -> Iterator[str]:
     between = ""
     if found.interval is not None:
@@ -154,25 +137,8 @@ def _pairs(found: Pairs) -> Iterator[str]:
     yield from _wrapped("pair by pair: ", speed + between + left_out)
 
 
-def _how(found: ScoreDifference | SharesOfSpread) -> Iterator[str]:
-    part = units.share(found.shared_part)
-    cells = f"{found.shared_cells} networks were trained at one batch in several runs ({part} of the time)"
-    basis = cells if found.is_direct else f"estimated from the cost of steps of different networks; {cells}"
-    yield from _wrapped("  ", f"machine: {basis}")
-
-
 def _runs(more: int) -> str:
     return str(more) if more <= MOST_RUNS else f"over {MOST_RUNS}"
-
-
-def _shares(found: SharesOfSpread) -> Iterator[str]:
-    yield _columns(("parts of the spread", 20), ("share", -15), ("± 95 %", -12), ("CV, it alone", -15))
-    for part in found.parts:
-        error = "" if part.error is None else f"{100 * part.error:.1f} %"
-        shown, alone = _minus(f"{100 * part.share:.1f} %"), f"{100 * part.deviation:.2f} %"
-        yield _columns((f"  {part.name}", 20), (shown, -15), (error, -12), (alone, -15))
-    yield f"  search's {_minus(f'{100 * found.of_search:.1f}')} %, machine's {_minus(f'{100 * found.of_machine:.1f}')} %"
-    yield from _how(found)
 
 
 def _of_repeats(figure: Figure, found: SideFigure, runs: int) -> str:

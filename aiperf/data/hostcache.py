@@ -1,9 +1,8 @@
 """Records of a data set in this host's memory: one copy for the processes of a run, filled as they read.
 
-A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there. So the
-file has a random name and mode 0600, and the processes of a run exchange its name in a private folder (`NAMES`). Its
-owner and mode are checked after each opening. The last process that closes the file removes it. If processes were
-killed, the cleanup of the run removes it (`aiperf.scratch`), or the next run.
+A file in /dev/shm holds a byte of state for each record, then the records. Every user can create files there, so the files of a
+run are in a folder that only this user can enter. The last process that closes a file removes it. If processes were killed,
+the cleanup of the run removes it (`aiperf.scratch`), or the next run.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import os
 import secrets
 import stat
 import weakref
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,9 @@ from numpy.typing import NDArray
 from aiperf.errors import BadConfiguration
 
 SHARED_MEMORY = Path("/dev/shm")
-NAMES = "AIPERF_SHARED_NAMES"
-"""Environment variable: private folder in which processes exchange the names of their files. Nothing is shared if it is
-unset."""
+SHARING = "AIPERF_SHARED_IMAGES"
+"""Environment variable with the name of the processes that share their files. Nobody else can guess it. Nothing is shared if it
+is unset."""
 
 _ABSENT, _PRESENT, _CORRUPT = 0, 1, 2
 
@@ -38,27 +39,28 @@ class MarkedCorrupt(Exception):
 class HostCache:
     """Byte records of known sizes, shared between processes. Two processes that write the same record write the same bytes."""
 
-    def __init__(
-        self, key: str, sizes: NDArray[np.int64], folder: Path | None = None, names: Path | None = None
-    ) -> None:
+    def __init__(self, key: str, sizes: NDArray[np.int64], *, is_shared: bool = True) -> None:
         """Open the records, and create them if no process of the run has.
 
         Args:
             key: names everything that the bytes depend on.
             sizes: bytes of each record.
-            folder: a folder in memory (default: /dev/shm).
-            names: the folder in which names are handed over (default: that of the environment).
+            is_shared: False: in memory of this process, for a host whose /dev/shm is too small.
 
         Raises:
-            BadConfiguration: another user can write to the file or to the folder of names.
+            BadConfiguration: another user can write to the folder of the files.
         """
         self._starts = len(sizes) + np.concatenate([[0], np.cumsum(sizes)])
         self._is_full = False
-        folder = folder or SHARED_MEMORY
-        names = names or _names_of_environment()
-        self._file, self.path = _create(folder) if names is None else _open_shared(names, _digest(key, sizes), folder)
-        remove_orphans(folder)
-        self._let_go = weakref.finalize(self, _let_go, self._file, self.path)
+        if is_shared:
+            path = _folder(_group() or secrets.token_hex(16)) / _digest(key, sizes)
+            self._file = _opened(path)
+            remove_orphans()
+            release = partial(_released, self._file, path)
+        else:
+            self._file = os.memfd_create("aiperf-images")
+            release = partial(os.close, self._file)
+        self._release = weakref.finalize(self, release)
         os.ftruncate(self._file, int(self._starts[-1]))  # zeros: all records are absent. Only written pages take memory
         self._map = mmap.mmap(self._file, int(self._starts[-1]))
         self._state = np.frombuffer(self._map, np.uint8, len(sizes))
@@ -101,7 +103,7 @@ class HostCache:
         return {_ABSENT: None, _PRESENT: True, _CORRUPT: False}[int(self._state[record])]
 
     def records(self) -> NDArray[np.uint8]:
-        """Return all records as one array of bytes (bytes,) in shared memory, without the states."""
+        """Return all records as one array of bytes (bytes,), without the states."""
         return np.frombuffer(self._map, np.uint8)[len(self._state) :]
 
     def close(self) -> None:
@@ -109,114 +111,68 @@ class HostCache:
 
         Called at the interpreter's end if necessary.
         """
-        self._let_go()
+        self._release()
 
 
 def is_held(key: str, sizes: NDArray[np.int64]) -> bool:
     """Return True if a process of this run has created these records and they are still in memory."""
-    names = _names_of_environment()
-    if names is None:
-        return False
-    try:
-        name = (names / _digest(key, sizes)).read_text()
-    except FileNotFoundError:
-        return False
-    return name != "" and (SHARED_MEMORY / name).exists()
+    group = _group()
+    return group is not None and (_folder(group) / _digest(key, sizes)).exists()
 
 
-def _names_of_environment() -> Path | None:
-    value = os.environ.get(NAMES)
-    return Path(value) if value else None
+def _group() -> str | None:
+    return os.environ.get(SHARING) or None
+
+
+def _folder(group: str) -> Path:
+    return SHARED_MEMORY / f"{_prefix()}{hashlib.sha256(group.encode()).hexdigest()[:32]}"
 
 
 def _digest(key: str, sizes: NDArray[np.int64]) -> str:
-    return "images-" + hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
+    return hashlib.sha256(f"{key} {len(sizes)} {sizes.sum()}".encode()).hexdigest()[:24]
 
 
-def _open_shared(names: Path, digest: str, folder: Path) -> tuple[int, Path]:
-    """Open the file that another process of the run has created, or create it and publish its name."""
-    status = names.stat(follow_symlinks=False)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-        raise BadConfiguration(
-            f"{NAMES} must name a folder that this user owns and no other user can write to, not {str(names)!r} with "
-            f"{_owner_and_mode(status)}. Unset {NAMES}: each run then creates its own folder"
-        )
-    handed_over = os.open(names / digest, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handed_over, fcntl.LOCK_EX)
-        if name := os.read(handed_over, 256).decode():
-            file = _open_verified(folder / name)
-            if file is not None:
-                return file, folder / name
-        file, path = _create(folder)
-        os.ftruncate(handed_over, 0)
-        os.pwrite(handed_over, path.name.encode(), 0)
-        return file, path
-    finally:
-        os.close(handed_over)
-
-
-def _create(folder: Path) -> tuple[int, Path]:
-    """Create a file with a shared lock, held as long as the file is open. A file without a lock is an orphan."""
+def _opened(path: Path) -> int:
+    """Open or create a file with a shared lock, held as long as the file is open. A file without a lock is an orphan."""
     while True:
-        path = folder / f"{_prefix()}{secrets.token_hex(16)}"
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        os.fchmod(file, 0o600)  # the umask may have taken more
+        try:
+            with suppress(FileExistsError):
+                path.parent.mkdir(0o700)
+            _require_private(path.parent)
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue  # its last user has removed the folder
         fcntl.flock(file, fcntl.LOCK_SH)
-        if os.fstat(file).st_nlink == 1:
-            return file, path
-        os.close(file)  # removed as an orphan between the opening and the lock
+        if os.fstat(file).st_nlink:
+            return file
+        os.close(file)  # its last user has removed it between the opening and the lock
 
 
-def _open_verified(path: Path) -> int | None:
-    """Open a file of this user with a shared lock. None if its last user has removed it.
-
-    Raises:
-        BadConfiguration: another user created the file or can write to it.
-    """
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadConfiguration(f"{_replaced(path)}: {error.strerror}. {_REMEDY}") from error
-    status = os.fstat(file)
-    if not _is_private(status):
-        os.close(file)
-        raise BadConfiguration(f"{_replaced(path)}: {_owner_and_mode(status)}. {_REMEDY}")
-    fcntl.flock(file, fcntl.LOCK_SH)
-    if os.fstat(file).st_nlink:
-        return file
-    os.close(file)
-    return None
+def _require_private(folder: Path) -> None:
+    """Raise BadConfiguration unless only this user can enter the folder."""
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        raise BadConfiguration(
+            f"shared images must be in a folder of user {os.geteuid()} with mode 40700, but {str(folder)!r} has owner "
+            f"{status.st_uid} and mode {status.st_mode:o}. Another user may have made it: give {SHARED_MEMORY} mode 1777, or "
+            "use dataset.cache=none"
+        )
 
 
-def _is_private(status: os.stat_result) -> bool:
-    """Return True for a regular file that this user alone can open. A second hard link would be another user's."""
-    is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-    return is_own and stat.S_IMODE(status.st_mode) == 0o600 and status.st_nlink <= 1
-
-
-def _owner_and_mode(status: os.stat_result) -> str:
-    return f"owner {status.st_uid}, mode {status.st_mode:o}, {status.st_nlink} links"
-
-
-def _replaced(path: Path) -> str:
-    rule = f"shared images must be in a regular file of user {os.geteuid()} with mode 100600 and one link"
-    return f"{rule}, but found {str(path)!r}"
-
-
-_REMEDY = "Another user may have replaced it: give /dev/shm mode 1777, or use dataset.cache=none"
-
-
-def _let_go(file: int, path: Path) -> None:
+def _released(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         pass  # others still use it
     else:
-        path.unlink(missing_ok=True)
+        _remove(path)
     os.close(file)
+
+
+def _remove(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    with suppress(OSError):  # other files are in the folder
+        path.parent.rmdir()
 
 
 def _prefix() -> str:
@@ -225,12 +181,12 @@ def _prefix() -> str:
 
 def pattern() -> str:
     """Return the path pattern of all of this user's files."""
-    return str(SHARED_MEMORY / f"{_prefix()}*")
+    return str(SHARED_MEMORY / f"{_prefix()}*" / "*")
 
 
-def remove_orphans(folder: Path | None = None) -> None:
-    """Remove this user's files that no process uses (default: those in /dev/shm)."""
-    for path in (folder or SHARED_MEMORY).glob(f"{_prefix()}*"):
+def remove_orphans() -> None:
+    """Remove this user's files that no process uses."""
+    for path in SHARED_MEMORY.glob(f"{_prefix()}*/*"):
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -238,7 +194,7 @@ def remove_orphans(folder: Path | None = None) -> None:
         try:
             if os.fstat(file).st_uid == os.geteuid():
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink(missing_ok=True)
+                _remove(path)
         except BlockingIOError:
             pass  # in use
         finally:

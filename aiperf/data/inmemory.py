@@ -35,7 +35,6 @@ class PixelStore(Protocol):
     def nbytes(self) -> int: ...
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
         """Return uint8 (count, height, width, channels) on `device`. `images`: int64 indices (count,) on the host."""
-        ...
 
 
 class PixelsInMemory:
@@ -169,7 +168,6 @@ class _InlineBatches:
         self._next = 0
 
     def make_first(self) -> None:
-        """Prepare the first batch."""
         self._first = self._batch(self._steps[0])
 
     def __len__(self) -> int:

@@ -60,7 +60,6 @@ class OpenData:
         self._training.prime(self._training_pass(batch, epoch, seed, of_rank))
 
     def training_steps(self, batch: int, ranks: int) -> tuple[OrderStep, ...]:
-        """Return the steps of one training epoch."""
         return training_steps(self.training_images, batch, ranks)
 
     @property
@@ -70,7 +69,6 @@ class OpenData:
 
     @property
     def validation_images(self) -> int:
-        """Images of one validation pass."""
         return self._validation.images
 
     @property

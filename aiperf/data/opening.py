@@ -6,8 +6,7 @@ import hashlib
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,10 +14,9 @@ from numpy.typing import NDArray
 
 from aiperf.data import hostcache
 from aiperf.data.available_memory import available_bytes, free_bytes
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
+from aiperf.data.dataset_config import DataSetConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.errors import CorruptImages, DamagedData
-from aiperf.data.files import cifar10
 from aiperf.data.files.samples import Samples
 from aiperf.data.hostcache import HostCache, is_held
 from aiperf.data.images.crops import CentreCrop, ResizedCrop
@@ -46,38 +44,7 @@ def open_data(conf: DataSetConf, *, cores: int | None = None) -> OpenData:
     return module_of(conf).open_data(conf, cores)
 
 
-def open_cifar10(conf: Cifar10Conf, folder: Path, fingerprint: str) -> OpenData:
-    """Open CIFAR-10's binary version in `folder`, whose files have the given fingerprint."""
-    files = [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
-    labels = np.concatenate([cifar10.labels(file) for file in files])
-    size = cifar10.RECORDS * 32 * 32 * 3
-    key = " ".join(f"{file.resolve()} {file.stat().st_mtime_ns}" for file in files)
-    sizes = np.full(len(files), size, np.int64)
-    cache = HostCache(f"cifar10 {key}", sizes) if free_bytes(hostcache.SHARED_MEMORY) > 2 * sizes.sum() else None
-    if cache is not None:
-        for number, file in enumerate(files):
-            if cache.state(number) is None:
-                cache.write(number, cifar10.pixels(file).tobytes())
-        if not all(cache.state(number) for number in range(len(files))):
-            cache.close()
-            cache = None
-    pixels = cache.records() if cache is not None else np.concatenate([cifar10.pixels(file) for file in files])
-    stored = torch.from_numpy(pixels.reshape(-1, 32, 32, 3))
-    description = replace(conf.published(), fingerprint=fingerprint)
-    normalise = Normaliser(32, description.mean, description.std)
-    cut = description.training_images
-    return OpenData(
-        description,
-        InMemory(PixelsInMemory(stored[:cut]), labels[:cut], normalise, padding=4),
-        InMemory(PixelsInMemory(stored[cut:]), labels[cut:], normalise),
-        augment=conf.augment,
-        how="pixels in memory" + (", one copy a host" if cache is not None else ""),
-        close=cache.close if cache is not None else lambda: None,
-    )
-
-
 def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
-    """Open a set of image files."""
     found = listing(conf, host=socket.gethostname())
     description = found.describe(conf)
     workers = conf.workers or cores or usable_processors()
@@ -100,6 +67,11 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
         with ThreadPoolExecutor(workers, "aiperf-decode") as pool:
             kept = _keep_pixels(conf, training, pool)
             kept_validation = _keep_pixels(conf, validation, pool)
+
+        def close() -> None:
+            kept.cache.close()
+            kept_validation.cache.close()
+
         return OpenData(
             replace(description, training_images=len(kept.labels), validation_images=len(kept_validation.labels)),
             InMemory(kept.stored, kept.labels, normalise, padding),
@@ -107,7 +79,7 @@ def open_images(conf: ImagesConf, cores: int | None) -> OpenData:
             augment=conf.augment,
             how="pixels in memory" + (", one copy a host" if kept.is_shared else ""),
             corrupt=corrupt,
-            close=lambda: (kept.close(), kept_validation.close())[0],
+            close=close,
         )
     training, validation, kind = _with_caches(conf, training, validation)
     pool = ThreadPoolExecutor(workers, "aiperf-decode")
@@ -143,51 +115,44 @@ def _keeps_pixels(conf: ImagesConf, description: DataSet) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _Kept:
     """A split as pixels, without its corrupt images."""
 
-    def __init__(
-        self, pixels: NDArray[np.uint8], is_whole: NDArray[np.bool_], encoded: Encoded, cache: HostCache | None
-    ) -> None:
-        rows = np.nonzero(is_whole)[0]
-        if not len(rows):
-            raise DamagedData(f"all {len(is_whole)} images of a split are corrupt, first {encoded.samples.name(0)!r}")
-        self.stored = PixelsInMemory(torch.from_numpy(pixels), None if is_whole.all() else rows)
-        self.labels = encoded.samples.labels[rows]
-        self.is_shared = cache is not None
-        self.close: Callable[[], None] = cache.close if cache is not None else lambda: None
+    stored: PixelsInMemory
+    labels: NDArray[np.int64]
+    cache: HostCache
+    is_shared: bool
 
 
-def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor) -> _Kept:
+def _keep_pixels(conf: ImagesConf, encoded: Encoded, pool: ThreadPoolExecutor, *, can_share: bool = True) -> _Kept:
+    """Decode all images. Raises DamagedData if all are corrupt."""
     count = len(encoded.samples)
     shape = (conf.image, conf.image, conf.channels)
-    record = int(np.prod(shape))
-    total = count * record
-    if total >= _WORTH_SHARING and free_bytes(hostcache.SHARED_MEMORY) >= 2 * total:
-        sizes = np.full(count, record, np.int64)
-        cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes)
-        shared = replace(encoded, plain_cache=cache)
+    sizes = np.full(count, int(np.prod(shape)), np.int64)
+    total = int(sizes.sum())
+    is_shared = can_share and total >= _WORTH_SHARING and free_bytes(hostcache.SHARED_MEMORY) >= 2 * total
+    cache = HostCache(f"{_fingerprint(encoded.samples)} {encoded.plain_crop} {shape}", sizes, is_shared=is_shared)
+    keeping = replace(encoded, plain_cache=cache)
 
-        def keep(start: int) -> None:
-            scratch = np.empty(shape, np.uint8)
-            for index in range(start, min(start + 64, count)):
-                if cache.state(index) is not True:
-                    shared.into(scratch, index, shared.plain_crop, _NO_NUMBERS)
-
-        _all(pool, keep, count)
-        states = [cache.state(index) for index in range(count)]
-        if None not in states:
-            return _Kept(cache.records().reshape(count, *shape), np.array(states, np.bool_), encoded, cache)
-        cache.close()  # shared memory is full
-    pixels = np.empty((count, *shape), np.uint8)
-    is_whole = np.zeros(count, np.bool_)
-
-    def fill(start: int) -> None:
+    def keep(start: int) -> None:
+        scratch = np.empty(shape, np.uint8)
         for index in range(start, min(start + 64, count)):
-            is_whole[index] = encoded.into(pixels[index], index, encoded.plain_crop, _NO_NUMBERS)
+            if cache.state(index) is not True:
+                keeping.into(scratch, index, keeping.plain_crop, _NO_NUMBERS)
 
-    _all(pool, fill, count)
-    return _Kept(pixels, is_whole, encoded, None)
+    _all(pool, keep, count)
+    states = [cache.state(index) for index in range(count)]
+    if None in states:  # others have filled the shared memory
+        cache.close()
+        return _keep_pixels(conf, encoded, pool, can_share=False)
+    is_whole = np.array(states, np.bool_)
+    rows = np.nonzero(is_whole)[0]
+    if not len(rows):
+        raise DamagedData(f"all {count} images of a split are corrupt, first {encoded.samples.name(0)!r}")
+    pixels = torch.from_numpy(cache.records().reshape(count, *shape))
+    stored = PixelsInMemory(pixels, None if is_whole.all() else rows)
+    return _Kept(stored, encoded.samples.labels[rows], cache, is_shared)
 
 
 _NO_NUMBERS = np.zeros(0)
@@ -241,7 +206,7 @@ def _fingerprint(samples: Samples) -> str:
     """Return a hash that changes with any file's name, size or time of change. With an index, it changes with the index."""
     if samples.checksum is not None:
         return f"{samples.checksum} {samples.name(0)}"
-    sizes, times = samples.sizes_and_times()
+    sizes, times = samples.sizes_and_times
     digest = hashlib.sha256()
     for index in range(len(samples)):
         digest.update(samples.name(index).encode(errors="surrogateescape"))

@@ -15,30 +15,30 @@ class PrepareReport:
 
     description: DataSet
     """The set as listed, including corrupt images."""
-    files: int
-    files_checked_now: int
+    files: int = 0
+    files_checked_now: int = 0
     """Files that were checked in this call. The others were checked before and have not changed."""
-    bytes: int
-    corrupt: tuple[tuple[str, str], ...]
+    bytes: int = 0
+    corrupt: tuple[tuple[str, str], ...] = ()
     """Pairs of a file below the root and the decoder's error."""
-    corrupt_limit: int
-    checksum: str | None
-    """SHA-256 of the whole set (see `checksums.set_checksum`). None for a set without files."""
-    checksums: Path | None
+    corrupt_limit: int = 0
+    checksum: str | None = None
+    """SHA-256 of the whole set (see `checksums.set_checksum`). None if no image files were read."""
+    checksums: Path | None = None
     """File with each file's checksum."""
-    shards: int
-    """Number of shards, written or present. 0 without packing."""
+    shards: int = 0
+    """Number of written shards."""
     index: Path | None = None
     """Index of the set's class folders. None if it has no class folders."""
+    remark: str = "nothing to check: the set has no files"
+    """Result for a set without image files."""
 
     @property
     def is_usable(self) -> bool:
-        """Return whether a run would accept the set."""
         return len(self.corrupt) <= self.corrupt_limit
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Render the report as lines of text."""
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
@@ -51,7 +51,7 @@ class PrepareReport:
                 else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
             )
         if self.checksum is None:
-            return (*lines, "nothing to check: the set lies in no files of yours")
+            return (*lines, self.remark)
         lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
         lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
         verdict = (
@@ -69,10 +69,9 @@ class PrepareReport:
         return tuple(lines)
 
 
-def nothing_to_check(description: DataSet, pack: Path | None) -> PrepareReport:
-    """Return the report of a set without files. Raises BadConfiguration if it should be packed."""
+def require_images(description: DataSet, pack: Path | None) -> None:
+    """Raise BadConfiguration if a set without image files should be packed."""
     if pack is not None:
         raise BadConfiguration(
             f"only image files can be packed, but data set {description.name!r} has none: leave out --pack"
         )
-    return PrepareReport(description, 0, 0, 0, (), 0, None, None, 0)

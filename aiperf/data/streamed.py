@@ -42,7 +42,6 @@ class Encoded:
     """Cache of the pixels under the plain crop."""
 
     def crop(self, walk: DataPass) -> Crop:
-        """Return the crop of a pass."""
         return self.training_crop if walk.augment else self.plain_crop
 
     def bytes_of(self, index: int) -> bytes:
@@ -92,7 +91,6 @@ class Encoded:
         return True
 
     def close(self) -> None:
-        """Release shared memory."""
         for cache in (self.encoded_cache, self.plain_cache):
             if cache is not None:
                 cache.close()
@@ -247,7 +245,6 @@ class _StreamedBatches:
             self._submitted += 1
 
     def close(self) -> None:
-        """End the pass. Images that no thread has begun are not decoded."""
         self._is_closed = True
         for ahead in self._ahead:
             for part in ahead.parts:

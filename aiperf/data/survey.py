@@ -157,7 +157,6 @@ def root_of(conf: FilesConf) -> Path:
 
 
 def is_seen(conf: FilesConf) -> bool:
-    """Return whether this machine sees the set's folder."""
     return conf.root is not None and Path(conf.root).expanduser().is_dir()
 
 

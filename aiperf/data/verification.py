@@ -12,34 +12,22 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
-from aiperf.data.files import cifar10, index
-from aiperf.data.files.checksums import FILE, Checksums, FileCheck, set_checksum
+from aiperf.data.dataset_config import DataSetConf, ImagesConf
+from aiperf.data.files import index
+from aiperf.data.files.checksums import FILE, Checksums, FileCheck, opened, set_checksum
 from aiperf.data.files.pack import pack as pack_shards
 from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
 from aiperf.data.survey import index_path, listing, module_of, root_of
-from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
 
 # Enough that no thread waits, few enough that Ctrl-C takes effect at once.
 _AHEAD = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """An item to check: a file, or a member of a shard."""
-
-    name: str
-    split: str
-    bytes: int
-    changed: int
-    samples: Samples
-    index: int
 
 
 def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
@@ -52,31 +40,28 @@ def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Pa
 
 
 def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Check, and pack, a set of image files."""
     root = root_of(conf)
     found = listing(conf, ignore_index=True)
     if not found.training.is_sharded:
         index.require_writable(index_path(conf))  # checked before hours of reading
     splits = {"train": found.training, "val": found.validation}
     files = [file for split, samples in splits.items() for file in _files(root, split, samples)]
-    with Checksums(checksums or root / FILE) as held:
-        fresh = [file for file in files if not _is_known(held, file)]
+    with opened(checksums or root / FILE) as held:
+        fresh = [file for file in files if not _is_known(held, file.expected)]
         with _progress(out) as progress:
             task = progress.add_task("checked", total=len(files), completed=len(files) - len(fresh))
             for line in _check_all(fresh, conf.workers or usable_processors()):
                 held.add(line)
                 progress.advance(task)
-        lines = [held.known[file.name] for file in files]
+    lines = [held.known[file.expected.file] for file in files]
     corrupt = tuple((line.file, line.corrupt) for line in lines if line.corrupt is not None)
     shards = 0
     if pack is not None:
-        left_out = {
-            file.samples.name(file.index) for file, line in zip(files, lines, strict=True) if line.corrupt is not None
-        }
+        left_out = {file.name for file, line in zip(files, lines, strict=True) if line.corrupt is not None}
         with _progress(out) as progress:
             task = progress.add_task("packed", total=len(files) - len(left_out))
             shards = pack_shards(splits, left_out, pack, lambda images: progress.advance(task, images))
-    size = sum(file.bytes for file in files)
+    size = sum(line.bytes for line in lines)
     written = None
     if not found.training.is_sharded:
         written = index_path(conf)
@@ -95,57 +80,44 @@ def prepare_images(conf: ImagesConf, pack: Path | None, out: Console, checksums:
     )
 
 
-def prepare_cifar10(
-    conf: Cifar10Conf, folder: Path, pack: Path | None, out: Console, checksums: Path | None
-) -> PrepareReport:
-    """Check CIFAR-10's binary version in `folder`."""
-    if pack is not None:
-        raise BadConfiguration(
-            "CIFAR-10's binary version contains pixels, not image files, so there is nothing to pack"
-        )
-    splits = {"train": cifar10.TRAINING_FILES, "val": (cifar10.VALIDATION_FILE,)}
-    lines = []
-    with Checksums(checksums or folder / FILE) as held, _progress(out) as progress:
-        task = progress.add_task("checked", total=len(cifar10.TRAINING_FILES) + 1)
-        for split, names in splits.items():
-            for name in names:
-                cifar10.labels(folder / name)  # raises for a damaged file
-                stat = (folder / name).stat()
-                digest = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-                lines.append(FileCheck(name, stat.st_size, stat.st_mtime_ns, digest, split))
-                if held.known.get(name) != lines[-1]:
-                    held.add(lines[-1])
-                progress.advance(task)
-    size = sum(line.bytes for line in lines)
-    return PrepareReport(
-        conf.published(), len(lines), len(lines), size, (), conf.corrupt_limit, set_checksum(lines), held.path, 0
-    )
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An item to check: a file, or a member of a shard."""
+
+    expected: FileCheck
+    """Its line without the result of the check."""
+    samples: Samples
+    index: int
+
+    @property
+    def name(self) -> str:
+        return self.samples.name(self.index)
 
 
 def _files(root: Path, split: str, samples: Samples) -> Iterator[_File]:
-    sizes, times = samples.sizes_and_times()
+    sizes, times = samples.sizes_and_times
     for number in range(len(samples)):
         name = Path(samples.name(number)).relative_to(root).as_posix()
-        yield _File(name, split, int(sizes[number]), int(times[number]), samples, number)
+        yield _File(FileCheck(name, int(sizes[number]), int(times[number]), "", split), samples, number)
 
 
-def _is_known(held: Checksums, file: _File) -> bool:
-    line = held.known.get(file.name)
+def _is_known(held: Checksums, expected: FileCheck) -> bool:
+    line = held.known.get(expected.file)
     # no checksum: reading failed in the last check, so try again
-    return line is not None and line.sha256 != "" and (line.bytes, line.changed) == (file.bytes, file.changed)
+    return line is not None and line.sha256 != "" and (line.bytes, line.changed) == (expected.bytes, expected.changed)
 
 
 def _check(file: _File) -> FileCheck:
     try:
         encoded = file.samples.read(file.index)
     except OSError as error:
-        return FileCheck(file.name, file.bytes, file.changed, "", file.split, f"cannot be read: {error}")
-    digest = hashlib.sha256(encoded).hexdigest()
+        return replace(file.expected, corrupt=f"cannot be read: {error}")
+    checked = replace(file.expected, sha256=hashlib.sha256(encoded).hexdigest())
     try:
         check(encoded)
     except Corrupt as error:
-        return FileCheck(file.name, file.bytes, file.changed, digest, file.split, str(error))
-    return FileCheck(file.name, file.bytes, file.changed, digest, file.split)
+        return replace(checked, corrupt=str(error))
+    return checked
 
 
 def _check_all(files: list[_File], workers: int) -> Iterator[FileCheck]:

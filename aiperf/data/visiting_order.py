@@ -77,7 +77,6 @@ class OrderStep:
 
     @property
     def images(self) -> int:
-        """Number of images of all ranks in this step."""
         return self.stop - self.start
 
 

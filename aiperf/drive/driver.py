@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
-from aiperf.drive.executor import Executor, MeasuresPeaks
+from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal.events import (
@@ -54,12 +54,6 @@ TURN_SECONDS = 0.5
 """The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
 LINGER_SECONDS = 2.0
 """After the end, how long the driver waits for words that close intervals at the edge of the window."""
-UNDISTURBED = ("duration", "converged", "followed", "trials")
-"""Reasons of an end after which processors are measured again. No user waits for the driver to exit in these cases."""
-SHORTEST_MEASURED_SECONDS = 60.0
-"""Shorter runs are not measured again: importing torch for it would take a good part of their time."""
-PEAKS_SECONDS = 60.0
-"""Maximum duration of that measurement."""
 
 
 @dataclass(slots=True)
@@ -272,22 +266,7 @@ class Driver:
             for word in words:
                 for event in self._interpret(word):
                     self._take(event)
-        peaks = self._peaks_again() if reason in UNDISTURBED else {}
-        self._take(RunEnded(at=self.clock.now(), reason=reason, measured_matmul_flops=peaks))
-
-    def _peaks_again(self) -> dict[str, float]:
-        """Measure the processors of workers without accelerators again, after the window, when nothing trains.
-
-        Return FLOPS by worker.
-        """
-        executor = self.executor
-        if self.clock.now() < SHORTEST_MEASURED_SECONDS or not isinstance(executor, MeasuresPeaks):
-            return {}
-        try:
-            found = executor.peaks_again(PEAKS_SECONDS, lambda: not self.interrupted)
-        except RuntimeLost:
-            return {}
-        return {str(worker): flops for worker, flops in sorted(found.items())}
+        self._take(RunEnded(at=self.clock.now(), reason=reason))
 
 
 def train_order(run: Run, start: StartTrial, now: float) -> Train:

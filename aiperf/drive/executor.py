@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol
 
 from aiperf.journal.messages import Order, Word
 from searchers.history import Observation
@@ -36,17 +36,4 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End all work and release all resources. Unread messages are lost."""
-        ...
-
-
-@runtime_checkable
-class MeasuresPeaks(Protocol):
-    """Executor that can measure its workers' processors again after the run."""
-
-    def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        """End the workers that measured their processors at their start, and measure again.
-
-        Return FLOPS of one rank, by worker. Workers that do not answer within `seconds`, or before `is_wanted` returns
-        False, are left out. Nothing trains afterwards.
-        """
         ...

@@ -4,42 +4,51 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from aiperf.errors import BadConfiguration
-from aiperf.export.figures import (
-    ExportSeries,
-    Value,
-    parameters_of_run,
-    parameters_of_trial,
-    results_of_run,
-    results_of_trial,
-    series_of_run,
-    series_of_trial,
-)
-from aiperf.export.record import RunRecord
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, RunTag
+
+from aiperf.export.record import Curve, RunRecord, Value, trial_parameters, trial_results
+from aiperf.ranking.breaches import options
 from aiperf.report.changes import morphs
+from aiperf.report.facts import TrialFacts
 from aiperf.sanitize import sanitize
 
 DATABASE = "mlflow.db"
 ARTIFACTS = "artifacts"
 _STATUS = {
-    "finished": "FINISHED",
     "failed": "FAILED",
-    "in training": "RUNNING",
-    "cut off": "KILLED",
+    "training": "RUNNING",
+    "lost": "RUNNING",
     "waiting": "SCHEDULED",
+    "cut off": "KILLED",
     "never started": "KILLED",
 }
-_BROKEN_OFF = {"interrupted": "KILLED", "no workers": "FAILED", "corrupt images": "FAILED"}
-"""Status of runs that did not finish normally."""
+"""Status of trials by outcome. Others have finished."""
+_BROKEN_OFF = {None: "RUNNING", "interrupted": "KILLED", "no workers": "FAILED", "corrupt images": "FAILED"}
+"""Status of runs by the reason of their end. Others have finished."""
 LONGEST = 6000
-"""Maximum number of characters of a parameter value in MLflow."""
-_LONGEST_NAME = 200
+"""Maximum number of characters of a parameter value in MLflow. config.json among the artifacts has the whole value."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One run of MLflow: the run itself, or one of its trials."""
+
+    name: str
+    status: str
+    span: tuple[float, float]
+    """Start and end in seconds since the start of the run."""
+    parameters: Mapping[str, Value]
+    tags: Mapping[str, str]
+    curves: Iterable[Curve]
+    results: Mapping[str, float]
+    last_step: int = 0
+    """Step of the results."""
 
 
 def write(record: RunRecord, folder: Path, out: Path) -> Path:
@@ -47,15 +56,26 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
 
     Args:
         out: place of the folder after the export. MLflow stores the whole path of artifacts.
-
-    Raises:
-        BadConfiguration: MLflow is not installed.
     """
-    store = _Store(record, folder, out)
+    for library in ("mlflow", "alembic"):
+        logging.getLogger(library).setLevel(logging.WARNING)  # both log each table that they create
+    client = MlflowClient(f"sqlite:///{folder.absolute() / DATABASE}")
+    artifacts = (out.absolute() / ARTIFACTS).as_uri()
+    experiment = client.create_experiment(sanitize(record.title), artifact_location=artifacts)
+    parent = _log(client, experiment, record, _run(record))
+    for trial in record.report.trials:
+        _log(client, experiment, record, _trial(record, trial, parent))
+    kept = folder / ARTIFACTS / parent / "artifacts"
+    (kept / "graph").mkdir(parents=True)
+    for name, graph in record.graphs().items():
+        (kept / "graph" / f"{name}.json").write_text(json.dumps(graph, indent=1))
+    (kept / "config.json").write_text(json.dumps(record.report.run.config, indent=1, sort_keys=True))
+    return kept
+
+
+def _run(record: RunRecord) -> LoggedRun:
     run, report = record.report.run, record.report
-    parameters: dict[str, Value] = parameters_of_run(record)
-    for name, value in _dotted(run.config, "config."):
-        parameters[_free(name, parameters)] = value
+    config = {f"config.{re.sub(r'[^A-Za-z0-9_.-]', '_', name)}": value for name, value in options(run.config).items()}
     tags = {
         "mlflow.note.content": f"AIPerf run {record.title}; its end: {run.end_reason or 'not in the journal'}",
         "aiperf.simulated": str(run.is_simulated).lower(),
@@ -64,105 +84,51 @@ def write(record: RunRecord, folder: Path, out: Path) -> Path:
     }
     for number, each in enumerate(report.warnings, 1):
         tags[f"aiperf.warning.{number}"] = f"{each.text}. To do: {each.remedy}"
-    status = "RUNNING" if run.end_reason is None else _BROKEN_OFF.get(run.end_reason, "FINISHED")
-    parent = store.add(
-        record.title, status, (0.0, run.end), parameters, tags, series_of_run(record), results_of_run(record)
+    return LoggedRun(
+        name=record.title,
+        status=_BROKEN_OFF.get(run.end_reason, "FINISHED"),
+        span=(0.0, run.end),
+        parameters=record.parameters() | config,
+        tags=tags,
+        curves=record.curves(),
+        results=record.results(),
     )
-    for trial in record.trials:
-        facts = trial.facts
-        tags = {
-            "mlflow.parentRunId": parent,
-            "aiperf.simulated": str(run.is_simulated).lower(),
-            "aiperf.state": trial.state,
-            "aiperf.outcome": facts.outcome,
-            "aiperf.morphs": morphs(facts.morphs),
-        } | ({} if facts.reason is None else {"aiperf.reason": facts.reason})
-        name, span, results = f"trial {facts.number}", record.span(trial), results_of_trial(trial)
-        parameters = parameters_of_trial(trial)
-        store.add(name, _STATUS[trial.state], span, parameters, tags, series_of_trial(trial), results, facts.epochs)
-
-    artifacts = folder / ARTIFACTS / parent / "artifacts"
-    (artifacts / "graph").mkdir(parents=True)
-    for name, graph in record.graphs.items():
-        (artifacts / "graph" / f"{name}.json").write_text(json.dumps(graph, indent=1))
-    (artifacts / "config.json").write_text(json.dumps(run.config, indent=1, sort_keys=True))
-    return artifacts
 
 
-class _Store:
-    """MLflow's client, and the run's experiment in a new database."""
-
-    def __init__(self, record: RunRecord, folder: Path, out: Path) -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # an export must not send data
-        try:
-            from mlflow import MlflowClient
-            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore  # noqa: F401  # needs SQLAlchemy
-        except ImportError as error:
-            raise BadConfiguration(
-                f"an MLflow database needs MLflow's own library, which cannot be imported here ({error}). Install it: "
-                "pip install aiperf-cluster[mlflow]"
-            ) from error
-        for library in ("mlflow", "alembic"):
-            logging.getLogger(library).setLevel(logging.WARNING)  # both log each table that they create
-        self._record = record
-        self._client = MlflowClient(f"sqlite:///{folder.absolute() / DATABASE}")
-        self._experiment = self._client.create_experiment(
-            sanitize(record.title), artifact_location=(out.absolute() / ARTIFACTS).as_uri()
-        )
-
-    def add(
-        self,
-        name: str,
-        status: str,
-        span: tuple[float, float],
-        parameters: Mapping[str, Value],
-        tags: Mapping[str, str],
-        series: list[ExportSeries],
-        results: Mapping[str, Value],
-        last_step: int = 0,
-    ) -> str:
-        """Log a run with all its figures. Return its id."""
-        from mlflow.entities import Metric, Param, RunTag
-
-        began, ended = map(self._record.milliseconds, span)
-        run = self._client.create_run(self._experiment, began, run_name=sanitize(name)).info.run_id
-        metrics = [
-            Metric(each.name, point.value, self._record.milliseconds(point.at), point.step)
-            for each in series
-            for point in each.points
-        ]
-        metrics += [Metric(result, float(value), ended, last_step) for result, value in results.items()]
-        self._client.log_batch(
-            run,
-            metrics,
-            [Param(parameter, _shortened(sanitize(str(value)))) for parameter, value in parameters.items()],
-            [RunTag(tag, sanitize(text)) for tag, text in tags.items()],
-        )
-        if status == "SCHEDULED":
-            self._client.update_run(run, status)
-        elif status != "RUNNING":
-            self._client.set_terminated(run, status, ended)
-        return str(run)
+def _trial(record: RunRecord, trial: TrialFacts, parent: str) -> LoggedRun:
+    tags = {
+        "mlflow.parentRunId": parent,
+        "aiperf.simulated": str(record.report.run.is_simulated).lower(),
+        "aiperf.outcome": trial.outcome,
+        "aiperf.morphs": morphs(trial.morphs),
+        "aiperf.reason": trial.reason or "",
+    }
+    return LoggedRun(
+        name=f"trial {trial.number}",
+        status=_STATUS.get(trial.outcome, "FINISHED"),
+        span=record.span(trial),
+        parameters=trial_parameters(trial),
+        tags=tags,
+        curves=record.trial_curves(trial),
+        results=trial_results(trial),
+        last_step=trial.epochs,
+    )
 
 
-def _dotted(tree: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Value]]:
-    """Flatten a configuration to options of a command line: dotted names with exact values."""
-    for name, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value if isinstance(value, str) else json.dumps(value)
+def _log(client: MlflowClient, experiment: str, record: RunRecord, run: LoggedRun) -> str:
+    """Log a run with all its figures. Return its id."""
 
+    def milliseconds(at: float) -> int:
+        return round(1000 * record.unix(at))
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
-    """Return a parameter's name in characters that MLflow accepts, with a number if the name is taken."""
-    allowed = re.sub(r"[^A-Za-z0-9_.\-]", "_", name)[:_LONGEST_NAME]
-    free, number = allowed, 1
-    while free in taken:
-        number += 1
-        free = f"{allowed}_{number}"
-    return free
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{len(text)} characters: see config.json among the artifacts"
+    began, ended = map(milliseconds, run.span)
+    id = str(client.create_run(experiment, began, run_name=sanitize(run.name)).info.run_id)
+    metrics = [Metric(name, value, milliseconds(at), step) for name, points in run.curves for at, step, value in points]
+    metrics += [Metric(name, float(value), ended, run.last_step) for name, value in run.results.items()]
+    parameters = [Param(name, sanitize(str(value))[:LONGEST]) for name, value in run.parameters.items()]
+    client.log_batch(id, metrics, parameters, [RunTag(name, sanitize(text)) for name, text in run.tags.items()])
+    if run.status == "SCHEDULED":
+        client.update_run(id, run.status)
+    elif run.status != "RUNNING":
+        client.set_terminated(id, run.status, ended)
+    return id

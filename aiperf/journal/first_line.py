@@ -94,7 +94,6 @@ class MachineFacts(_Description, frozen=True):
     scheduler: dict[str, str] = {}
     boot_id: str | None = None
     storage: list[dict[str, Any]] = []
-    network: list[dict[str, Any]] = []
     measured_matmul_flops: dict[str, _Figure] = {}
     measured_memory_bytes_per_second: _Figure | None = None
 

@@ -1,4 +1,4 @@
-"""List of runs: one order for each benchmark, its changes with other metrics, and the journals that could not be read.
+"""List of runs: one order for each benchmark, and the journals that could not be read.
 
 The runs of one system form one entry with the median of each figure. A run counts if it has ended, is given once, and is as
 announced. Other runs are listed below the order, each with the reason.
@@ -7,7 +7,7 @@ announced. Other runs are listed below the order, each with the reason.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiperf.leaderboard.announcing import SiteAnnouncements
@@ -49,25 +49,8 @@ class ListedRow:
     """Best and worst place that the data allow. None if unknown, or without a place."""
     copies: tuple[str, ...]
     """Other folders with an identical journal."""
-    by_metric: tuple[int | None, ...]
-    """Place by each of METRICS. None without the figure."""
-
-
-@dataclass(frozen=True, slots=True)
-class OrderChange:
-    """Change of an order by another metric, for the entries with both metrics."""
-
-    metric: str
-    entries: int
-    correlation: float | None
-    """Kendall's τ-b. None for fewer than two entries, or if all values of one metric are equal."""
-    moved: int
-    first: tuple[int, ...]
-    """Numbers of the entries that would be first."""
-    rise: tuple[int, int] | None
-    """(number, places) of the entry that would rise furthest."""
-    fall: tuple[int, int] | None
-    """(number, places) of the entry that would fall furthest."""
+    places: Mapping[str, int | None]
+    """Place by the name of each metric. None without the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +63,6 @@ class BenchmarkRuns:
     """(option, value) that distinguish this benchmark from others with the same title."""
     rows: tuple[ListedRow, ...]
     """Rows with a place in order of the place, then rows without."""
-    changes: tuple[OrderChange, ...]
-    """Changes by each other metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +98,7 @@ def leaderboard(
     number = 1
     for benchmark in ordered:
         rows = _rows(groups[benchmark], by, number, copies, why_not, missing)
-        listings.append(BenchmarkRuns(title(benchmark), benchmark, differs[benchmark], rows, _changes(rows, by)))
+        listings.append(BenchmarkRuns(title(benchmark), benchmark, differs[benchmark], rows))
         number += len(rows)
     return Leaderboard(by, tuple(listings), tuple(sorted(unread, key=lambda one: one.folder)), sites)
 
@@ -204,30 +185,30 @@ def _rows(
         absent = missing.get(runs[0].purpose, 0) if runs[0].benchmark.division == "ranking" else 0
         entry = of_system(runs, absent)
         found.append((entry, tuple(runs), absent, _why_no_figure(entry, runs, absent, by)))
-    by_metric = [
-        places(
+    by_metric = {
+        metric.name: places(
             [metric.ranks(entry) if not _why_not_counted(entry, why_not) else None for entry, *_ in found],
             is_less_better=metric.is_less_better,
         )
         for metric in METRICS
-    ]
-    index = METRICS.index(by)
+    }
+    of_each = [{name: at[row] for name, at in by_metric.items()} for row in range(len(found))]
     ordered = sorted(
-        zip(found, zip(*by_metric, strict=True), strict=True),
-        key=lambda each: (each[1][index] is None, each[1][index] or 0, each[0][0].run, each[0][0].folder),
+        zip(found, of_each, strict=True),
+        key=lambda each: (each[1][by.name] is None, each[1][by.name] or 0, each[0][0].run, each[0][0].folder),
     )
-    tied = _tied([(entry, runs) for (entry, runs, *_), at in ordered if at[index] is not None], by)
+    tied = _tied([(entry, runs) for (entry, runs, *_), at in ordered if at[by.name] is not None], by)
     return tuple(
         ListedRow(
             number=first,
             entry=entry,
             runs=runs,
             missing=absent,
-            place=at[index],
+            place=at[by.name],
             why_not=reason,
             tied=tied.get(entry.folder),
             copies=tuple(folder for run in runs for folder in copies[run.folder]),
-            by_metric=at,
+            places=at,
         )
         for first, ((entry, runs, absent, reason), at) in enumerate(ordered, number)
     )
@@ -260,35 +241,6 @@ def _tied(placed: Sequence[tuple[Entry, Sequence[Entry]]], by: Metric) -> dict[s
     }
 
 
-def _changes(rows: Sequence[ListedRow], by: Metric) -> tuple[OrderChange, ...]:
-    return tuple(_change(rows, by, metric) for metric in METRICS if metric is not by)
-
-
-def _change(rows: Sequence[ListedRow], by: Metric, other: Metric) -> OrderChange:
-    first, second = METRICS.index(by), METRICS.index(other)
-    both = [row for row in rows if row.by_metric[first] is not None and row.by_metric[second] is not None]
-    # Recomputed among the rows with both figures, so that no row moves because another lacks a figure.
-    ours = _renumbered([row.by_metric[first] for row in both])
-    theirs = _renumbered([row.by_metric[second] for row in both])
-    steps = [(before - after, row.number) for row, before, after in zip(both, ours, theirs, strict=True)]
-    up, down = max(steps, default=(0, 0)), min(steps, default=(0, 0))
-    return OrderChange(
-        metric=other.name,
-        entries=len(both),
-        correlation=rank_correlation(ours, theirs),
-        moved=sum(step != 0 for step, _ in steps),
-        first=tuple(row.number for row, place in zip(both, theirs, strict=True) if place == 1),
-        rise=(up[1], up[0]) if up[0] > 0 else None,
-        fall=(down[1], -down[0]) if down[0] < 0 else None,
-    )
-
-
-def _renumbered(ordered: Sequence[int | None]) -> list[int]:
-    """Return the places among the given rows only."""
-    found = places([None if each is None else float(each) for each in ordered], is_less_better=True)
-    return [place for place in found if place is not None]
-
-
 def places(values: Sequence[float | None], *, is_less_better: bool = False) -> list[int | None]:
     """Return the place of each value, from 1. Equal values share a place. A missing value has no place.
 
@@ -300,15 +252,3 @@ def places(values: Sequence[float | None], *, is_less_better: bool = False) -> l
     for place, value in enumerate(known, 1):
         first.setdefault(value, place)
     return [None if value is None else first[value] for value in values]
-
-
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Kendall's τ-b (1945), which handles ties: 1 for equal orders, −1 for opposite ones.
-
-    None if all values of one order are equal.
-    """
-    from scipy.stats import kendalltau
-
-    if len(set(first)) < 2 or len(set(second)) < 2:
-        return None
-    return float(kendalltau(first, second).statistic)

@@ -1,4 +1,4 @@
-"""Forms of a list: HTML, Markdown, CSV and JSON files, and lines for a terminal.
+"""Forms of a list: HTML, CSV and JSON files, and lines for a terminal.
 
 Each file is written atomically, and equal lists give equal bytes. The page has the design of the reports, loads nothing and is
 complete without its script. The terminal shows a few columns, the files all.
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from aiperf.atomic_files import replace_file
 from aiperf.leaderboard import tables
-from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS
 from aiperf.leaderboard.tables import about, differences, models, remarks, torn
-from aiperf.report.document import document, listed, note, section, table, text, with_code
-from aiperf.report.tables import Cell, Table
+from aiperf.report.document import document, listed, note, section, table, text
+from aiperf.report.tables import Cell
 from aiperf.sanitize import cell, sanitize
 
 
@@ -64,11 +62,7 @@ def _link(name: str, title: str) -> str:
 
 
 def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> str:
-    places = table(tables.every_place(listing, index))
-    others = [
-        table(tables.changes(listing, found.by, index)),
-        f"<details><summary>Places by every figure</summary>{places}</details>",
-    ]
+    places = f"<details><summary>Places by every figure</summary>{table(tables.every_place(listing, index))}</details>"
     return section(
         f"list-{index}",
         listing.title,
@@ -76,7 +70,7 @@ def _listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> str:
             f'<div class="{listing.benchmark.standing}">',
             *_differs(listing),
             table(tables.order(listing, found.by, index)),
-            *(others if len(listing.rows) > 1 else ()),
+            places if len(listing.rows) > 1 else "",
             '<details class="screen"><summary>Rules, warnings and origin of each run</summary>',
             *map(_details, listing.rows),
             "</details>",
@@ -97,7 +91,7 @@ def _details(row: ListedRow) -> str:
     entry = row.entry
     parts = [table(tables.details(row))]
     if entry.rules_not_met:
-        rules = "".join(f"<li>{with_code(rule)}</li>" for rule in entry.rules_not_met)
+        rules = "".join(f"<li>{text(rule)}</li>" for rule in entry.rules_not_met)
         heading = f"<p>{text(entry.rules_heading)}</p>" if entry.rules_heading else ""
         parts.append(note("simulated" if entry.is_simulated else "outside", "Rules not met", heading, rules))
     if entry.warnings:
@@ -107,17 +101,15 @@ def _details(row: ListedRow) -> str:
 
 
 Value = str | int | float | None
-VERSION = 3
-"""Raised when a name is removed or changes its meaning. New names do not raise it."""
-_MARKS = re.compile(r"([\\`*_{}\[\]()<>#|~@:!$^=]|(?<=www)\.)")
-"""Characters that could form a table's edge, a link, mark-up or a tag."""
+VERSION = 4
+"""Version of rank.json. It increases if a name is removed or changes its meaning."""
 
 
 def write(found: Leaderboard, folder: Path) -> tuple[Path, ...]:
-    """Write rank.html, rank.md, rank.csv and rank.json, and replace earlier ones. Raises OSError if the disk refuses them."""
+    """Write rank.html, rank.csv and rank.json, and replace earlier ones. Raises OSError if the disk refuses them."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    for suffix, form in (("html", page), ("md", markdown), ("csv", csv_text), ("json", json_text)):
+    for suffix, form in (("html", page), ("csv", csv_text), ("json", json_text)):
         paths.append(folder / f"rank.{suffix}")
         replace_file(paths[-1], form(found).encode())
     return tuple(paths)
@@ -177,106 +169,20 @@ def _csv_row(listing: BenchmarkRuns, row: ListedRow) -> dict[str, Value]:
 
 
 def json_text(found: Leaderboard) -> str:
-    return msgspec.json.format(msgspec.json.encode(_json_document(found)), indent=1).decode() + "\n"
-
-
-def _json_document(found: Leaderboard) -> dict[str, Any]:
-    return {
+    metrics = [
+        {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
+        for each in METRICS
+    ]
+    document = {
         "format": "aiperf-list",
         "version": VERSION,
         "by": found.by.name,
-        "metrics": [
-            {"name": each.name, "unit": each.unit, "less_is_better": each.is_less_better, "meaning": each.explained}
-            for each in METRICS
-        ],
-        "lists": [_json_listing(listing) for listing in found.listings],
+        "metrics": metrics,
+        "lists": found.listings,
         "sites": found.sites,
         "unread": found.unread,
     }
-
-
-def _json_listing(listing: BenchmarkRuns) -> dict[str, Any]:
-    return {
-        "title": listing.title,
-        "benchmark": listing.benchmark,
-        "differs": dict(listing.differs),
-        "rows": [_json_row(row) for row in listing.rows],
-        "changes": [_json_change(change) for change in listing.changes],
-    }
-
-
-def _json_row(row: ListedRow) -> dict[str, Any]:
-    return {
-        "number": row.number,
-        "place": row.place,
-        "why_not": row.why_not or None,
-        "tied": row.tied,
-        "copies": row.copies,
-        "runs": [
-            {"run": run.run, "folder": run.folder, "seed": run.seed, "flops_per_second": run.flops_per_second}
-            for run in row.runs
-        ],
-        "missing": row.missing,
-        "places": dict(zip((metric.name for metric in METRICS), row.by_metric, strict=True)),
-        "entry": row.entry,
-    }
-
-
-def _json_change(change: OrderChange) -> dict[str, Any]:
-    return {
-        "by": change.metric,
-        "entries": change.entries,
-        "kendall_tau_b": change.correlation,
-        "moved": change.moved,
-        "first": change.first,
-        "furthest_up": change.rise and {"number": change.rise[0], "places": change.rise[1]},
-        "furthest_down": change.fall and {"number": change.fall[0], "places": change.fall[1]},
-    }
-
-
-def markdown(found: Leaderboard) -> str:
-    return "\n".join(_markdown_lines(found))
-
-
-def _markdown_lines(found: Leaderboard) -> Iterator[str]:
-    yield f"# AIPerf: runs by {escaped(found.by.title)}\n"
-    yield f"{escaped(about(found))}\n"
-    for index, listing in enumerate(found.listings, 1):
-        yield f"## {escaped(listing.title)}\n"
-        if listing.differs:
-            yield f"{escaped(differences(listing))}\n"
-        yield from _markdown_table(tables.order(listing, found.by, index))
-        if len(listing.rows) > 1:
-            yield from _markdown_table(tables.changes(listing, found.by, index))
-    if found.sites:
-        yield "## Announced runs\n"
-        yield from _markdown_table(tables.sites(found))
-    if found.unread:
-        yield "## Not in the list\n"
-        yield from _markdown_table(tables.unread(found))
-    for title, remark in remarks(found):
-        yield f"**{escaped(title)}.** {escaped(remark)}\n"
-
-
-def _markdown_table(shown: Table) -> Iterator[str]:
-    yield f"{escaped(shown.caption)}\n"
-    yield _markdown_row(column.name for column in shown.columns)
-    yield "|" + "|".join(" ---: " if column.is_number else " --- " for column in shown.columns) + "|"
-    yield from (_markdown_row(map(_markdown_text, row)) for row in shown.rows)
-    yield f"\n{escaped(shown.footnote)}\n" if shown.footnote else ""
-
-
-def _markdown_text(cell: Cell) -> str:
-    return f"{cell.text} ({cell.second_line})" if cell.second_line else cell.text
-
-
-def _markdown_row(cells: Iterator[str]) -> str:
-    return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-def escaped(text: str) -> str:
-    """Return one line of literal text, sanitized and without active mark-up."""
-    return _MARKS.sub(r"\\\1", sanitize(text))
+    return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
 
 
 MOST_ROWS = 100
@@ -324,10 +230,6 @@ def _printed_listing(found: Leaderboard, listing: BenchmarkRuns, index: int) -> 
         yield f"  and {len(shown.rows) - MOST_ROWS} more, in the files of --out"
     if basis := tables.basis(listing, found.by):
         yield sanitize(f"  {basis}")
-    for change in tables.changes(listing, found.by, index).rows:
-        by, runs, correlation, moved, *_ = (cell.text for cell in change)
-        if correlation not in ("", tables.NONE):
-            yield f"  by {by}: {moved} of {runs} would move, Kendall’s τ {correlation}"
 
 
 def _printed_text(cell: Cell, column: str) -> str:

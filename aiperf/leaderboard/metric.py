@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from aiperf import units
 from aiperf.errors import BadConfiguration
 from aiperf.leaderboard.entry import Entry
+from aiperf.nearest import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ METRICS = (
         "FLOPS/W",
         "FLOPS/W",
         lambda entry: None if entry.power is None else entry.power.flops_per_watt,
-        lambda value: units.si(value, "FLOPS/W"),
+        units.flops_per_watt,
         "score ÷ mean power in the valid window; ranked from EEHPC Level 1 on",
         bars=_below_level_1,
     ),
@@ -114,8 +114,5 @@ def metric(name: str) -> Metric:
     """
     names = [each.name for each in METRICS]
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1)
-        raise BadConfiguration(
-            f"--by is one of {', '.join(names)}, but found {name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
-        )
+        raise BadConfiguration(f"--by is one of {', '.join(names)}, but found {name!r}{nearest(name, names)}")
     return METRICS[names.index(name)]

@@ -1,6 +1,5 @@
-"""Search for journals and their reading for a list. Each journal is found once, also if several links lead to it.
+"""Search for journals and their reading for a list, in parallel processes.
 
-Journals are read in parallel processes, and one that fails does not stop the others.
 Figures are always recomputed from the journal, because a report.json or a cache could have been edited. A journal that cannot
 be read is listed with the reason.
 """
@@ -9,12 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from aiperf.data.available_memory import available_bytes
 from aiperf.errors import AiperfError, NoSuchRun
-from aiperf.files import what_is_wrong_with
 from aiperf.journal.journal import NAME
 from aiperf.journal.sealed_log import ends
 from aiperf.leaderboard.entry import Entry, entry_of
@@ -33,59 +32,41 @@ def runs_under(words: Iterable[str], runs: str = "runs") -> tuple[list[Path], li
     Raises:
         NoSuchRun: No word leads to a journal.
     """
-    search = _Search()
+    found: list[Path] = []
+    fruitless: list[UnreadableJournal] = []
+    seen: set[tuple[int, int]] = set()
     for word in words:
         top = next((folder for folder in (Path(word), Path(runs) / word) if folder.is_dir()), None)
         if top is None:
-            search.fruitless.append(UnreadableJournal(word, f"there is no such folder, nor '{Path(runs) / word}'"))
-        elif not search.below(top):
-            search.fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
-    if not search.found:
+            fruitless.append(UnreadableJournal(word, f"there is no such folder, nor '{Path(runs) / word}'"))
+            continue
+        below = list(_below(top, seen, fruitless))
+        found += [folder for folder, is_new in below if is_new]
+        if not below:
+            fruitless.append(UnreadableJournal(word, f"no {NAME} in this folder or below it"))
+    if not found:
         raise NoSuchRun(
             f"rank takes folders with a {NAME} in them or below them, but found none: "
-            + "; ".join(f"'{each.folder}': {each.reason}" for each in search.fruitless)
+            + "; ".join(f"'{each.folder}': {each.reason}" for each in fruitless)
         )
-    return search.found, search.fruitless
+    return found, fruitless
 
 
-class _Search:
-    """Walk over several folders that visits each folder once."""
+def _below(top: Path, seen: set[tuple[int, int]], fruitless: list[UnreadableJournal]) -> Iterator[tuple[Path, bool]]:
+    """Yield folders with a journal, and folders that were seen before, each with True if it is new. Links are followed."""
 
-    def __init__(self) -> None:
-        self.found: list[Path] = []
-        self.fruitless: list[UnreadableJournal] = []
-        self._folders: set[tuple[int, int]] = set()
-        self._journals: set[tuple[int, int]] = set()
+    def refused(error: OSError) -> None:
+        fruitless.append(UnreadableJournal(str(error.filename), f"could not be read: {error.strerror}"))
 
-    def below(self, top: Path) -> bool:
-        """Add the journals below a folder. Return False if there is none, new or found before."""
-        waiting, is_any = [top], False
-        while waiting:
-            folder = waiting.pop()
-            try:
-                status = folder.stat()
-                names = sorted(each.name for each in folder.iterdir()) if self._is_new(self._folders, status) else None
-                if names is None:  # visited before: a link to a parent, or a word given twice
-                    is_any = True
-                    continue
-                if NAME in names:  # the reader reports a file that is no journal
-                    if what_is_wrong_with(folder / NAME) or self._is_new(self._journals, (folder / NAME).stat()):
-                        self.found.append(folder)
-                    is_any = True
-                    continue  # no run's folder contains another run
-                waiting += [folder / name for name in reversed(names) if (folder / name).is_dir()]
-            except OSError as error:
-                self.fruitless.append(UnreadableJournal(str(folder), f"could not be read: {error.strerror}"))
-                is_any = True
-        return is_any
-
-    @staticmethod
-    def _is_new(seen: set[tuple[int, int]], status: os.stat_result) -> bool:
-        key = status.st_dev, status.st_ino
-        if key in seen:
-            return False
-        seen.add(key)
-        return True
+    for name, folders, files in os.walk(top, onerror=refused, followlinks=True):
+        status = Path(name).stat()
+        is_new = (status.st_dev, status.st_ino) not in seen
+        seen.add((status.st_dev, status.st_ino))
+        has_journal = NAME in files or NAME in folders  # the reader reports a folder of that name
+        if has_journal or not is_new:
+            yield Path(name), is_new
+            folders.clear()  # no run's folder contains another run
+        folders.sort()
 
 
 MEMORY_PER_BYTE = 2
@@ -113,15 +94,23 @@ def read_entries(folders: Sequence[Path], processes: int | None = None) -> tuple
         folders: Folders of runs.
         processes: Parallel processes. Default: as many as processors and memory allow.
     """
-    largest_first = sorted(folders, key=lambda folder: -_size(folder))
-    results = dict(_in_pool(largest_first, processes or _at_once([_size(folder) for folder in folders])))
-    for folder in [folder for folder, result in results.items() if result is None]:
-        results |= _in_pool([folder], 1)  # after a killed process, read its folders one by one to find the cause
-    dead = "the process that read it was killed, probably because memory ran out"
-    read = [results[folder] or UnreadableJournal(str(folder), dead) for folder in folders]
+    sizes = {folder: _size(folder) for folder in folders}
+    with side_processes(processes or _at_once(list(sizes.values()))) as pool:
+        with interrupts_held():
+            futures = {
+                folder: pool.submit(read_entry, folder) for folder in sorted(folders, key=lambda each: -sizes[each])
+            }
+        read = [_result(folder, futures[folder]) for folder in folders]
     return [each for each in read if isinstance(each, Entry)], [
         each for each in read if isinstance(each, UnreadableJournal)
     ]
+
+
+def _result(folder: Path, future: Future[Entry | UnreadableJournal]) -> Entry | UnreadableJournal:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return UnreadableJournal(str(folder), "the process that read it was killed, probably because memory ran out")
 
 
 def _size(folder: Path) -> int:
@@ -135,19 +124,3 @@ def _at_once(sizes: Sequence[int]) -> int:
     each = MEMORY_OF_A_PROCESS + MEMORY_PER_BYTE * max(sizes, default=0)
     worth = -(-sum(sizes) // WORTH_A_PROCESS)
     return max(1, min(usable_processors(), len(sizes), worth, available_bytes() // each))
-
-
-def _in_pool(folders: Sequence[Path], processes: int) -> Iterator[tuple[Path, Entry | UnreadableJournal | None]]:
-    """Yield each folder with its result. None if the reading process was killed."""
-    with side_processes(processes) as pool:
-        with interrupts_held():
-            futures = [(folder, pool.submit(read_entry, folder)) for folder in folders]
-        for folder, future in futures:
-            match future.exception():
-                case None:
-                    yield folder, future.result()
-                case BrokenProcessPool():
-                    yield folder, None
-                case error:
-                    fault = f"it could not be read because of a bug in AIPerf ({type(error).__name__}: {error})"
-                    yield folder, UnreadableJournal(str(folder), fault)

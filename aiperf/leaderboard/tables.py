@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from aiperf import units
 from aiperf.accounting.valid_flops import exchange_exponent
 from aiperf.leaderboard.entry import Entry
-from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow, OrderChange
+from aiperf.leaderboard.leaderboard import BenchmarkRuns, Leaderboard, ListedRow
 from aiperf.leaderboard.metric import METRICS, Metric
 from aiperf.report.tables import Cell, Column, Table
 from aiperf.statistics.between_runs import ENOUGH, prior_of
@@ -131,7 +131,7 @@ def _row(row: ListedRow) -> tuple[Cell, ...]:
 
 def _power(entry: Entry) -> Cell:
     power = entry.power
-    return Cell(NONE) if power is None else Cell(units.si(power.watts, "W"), power.watts, second_line=power.scope)
+    return Cell(NONE) if power is None else Cell(units.watts(power.watts), power.watts, second_line=power.scope)
 
 
 def _interval(entry: Entry) -> str:
@@ -226,59 +226,6 @@ def basis(listing: BenchmarkRuns, by: Metric) -> str:
     return f"Ranges of places rest on an {prior_of(min(few)).text}." if few else ""
 
 
-def changes(listing: BenchmarkRuns, by: Metric, index: int) -> Table:
-    """Return the table of changes by other metrics."""
-    columns = (
-        Column("ranked by"),
-        Column("runs", True, f"runs with both this figure and the {by.title}"),
-        Column("Kendall’s τ", True, "agreement of the two orders: 1 the same, 0 none, −1 the reverse"),
-        Column("would move", True),
-        Column("first would be"),
-        Column("furthest up"),
-        Column("furthest down"),
-    )
-    names = {row.number: row for row in listing.rows}
-    rows = tuple(_change(change, names) for change in listing.changes)
-    return Table(
-        f"changes-{index}",
-        f"Changes if ranked by another figure than the {by.title}",
-        columns,
-        rows,
-        footnote="Among the runs that have both figures. Ties share a place; τ is Kendall’s τ-b, which handles ties.",
-    )
-
-
-def _change(change: OrderChange, rows: dict[int, ListedRow]) -> tuple[Cell, ...]:
-    other = next(metric for metric in METRICS if metric.name == change.metric)
-    if change.correlation is None:
-        nothing = (
-            "one run: nothing to compare"
-            if change.entries == 1
-            else "nothing: one of the two figures is equal for all runs"
-        )
-        nothing = nothing if change.entries else f"{other.missing}: no run has it"
-        return (Cell(other.title), Cell(str(change.entries)), *(Cell(NONE),) * 2, Cell(nothing), *(Cell(""),) * 2)
-    first = ", ".join(_called(rows[number]) for number in change.first[:3])
-    if len(change.first) > 3:
-        first += f" and {len(change.first) - 3} more"
-    return (
-        Cell(other.title),
-        Cell(units.count(change.entries)),
-        Cell(f"{change.correlation:.2f}".replace("-", "−")),
-        Cell(units.count(change.moved)),
-        Cell(first, kind="name"),
-        *(
-            Cell("nobody") if far is None else Cell(f"{_called(rows[far[0]])}, by {units.count(far[1])}", kind="name")
-            for far in (change.rise, change.fall)
-        ),
-    )
-
-
-def _called(row: ListedRow) -> str:
-    shown = name(row.entry)
-    return shown if len(shown) <= 40 else f"{shown[:39]}…"
-
-
 def every_place(listing: BenchmarkRuns, index: int) -> Table:
     """Return the table with the place of each entry by each metric."""
     columns = (
@@ -288,21 +235,15 @@ def every_place(listing: BenchmarkRuns, index: int) -> Table:
     rows = tuple(
         (
             Cell(name(row.entry), link=details_of(row), kind="name"),
-            *(Cell(NONE) if place is None else Cell(str(place), place) for place in row.by_metric),
+            *(Cell(NONE) if place is None else Cell(str(place), place) for place in row.places.values()),
         )
         for row in listing.rows
     )
     return Table(f"places-{index}", "Places by every figure", columns, rows, is_sortable=True)
 
 
-def _power_in_words(entry: Entry) -> str:
-    if entry.power is None:
-        return units.NOT_MEASURED
-    return f"{units.si(entry.power.watts, 'W')}, of the {entry.power.scope}, EEHPC {power_level(entry)}"
-
-
 def details(row: ListedRow) -> Table:
-    """Return the table with the details of an entry."""
+    """Return the table with the details of an entry that the order does not show."""
     entry = row.entry
     began = "never: virtual clock"
     if entry.started_unix is not None:
@@ -310,20 +251,13 @@ def details(row: ListedRow) -> Table:
     between = entry.flops_per_second_interval
     rows = (
         ("run", entry.run),
-        ("system", entry.system or "not known"),
         ("site", entry.site or "not known"),
         ("journal in", "; ".join((entry.folder, *row.copies))),
-        ("place", str(row.place) if row.place is not None else f"none: {row.why_not}"),
         ("began", began),
         ("valid window", units.duration(entry.window_seconds)),
         ("runs", _runs(row)),
         ("95 % interval of the score", "none" if between is None else units.interval(*between, "FLOPS")),
-        ("attempts lost", units.share(entry.attempts_lost_share)),
-        ("trials given up", units.share(entry.trials_given_up_share)),
-        ("accelerators", models(entry) or "none"),
         ("peak of the MFU", entry.peak_source or "no peak is known"),
-        ("power", _power_in_words(entry)),
-        ("announced runs", announced(entry)),
         ("seed", str(entry.seed)),
         ("configuration", entry.config_hash),
         ("aiperf", entry.release or "not reported"),

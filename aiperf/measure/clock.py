@@ -44,7 +44,6 @@ class Offset(msgspec.Struct, frozen=True):
 
 
 def reading(trips: Sequence[RoundTrip]) -> ProbeReading:
-    """Return all round trips as raw values."""
     series = {"offset": [trip.offset for trip in trips], "error": [trip.error for trip in trips]}
     return ProbeReading(probe=NAME, unit=UNIT, series=series)
 

@@ -16,7 +16,6 @@ BLOCK = 2**20
 
 
 def folders(setting: Setting) -> dict[str, Path]:
-    """Return the folders to probe."""
     return {"run": setting.folder, "temporary": setting.temporary}
 
 
@@ -28,7 +27,6 @@ class Space:
     unit: ClassVar[str] = "bytes"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         free = {}
         for name, folder in folders(setting).items():
             usage = os.statvfs(folder)
@@ -53,7 +51,6 @@ class _Rates:
         raise NotImplementedError
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         series: dict[str, list[float]] = {}
         for name, folder in folders(setting).items():
             series[name] = []
@@ -70,7 +67,6 @@ class DiskWrite(_Rates):
     name: ClassVar[str] = "disk write"
 
     def rate(self, file: FileIO) -> float:
-        """Return bytes per second."""
         return _written(file, self.bytes)
 
 
@@ -81,7 +77,6 @@ class DiskRead(_Rates):
     name: ClassVar[str] = "disk read"
 
     def rate(self, file: FileIO) -> float:
-        """Return bytes per second."""
         _written(file, self.bytes)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         file.seek(0)

@@ -40,7 +40,6 @@ class MatrixProduct:
     unit: ClassVar[str] = "FLOPS"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         import torch
 
         from aiperf.measure.precision_names import precision_name
@@ -66,22 +65,13 @@ def devices_of(setting: Setting) -> list[torch.device]:
     return [torch.device("cuda", index) for index in range(setting.accelerators)]
 
 
-@dataclass(frozen=True, slots=True)
-class PeakPass:
-    """Result after one pass of the measurement."""
-
-    flops: float
-    """FLOPS of the fastest product so far."""
-    is_faster: bool
-    """This pass was faster than all before by more than FASTER_BY."""
-
-
-def matmul_passes(precision: str, threads: int) -> Iterator[PeakPass]:
+def matmul_passes(precision: str, threads: int) -> Iterator[tuple[float, bool]]:
     """Yield passes of square matrix products on `threads` threads of the CPU, PASS_SECONDS each.
 
+    A pass is the FLOPS of the fastest product so far, and whether this pass was faster than all before by more than FASTER_BY.
     The caller stops when no rank gets faster. The maximum is used, not the mean, because a peak is the undisturbed rate. A
-    worker measures while other processes of its host start: in one case a third of a second gave half the rate measured after
-    the run. Ranks that measure together stop together, because one alone would be faster again.
+    worker measures while other processes of its host start: in one case a third of a second gave half the rate of an idle host.
+    Ranks that measure together stop together, because one alone would be faster again.
     """
     import torch
 
@@ -91,7 +81,7 @@ def matmul_passes(precision: str, threads: int) -> Iterator[PeakPass]:
         while True:
             fastest = max(product.rates(PASS_SECONDS))
             is_faster, best = fastest > best * (1 + FASTER_BY), max(best, fastest)
-            yield PeakPass(best, is_faster)
+            yield best, is_faster
 
 
 def matmul_rates(precision: str, threads: int, seconds: float = 1.0, device: torch.device | None = None) -> list[float]:

@@ -43,7 +43,6 @@ class MemoryBandwidth:
     unit: ClassVar[str] = "B/s"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         series: dict[str, list[float]] = {}
         smaller: dict[str, dict[str, list[float]]] = {}
         array_bytes = 0

@@ -26,7 +26,6 @@ class Accelerators:
     unit: ClassVar[str] = "count"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         attached = attach(accelerator_samplers())
         try:
             usable: list[Device] = []
@@ -70,7 +69,6 @@ class Versions:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         devices, _ = sampled_accelerators()
         return ProbeReading(
             probe=self.name,
@@ -92,7 +90,6 @@ class Data:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`. Raises MissingData, DataError."""
         return ProbeReading(probe=self.name, unit=self.unit, facts={"fingerprint": data_fingerprint(setting.dataset)})
 
 
@@ -104,7 +101,6 @@ class System:
     unit: ClassVar[str] = "text"
 
     def measure(self, setting: Setting) -> ProbeReading:
-        """See `probe.Probe`."""
         folders = folders_of(setting.folder, getattr(setting.dataset, "root", None)) | {"temporary": setting.temporary}
         described = describe_node(folders)
         return ProbeReading(

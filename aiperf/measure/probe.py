@@ -70,7 +70,6 @@ class Probe(Protocol):
 
     def measure(self, setting: Setting) -> ProbeReading:
         """Measure in a separate process. Any exception becomes a failed reading."""
-        ...
 
 
 class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +89,6 @@ class NodeReadings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def failed(probe: Probe, why: str, seconds: float = 0.0) -> ProbeReading:
-    """Return a failed reading."""
     return ProbeReading(probe=probe.name, unit=probe.unit, failed=why, seconds=seconds)
 
 

@@ -53,7 +53,6 @@ class Prober:
         return reading
 
     def close(self) -> None:
-        """Kill the process if there is one."""
         self._kill()
 
     def _begin(self) -> Connection:

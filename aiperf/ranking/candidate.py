@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiperf.ranking.announced_seed import announced_seed
 from aiperf.ranking.known_images import FILE as KNOWN_IMAGES
 from aiperf.ranking.law import Kind
 from aiperf.units import duration, error, share
@@ -18,6 +17,18 @@ from aiperf.units import duration, error, share
 IMAGES = ("name", "training_images", "validation_images", "classes", "image", "channels", "noise")
 """Keys of RunStarted.dataset that a rule may name."""
 NO_END = "no end in the journal"
+
+
+def announced_seed(announcement: str) -> int:
+    """Return the seed of an announced run: the first 8 hexadecimal digits of the announcement's id as a number.
+
+    The ranking accepts no other seed, so that nobody chooses the best of several. The id is the SHA-256 of the signed
+    announcement, so nobody knows the seed before the announcement is signed.
+
+    >>> announced_seed("0000002a" + 56 * "f")
+    42
+    """
+    return int(announcement[:8], 16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any
 
 from aiperf.report.facts import TrialFacts
@@ -34,8 +34,12 @@ def morphs(encoded: Sequence[Morph]) -> str:
 
 
 def in_short(encoded: Sequence[Morph]) -> str:
-    """Summarize the morphs of a proposal: `kernel 5×5 on 16 convolutions; skip a → b`. Empty without morphs."""
-    return "; ".join(_alike(list(group)) for _, group in groupby(encoded, key=_likeness))
+    """Summarize the morphs of a proposal: `16 × kernel, 1 × skip`, or a single morph itself. Empty without morphs."""
+    if len(encoded) < 2:
+        return morphs(encoded)
+    return ", ".join(
+        f"{number} × {kind}" for kind, number in Counter(str(each.get("kind")) for each in encoded).items()
+    )
 
 
 def change(trial: TrialFacts) -> str:
@@ -56,32 +60,3 @@ def lineage(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> Iterator[str
         chain.append(trials[parent])
     for each in reversed(chain):
         yield f"trial {each.number}: {change(each) if each is not trial else morphs(each.morphs) or change(each)}"
-
-
-def _likeness(encoded: Morph) -> tuple[object, ...]:
-    """Return a key that is equal for morphs of one summary."""
-    match encoded:
-        case {"kind": "kernel", "convolution": _, "kernel": kernel}:
-            return "kernel", kernel
-        case {"kind": "widen", "convolution": _, "channels": channels}:
-            return "widen", channels
-        case {"kind": "deepen" | "skip" as kind}:
-            return (kind,)
-        case _:
-            return "", json.dumps(encoded)
-
-
-def _alike(group: Sequence[Morph]) -> str:
-    if len(group) == 1:
-        return morph(group[0])
-    match group[0]:
-        case {"kind": "kernel", "convolution": _, "kernel": kernel}:
-            return f"kernel {kernel}×{kernel} on {len(group)} convolutions"
-        case {"kind": "widen", "convolution": _, "channels": channels}:
-            return f"widen {len(group)} convolutions to {channels} channels"
-        case {"kind": "deepen", "after": _}:
-            return f"deepen at {len(group)} places"
-        case {"kind": "skip", "source": _, "target": _}:
-            return f"{len(group)} skip connections"
-        case _:
-            return f"{len(group)} times {morph(group[0])}"

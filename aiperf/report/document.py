@@ -77,30 +77,16 @@ def note(kind: str, title: str, words: str, items: str) -> str:
     return f'<div class="note {kind}"><h2>{text(title)}</h2>{words}{listed}</div>'
 
 
-def with_code(words: str) -> str:
-    """Return escaped text with its options set as code: `set <code>batch.default=448</code>`."""
-    parts, at = [], 0
-    for found in _OPTION.finditer(words):
-        parts += [text(words[at : found.start()]), f"<code>{text(found[0])}</code>"]
-        at = found.end()
-    return "".join([*parts, text(words[at:])])
-
-
 def code_in_backticks(words: str) -> str:
     """Return escaped text with the words between backticks set as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(words))
-
-
-_PARTS = "batch|budget|cluster|dataset|hpo|limits|preflight|schedule|searcher|storage|system|trainer"
-_OPTION = re.compile(rf"(?<![\w./'])(?:[a-z_]+(?:\.[a-z_]+)*=(?:\[[^\]]*\]|[^\s,;)\]]+)|(?:{_PARTS})\.[a-z_]+)")
-"""Pattern of an option with its value, or of an option's name."""
 
 
 def listed(warnings: Iterable[RunWarning]) -> str:
     """Return warnings as list items, each with its remedy."""
     return "".join(
         f'<li><span class="severity">{text(each.severity)}:</span> {text(each.text)}'
-        f'<span class="remedy">To do: {with_code(each.remedy)}</span></li>'
+        f'<span class="remedy">To do: {text(each.remedy)}</span></li>'
         for each in warnings
     )
 

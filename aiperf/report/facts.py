@@ -102,6 +102,8 @@ class TrialFacts:
     """Number of proposals from the starting graph to this trial, including its own."""
     batch_size: int
     kernel_size: int | None
+    tuned_by: str
+    """Source of batch and kernel size: 'default', 'startup' (at random, before TPE starts) or 'tpe'. '' if not recorded."""
     worker: int | None
     attempts: int
     started: float | None
@@ -351,21 +353,6 @@ class TrainingFloor:
 
 
 @dataclass(frozen=True, slots=True)
-class PeakAfterRun:
-    """Rate of matrix products of one rank on a worker's processors, at start-up and after the end of the run."""
-
-    worker: int
-    host: str
-    precision: str
-    first_flops: float
-    """FLOPS at start-up, which is the peak in MFU."""
-    again_flops: float
-    """FLOPS after the end."""
-    change: float
-    """again_flops ÷ first_flops − 1."""
-
-
-@dataclass(frozen=True, slots=True)
 class Utilisation:
     """Model FLOPS utilization (MFU) inside the valid window, by operations of convolutions and matrix products.
 
@@ -484,8 +471,6 @@ class Report:
     """Share of the attempts that were lost while the driver was up."""
     trials_given_up_share: float = 0.0
     """Share of the settled trials that failed."""
-    peaks_again: tuple[PeakAfterRun, ...] = ()
-    """Measurements of workers without accelerators. Empty if they were not repeated."""
     training_floor: TrainingFloor | None = None
     """Shortest time of the steps. None without a known peak and memory bandwidth."""
     checkpoints: KeptCheckpoints | None = None

@@ -13,35 +13,7 @@ from typing import Any, assert_never
 
 from aiperf.accounting.valid_flops import Target, target_of
 from aiperf.accounting.work_log import WorkLog, counts
-from aiperf.journal.events import (
-    AnyEvent,
-    BatchReduced,
-    CeilingMeasured,
-    CheckpointDropped,
-    CheckpointNotWritten,
-    CheckpointWritten,
-    EpochFinished,
-    HelperLost,
-    ImagesSkipped,
-    NodeChecked,
-    Progress,
-    ProposalRequested,
-    RunEnded,
-    RunResumed,
-    RunStarted,
-    ScorePredicted,
-    TrialFailed,
-    TrialFinished,
-    TrialHeartbeat,
-    TrialLost,
-    TrialPrepared,
-    TrialProposed,
-    TrialRejected,
-    TrialStarted,
-    WorkerJoined,
-    WorkerLost,
-    WorkerNotStarted,
-)
+from aiperf.journal import events
 from aiperf.journal.journal import Reader, folding
 from aiperf.run_warning import RunWarning
 
@@ -50,7 +22,7 @@ from aiperf.run_warning import RunWarning
 class TrialResults:
     """Results of a trial. Its attempts, times and outcome are in the work log."""
 
-    proposal: TrialProposed
+    proposal: events.TrialProposed
     generation: int
     batch_size: int
     epochs: int = 0
@@ -64,11 +36,12 @@ class TrialResults:
 class Collected:
     """Result of the fold."""
 
-    started: RunStarted
-    events: int = 1
-    resumes: list[RunResumed] = field(default_factory=list)
+    started: events.RunStarted
+    line: int = 1
+    """Number of the current line, and after the fold the number of all lines."""
+    resumes: list[events.RunResumed] = field(default_factory=list)
     trials: dict[int, TrialResults] = field(default_factory=dict)
-    workers: dict[int, WorkerJoined] = field(default_factory=dict)
+    workers: dict[int, events.WorkerJoined] = field(default_factory=dict)
     """Description of each worker. Its presence and its trials are in the work log."""
     work_log: WorkLog = field(default_factory=WorkLog)
     begun_worker: array[int] = field(default_factory=lambda: array("q"))
@@ -78,16 +51,16 @@ class Collected:
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
-    target_epochs: list[EpochFinished] = field(default_factory=list)
+    target_epochs: list[events.EpochFinished] = field(default_factory=list)
     """Counted evaluations of a run with a target quality. Empty without a target."""
     best: int | None = None
     """Trial with the best accuracy. None before the first evaluation."""
     best_accuracy: float = -1.0
     requested: int = 0
     batch_reductions: int = 0
-    checks: list[NodeChecked] = field(default_factory=list)
+    checks: list[events.NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
-    predicted: ScorePredicted | None = None
+    predicted: events.ScorePredicted | None = None
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """First line that shows each fact of the rules. Keys: fact, and value or ''."""
@@ -103,89 +76,89 @@ class Collected:
 
     def shows(self, fact: str, value: str = "") -> None:
         """Record that the current line shows a fact."""
-        self.lines.setdefault((fact, value), self.events)
+        self.lines.setdefault((fact, value), self.line)
 
 
-def collect(events: Iterable[AnyEvent]) -> Collected:
+def collect(journal: Iterable[events.AnyEvent]) -> Collected:
     """Fold all events, which are read once. The first is RunStarted, as the journal guarantees."""
-    rest = iter(events)
+    rest = iter(journal)
     started = next(rest)
-    assert isinstance(started, RunStarted), "a journal begins with RunStarted"
+    assert isinstance(started, events.RunStarted), "a journal begins with RunStarted"
     run = Collected(started)
     keep = run.work_log.take
-    with folding(events):
+    with folding(journal):
         keep(started)
-        for run.events, event in enumerate(rest, start=2):
+        for run.line, event in enumerate(rest, start=2):
             keep(event)
             # Progress is most lines, and only the work log needs it.
-            if type(event) is not Progress:
+            if type(event) is not events.Progress:
                 _take(run, event)
-    if isinstance(events, Reader):
-        run.torn, run.torn_bytes = events.reading.warning, len(events.reading.torn)
+    if isinstance(journal, Reader):
+        run.torn, run.torn_bytes = journal.reading.warning, len(journal.reading.torn)
     return run
 
 
-def _take(run: Collected, event: AnyEvent) -> None:
+def _take(run: Collected, event: events.AnyEvent) -> None:
     match event:
-        case EpochFinished():
+        case events.EpochFinished():
             _epoch(run, event)
-        case RunStarted():
+        case events.RunStarted():
             raise AssertionError("a journal begins once")
-        case RunResumed():
+        case events.RunResumed():
             _resumed(run, event)
-        case WorkerJoined():
+        case events.WorkerJoined():
             run.workers[event.worker] = event
             run.shows("beside_master", str(event.machine.get("host")))
-        case NodeChecked():
+        case events.NodeChecked():
             run.checks.append(event)
             if event.excluded:
                 run.shows("excluded_share")
-        case ScorePredicted():
+        case events.ScorePredicted():
             run.predicted = event
-        case ProposalRequested():
+        case events.ProposalRequested():
             run.requested += 1
-        case TrialProposed():
+        case events.TrialProposed():
             parent = None if event.parent is None else run.trials.get(event.parent)
             generation = 1 if parent is None else parent.generation + 1
             run.trials[event.number] = TrialResults(event, generation, event.batch_size)
             run.shows("searchers", event.searcher)
-        case TrialStarted():
+        case events.TrialStarted():
             run.trials[event.trial].batch_size = event.batch_size
             run.begun_worker.append(event.worker)
             run.begun_row.append(len(run.work_log.intervals))
-        case TrialPrepared():
+        case events.TrialPrepared():
             run.trials[event.trial].precision = event.precision
             run.shows("precisions", event.precision)
-        case WorkerLost():
+        case events.WorkerLost():
             if event.cause != "released":
                 run.shows("workers_lost")
-        case BatchReduced():
+        case events.BatchReduced():
             run.batch_reductions += 1
             run.trials[event.trial].batch_size = event.to_batch_size
-        case TrialFinished():
+        case events.TrialFinished():
             run.trials[event.trial].reported_accuracy = event.reported_accuracy
-        case RunEnded():
-            run.lines["end_reason", ""] = run.events
+        case events.RunEnded():
+            run.lines["end_reason", ""] = run.line
         case (
-            Progress()
-            | CeilingMeasured()
-            | CheckpointDropped()
-            | CheckpointNotWritten()
-            | CheckpointWritten()
-            | ImagesSkipped()
-            | TrialFailed()
-            | TrialHeartbeat()
-            | TrialLost()
-            | TrialRejected()
-            | WorkerNotStarted()
-            | HelperLost()
+            events.Progress()
+            | events.CeilingMeasured()
+            | events.CheckpointDropped()
+            | events.CheckpointNotWritten()
+            | events.CheckpointWritten()
+            | events.ImagesSkipped()
+            | events.TrialFailed()
+            | events.TrialHeartbeat()
+            | events.TrialLost()
+            | events.TrialRejected()
+            | events.WorkerNotStarted()
+            | events.HelperLost()
         ):
             pass  # The work log handles these.
         case _:
             assert_never(event)
 
 
-def _epoch(run: Collected, event: EpochFinished) -> None:
+def _epoch(run: Collected, event: events.EpochFinished) -> None:
     trial = run.trials[event.trial]
     # An epoch is repeated after a loss. The repetition replaces it and does not count twice.
     if event.epoch > trial.epochs:
@@ -199,13 +172,13 @@ def _epoch(run: Collected, event: EpochFinished) -> None:
         trial.accuracy = event.accuracy
         if event.accuracy > run.best_accuracy:
             run.best, run.best_accuracy = event.trial, event.accuracy
-            run.lines["error", ""] = run.events
+            run.lines["error", ""] = run.line
     run.error_at.append(event.at)
     run.error_trial.append(event.trial)
     run.error.append(1.0 - event.accuracy)
 
 
-def _resumed(run: Collected, event: RunResumed) -> None:
+def _resumed(run: Collected, event: events.RunResumed) -> None:
     former: dict[str, Any] = run.resumes[-1].versions if run.resumes else run.started.versions
     for name in sorted({*former, *event.versions}):
         if former.get(name) != event.versions.get(name):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.accelerator_time import (
     TimeBreakdown,
-    WorkerSpan,
     accelerator_time,
     seconds_present,
     spans,
@@ -36,7 +36,6 @@ from aiperf.report.facts import (
     ErrorPoint,
     Hardware,
     Instantaneous,
-    PeakAfterRun,
     PredictedLine,
     PredictionFacts,
     Proposals,
@@ -48,65 +47,45 @@ from aiperf.report.facts import (
 from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
-from aiperf.report.peaks_after_run import peak_warnings, peaks_again
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
 from aiperf.rules.limits import is_published_workload
 from aiperf.run_warning import RunWarning
+from aiperf.system import log
 from aiperf.system.description.of_run import SystemDescription, system_description
 from aiperf.system.power.energy import EnergyFacts, energy_facts, energy_warnings
-from aiperf.system.power.meters import Meter
-from aiperf.system.summary import Telemetry
+from aiperf.system.power.meters import Meter, read_meters
+from aiperf.system.summary import Telemetry, summarise
 from aiperf.system.warnings import WarningThresholds, damage_warnings, died, telemetry_warnings
 
 CURVE_POINTS = 240
 ERROR_POINTS = 1500
 """Number of epochs in the plot of the error, in addition to every improvement."""
 
-Spans = Callable[[], Mapping[int, Sequence[WorkerSpan]]]
-"""Computes the activities of each worker over time. Called only for a run with telemetry."""
-TelemetrySource = Callable[[tuple[float, float], Mapping[str, float], Spans], Telemetry | None]
-"""Summarizes telemetry over a window in seconds since the start of the run, or returns None without telemetry.
 
-The second argument has the offset of each host's clock against the driver's, in seconds."""
-
-
-def unmeasured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> None:
-    """Return None, as for a run without telemetry."""
-
-
-MeterSource = Callable[[float, tuple[float, float], float], tuple[Meter, ...]]
-"""Reads a run's external power meters. Arguments: start (Unix seconds), window and end (seconds since the start)."""
-
-
-def unmetered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-    """Return no meters, as for a run without external meters."""
-    return ()
-
-
-def gather(
-    events: Iterable[AnyEvent],
-    telemetry: TelemetrySource = unmeasured,
-    meters: MeterSource = unmetered,
-    roofs: HostRoofs | None = None,
-) -> Report:
+def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRoofs | None = None) -> Report:
     """Compute the Report of a journal's events, which are read once and in order.
 
-    `roofs`: measured roofs of the hosts (default: from the journal).
+    Args:
+        events: all events of the journal.
+        folder: folder with the telemetry and the power meters of the run (default: none were recorded).
+        roofs: measured roofs of the hosts (default: from the journal).
+
+    Raises:
+        BadPower: the form or the table of a power meter is invalid.
     """
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
     inside = window(work_log)
     end = work_log.at if work_log.ended is None else work_log.ended.at
-    measured = None
-    if inside.seconds > 0:
-        measured = telemetry((inside.start, inside.end), clock_offsets(run.checks), lambda: spans(work_log, inside))
-    metered = meters(run.started.started_unix, (inside.start, inside.end), end) if inside.seconds > 0 else ()
+    measured, metered = None, tuple[Meter, ...]()
+    if folder is not None and inside.seconds > 0:
+        measured = _telemetry(folder, run, inside)
+        metered = read_meters(folder, run.started.started_unix, (inside.start, inside.end))
     used = utilisation(run, inside)
-    again = peaks_again(run.workers, work_log.ended)
     architecture = best_architecture(run)
     points = curve(work_log, CURVE_POINTS)
     spent = accelerator_time(work_log, inside)
@@ -133,7 +112,7 @@ def gather(
         no_score=no_score(work_log, result),
         breaches=breaches(checked),
         divisions=tuple(name for name in BUILT_IN if not breaches(checked, division(name))),
-        warnings=_warnings(run, result, described, measured, metered, energy, worked_until, again),
+        warnings=_warnings(run, result, described, measured, metered, energy, worked_until),
         curve=points,
         instantaneous=_instantaneous(points),
         settled=settled(points, inside),
@@ -165,10 +144,18 @@ def gather(
         ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
-        peaks_again=again,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         prediction=_prediction(run, time_breakdown(spent)),
     )
+
+
+def _telemetry(folder: Path, run: Collected, inside: Window) -> Telemetry | None:
+    """Summarize the telemetry of the window on the driver's clock. Return None without telemetry."""
+    if not (folder / "telemetry").exists():
+        return None
+    records = log.on_one_axis(log.read(folder / "telemetry"), clock_offsets(run.checks))
+    summed = summarise(records, (inside.start, inside.end), spans(run.work_log, inside))
+    return summed if summed.workers or summed.damaged else None
 
 
 def _prediction(run: Collected, spent: TimeBreakdown) -> PredictionFacts | None:
@@ -211,7 +198,7 @@ def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
         end_reason=None if ended is None else ended.reason,
         resumes=len(run.resumes),
         down_seconds=run.work_log.down_seconds,
-        events=run.events,
+        events=run.line,
         torn_bytes=run.torn_bytes,
         proposal_rules=started.proposal_rules,
         versions=run.resumes[-1].versions if run.resumes else started.versions,
@@ -367,13 +354,11 @@ def _warnings(
     metered: tuple[Meter, ...],
     energy: EnergyFacts | None,
     worked_until: dict[int, float],
-    again: tuple[PeakAfterRun, ...],
 ) -> tuple[RunWarning, ...]:
     is_simulated = run.started.simulated
     found = [*result.warnings]
     found += damage_warnings([meter.damaged for meter in metered if meter.damaged is not None], "power meter")
     found += [] if run.torn is None else [run.torn]
-    found += peak_warnings(again)
     found += preflight_warnings(run.checks, run.started.config, is_simulated=is_simulated)
     found += system_warnings(described)
     if measured is not None:

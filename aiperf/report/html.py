@@ -11,7 +11,7 @@ from typing import assert_never
 
 from aiperf import units
 from aiperf.report import phrases
-from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text, with_code
+from aiperf.report.document import HINT, code_in_backticks, document, listed, note, section, table, text
 from aiperf.report.facts import Report
 from aiperf.report.plots.figure import inline
 from aiperf.report.section import CollapsedTables, DrawnFigure, Paragraph, Part, Section, SideBySide, Steps
@@ -124,7 +124,7 @@ def _no_score(report: Report) -> str:
     if none is None:
         return ""
     texts = (none.why, f"next: {none.remedy}")
-    return note("critical", "Not valid", "".join(f"<p>{with_code(_sentence(each))}</p>" for each in texts), "")
+    return note("critical", "Not valid", "".join(f"<p>{text(_sentence(each))}</p>" for each in texts), "")
 
 
 def _sentence(words: str) -> str:
@@ -137,7 +137,7 @@ def _standing(report: Report) -> str:
     heading, rules = phrases.broken_rules(report)
     content = f"<p>{text(rest[:1].upper() + rest[1:])}</p>" if rest else ""
     content += f"<h3>{text(heading)}</h3>" if heading else ""
-    items = "".join(f"<li>{with_code(rule)}</li>" for rule in rules)
+    items = "".join(f"<li>{text(rule)}</li>" for rule in rules)
     unfolds = "each rule with its fix"
     return note(
         kind, title, content + (f"<details><summary>{unfolds}</summary><ul>{items}</ul></details>" if rules else ""), ""

@@ -237,7 +237,7 @@ def power(report: Report) -> str | None:
     if energy is None:
         return None
     best = energy.best
-    watts = units.NOT_MEASURED if best.watts is None else units.si(best.watts, "W")
+    watts = units.NOT_MEASURED if best.watts is None else units.watts(best.watts)
     whose = f"{units.count(best.devices)} {best.scope if best.devices != 1 else SINGULAR[best.scope]}"
     text = f"power {watts} of {whose}, {units.share(best.measured_share)} of the window measured"
     if best.flops_per_watt is not None:
@@ -369,11 +369,11 @@ def _are_named(value: Any) -> bool:
     )
 
 
-UNKNOWN = frozenset({"bits_per_second", "state", "file_system", "source", "size_bytes"})
+UNKNOWN = frozenset({"file_system", "source", "size_bytes"})
 """Properties that every object has. A missing value means unknown."""
 
 
-UNITS = ("_bits_per_second", "_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
+UNITS = ("_bytes", "_seconds", "_flops", "_celsius", "_watts", "_mhz", "_unix")
 """Suffixes of names with a unit. They are dropped if the value shows its unit."""
 
 
@@ -408,8 +408,6 @@ def _plain(path: str, value: Any) -> str:
             return units.size(value)
         case int() | float() if "matmul_flops" in path:
             return units.flops_per_second(value)
-        case int() | float() if name.endswith("bits_per_second"):
-            return units.si(value, "bit/s")
         case float():
             return f"{value:g}"
         case {} | []:

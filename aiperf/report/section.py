@@ -14,15 +14,15 @@ class DrawnFigure:
     name: str
     """Name of its files under plots/, and anchor on the page."""
     title: str
-    caption: str
+    caption: str = ""
     """Content of the figure, and the rule by which points were left out."""
-    described: str
+    described: str = ""
     """Description for readers who cannot see the figure."""
-    svg: str | None
+    svg: str | None = None
     """Standalone SVG document in light colours. None if there is nothing to draw, with the reason in `empty`."""
-    png: bytes | None
+    png: bytes | None = None
     """PNG image. None if the figure is not drawn by matplotlib."""
-    pdf: bytes | None
+    pdf: bytes | None = None
     """PDF document. None as for `png`."""
     empty: str = ""
     has_own_style: bool = False

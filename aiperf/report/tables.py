@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -50,6 +50,11 @@ class Table:
     footnote: str = ""
     heads_rows: int = 0
     """Index of the column with the row headings."""
+
+
+def measured(value: float | None, shown: Callable[[float], str]) -> Cell:
+    """Return the cell of a figure. A missing figure is a dash, and is sorted below all others."""
+    return Cell("—", -1.0) if value is None else Cell(shown(value), value)
 
 
 def row_of(*cells: Cell | str) -> tuple[Cell, ...]:

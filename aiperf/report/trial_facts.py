@@ -75,6 +75,7 @@ def _trial(
         generation=trial.generation,
         batch_size=trial.batch_size,
         kernel_size=proposal.kernel_size,
+        tuned_by=proposal.tuned_by,
         worker=record.worker,
         attempts=record.attempts,
         started=record.started,

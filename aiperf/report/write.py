@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +20,10 @@ from aiperf.errors import ReportNotWritten
 from aiperf.files import shown
 from aiperf.journal.journal import read
 from aiperf.report.facts import Report
-from aiperf.report.gather import Spans, gather
+from aiperf.report.gather import gather
 from aiperf.report.section import Section
 from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
-from aiperf.system import log as telemetry_log
-from aiperf.system.power.meters import Meter, read_meters
-from aiperf.system.summary import Telemetry, summarise
 from aiperf.train.checkpoints.checkpoint_files import kept
 
 
@@ -58,19 +55,8 @@ def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
         JournalDamaged: a line does not follow from the previous line.
         BadPower: the form or the table of a power meter is invalid.
     """
-
-    def metered(started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-        return read_meters(run_folder, started_unix, window, end)
-
-    def measured(window: tuple[float, float], clock_offsets: Mapping[str, float], at_work: Spans) -> Telemetry | None:
-        if not (run_folder / "telemetry").exists():
-            return None
-        records = telemetry_log.on_one_axis(telemetry_log.read(run_folder / "telemetry"), clock_offsets)
-        summed = summarise(records, window, at_work())
-        return summed if summed.workers or summed.damaged else None
-
     with _without_cycle_collection():
-        return gather(read(run_folder), measured, metered, roofs)
+        return gather(read(run_folder), run_folder, roofs)
 
 
 @contextmanager
@@ -85,20 +71,19 @@ def _without_cycle_collection() -> Iterator[None]:
             gc.enable()
 
 
-def write(report: Report, folder: Path, run: Path | None = None, extra: Sequence[Section] = ()) -> Paths:
+def write(report: Report, folder: Path, run: Path | None = None) -> Paths:
     """Write a report into a folder, and replace an earlier one file by file. Equal reports give equal bytes.
 
     Args:
         report: facts of the run.
         folder: target folder.
         run: folder of the run. Default: `folder`.
-        extra: sections on other runs, shown first.
 
     Raises:
         ReportNotWritten: the folder cannot be written.
     """
     try:
-        return _written(report, folder, extra)
+        return _written(report, folder)
     except OSError as error:
         where = shown(error.filename or folder)
         again = command("report", str(folder if run is None else run), "--out", "DIR")
@@ -108,11 +93,11 @@ def write(report: Report, folder: Path, run: Path | None = None, extra: Sequence
         ) from error
 
 
-def _written(report: Report, folder: Path, extra: Sequence[Section]) -> Paths:
+def _written(report: Report, folder: Path) -> Paths:
     from aiperf.report.html import page
     from aiperf.report.sections import sections
 
-    shown = (*extra, *sections(report))
+    shown = sections(report)
     written: list[Path] = []
     (folder / "plots").mkdir(parents=True, exist_ok=True)
     for picture in (picture for section in shown for picture in section.pictures):

@@ -108,15 +108,13 @@ class PlaceRange:
     """1 + number of surely better entries. None if the entry's uncertainty is unknown."""
     worst_place: int | None
     """Number of entries that are not surely worse, including itself. None as for `best_place`."""
-    group: int | None
-    """Group from 1, whose entries are tied with its best. None as for `best_place`."""
 
 
 def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bool = True) -> tuple[PlaceRange, ...]:
     """Return the places of entries, in their order. Each entry is (figure, uncertainty or None).
 
     Each pair is tested by Welch's t, with Holm's step-down (1979) over all pairs: at most 5 of 100 lists separate a pair that
-    is equal. An entry without an uncertainty is not compared. Its range and group are None, and it widens the ranges of others.
+    is equal. An entry without an uncertainty is not compared. It has no range, and it widens the ranges of others.
     """
     values = np.array([value for value, _ in entries], dtype=np.float64)
     if not more_is_better:
@@ -126,16 +124,12 @@ def ties(entries: Sequence[tuple[float, Estimate | None]], *, more_is_better: bo
     apart = surely_apart(estimates)
     better = apart & (values[known][:, None] > values[known][None, :])  # [i, j]: i is surely better than j
     unknown = len(entries) - len(known)
-    groups = _groups(values[known], better)
-    standings: list[PlaceRange] = [
-        PlaceRange(1 + int((values > value).sum()), None, None, None) for value in values.tolist()
-    ]
+    standings = [PlaceRange(1 + int((values > value).sum()), None, None) for value in values.tolist()]
     for row, index in enumerate(known.tolist()):
         standings[index] = PlaceRange(
             place=standings[index].place,
             best_place=1 + int(better[:, row].sum()),
             worst_place=len(known) - int(better[row].sum()) + unknown,
-            group=groups[row],
         )
     return tuple(standings)
 
@@ -175,13 +169,3 @@ def holm(p_values: Real, level: float) -> npt.NDArray[np.bool_]:
     is_rejected = np.zeros(len(p_values), dtype=np.bool_)
     is_rejected[order[: int(np.argmax(is_kept)) if is_kept.any() else len(p_values)]] = True
     return is_rejected
-
-
-def _groups(values: Real, better: npt.NDArray[np.bool_]) -> list[int]:
-    groups = [0] * len(values)
-    leader, group = -1, 0
-    for index in np.argsort(-values, kind="stable").tolist():
-        if leader < 0 or better[leader, index]:
-            leader, group = index, group + 1
-        groups[index] = group
-    return groups

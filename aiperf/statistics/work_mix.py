@@ -1,9 +1,4 @@
-"""Work of a run by trial inside the valid window, and the comparison of two runs by pairs of equal trials.
-
-    score = accelerators · busy time · counted part of the work · operations per busy accelerator-second
-
-is exact (docs/statistics.md). The last factor depends on networks, batch sizes and the machine.
-"""
+"""Work of a run by trial inside the valid window: factors of the score, and comparison of runs by pairs of equal trials."""
 
 from __future__ import annotations
 
@@ -11,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 
 from aiperf.statistics.difference import two_sided
 from aiperf.statistics.estimate import deviation, quantile
@@ -25,31 +20,16 @@ class TrialWork:
     """Fingerprint of the architecture."""
     batch: int
     """Images per accelerator and step."""
-    started: float
-    """Seconds since the run began. Orders the trials of a run."""
-    images: float
-    """Trained and validated images. An interval that crosses the window's edge counts in proportion."""
     operations: float
     """Operations of training and validation."""
-    tensor_operations: float
-    """Operations of convolutions and matrix products."""
-    parameters: int
-    generation: int
-    """Number of proposals from the starting graph to this network. Later generations have more layers."""
     busy_seconds: float
     """Accelerator-seconds in training and validation steps."""
-
-    @property
-    def is_measured(self) -> bool:
-        """True if the trial has work in the window from which a speed follows."""
-        return self.images > 0 and self.operations > 0 and self.busy_seconds > 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunWork:
     """Work of one run."""
 
-    name: str
     flops_per_second: float
     """Score of the run."""
     accelerators: int
@@ -59,14 +39,48 @@ class RunWork:
     """Trials with work in the window, in order of their start."""
 
     @property
-    def busy_seconds(self) -> float:
-        """Busy accelerator-seconds of all trials."""
-        return math.fsum(trial.busy_seconds for trial in self.trials)
+    def factors(self) -> dict[str, float]:
+        """Return factors with the score as their product, by the names in FACTORS. The run has work in its window."""
+        operations = math.fsum(trial.operations for trial in self.trials)
+        busy_seconds = math.fsum(trial.busy_seconds for trial in self.trials)
+        return {
+            "accelerators": float(self.accelerators),
+            "busy": busy_seconds / (self.accelerators * self.window_seconds),
+            "done again": self.flops_per_second * self.window_seconds / operations,
+            "speed": operations / busy_seconds,
+        }
 
-    @property
-    def operations(self) -> float:
-        """Operations of all trials, including lost work."""
-        return math.fsum(trial.operations for trial in self.trials)
+
+FACTORS = {
+    "accelerators": "number of accelerators",
+    "busy": "share of their time in steps",
+    "done again": "counted part of the work, not repeated",
+    "speed": "in steps: networks, batch sizes and machine",
+}
+"""Meaning of each factor of a score."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreFactor:
+    """Factor of the ratio of two scores."""
+
+    name: str
+    change: float
+    """Second ÷ first − 1. The product of all 1 + change is the ratio of the scores."""
+
+
+def ratio_factors(first: Sequence[RunWork], second: Sequence[RunWork]) -> tuple[ScoreFactor, ...]:
+    """Return the factors of the second score ÷ the first. The score of several runs is their geometric mean.
+
+    Empty if a run has no work in its window.
+    """
+    if not all(run.flops_per_second > 0 and run.trials for run in (*first, *second)):
+        return ()
+    before, after = ([run.factors for run in runs] for runs in (first, second))
+    return tuple(
+        ScoreFactor(name, geometric_mean(of[name] for of in after) / geometric_mean(of[name] for of in before) - 1)
+        for name in FACTORS
+    )
 
 
 EQUAL_WORK = 0.01

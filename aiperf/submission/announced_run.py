@@ -11,11 +11,10 @@ this run as the one that began with it.
 from __future__ import annotations
 
 import json
-import math
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,51 +24,12 @@ from aiperf.errors import BadConfiguration, NotAsAnnounced
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
 from aiperf.planning.plan import check_options
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.breaches import options
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announcement_file import add, log_path, read_log
-from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunBegun, SignedEntry, continues
+from aiperf.submission.announcements import Announcements, HeadWitnessed, RunAnnounced, RunBegun, SignedEntry
 from aiperf.system.describe import versions
 from searchers.propose import RULES
-
-ABSENT = "absent"
-"""Placeholder for a value that one side lacks."""
-
-
-def differences(first: Any, second: Any, *, tolerance: float = 0.0, name: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield each difference as (dotted name, first value, second value).
-
-    Numbers may differ by `tolerance`, a share of the larger one. 20 equals 20.0, and 1 differs from true.
-
-    >>> list(differences({"a": {"b": 1}, "c": [1, 2]}, {"a": {"b": 2}, "c": [1, 2, 3]}))
-    [('a.b', 1, 2), ('c.2', 'absent', 3)]
-    """
-    if isinstance(first, Mapping) and isinstance(second, Mapping):
-        pairs: list[tuple[Any, Any, Any]] = [
-            (key, first.get(key, ABSENT), second.get(key, ABSENT)) for key in {**first, **second}
-        ]
-    elif isinstance(first, list) and isinstance(second, list):
-        pairs = [
-            (at, first[at] if at < len(first) else ABSENT, second[at] if at < len(second) else ABSENT)
-            for at in range(max(len(first), len(second)))
-        ]
-    else:
-        if not _is_same(first, second, tolerance):
-            yield name, first, second
-        return
-    for key, one, other in pairs:
-        yield from differences(one, other, tolerance=tolerance, name=f"{name}.{key}" if name else str(key))
-
-
-def _is_same(first: Any, second: Any, tolerance: float) -> bool:
-    if isinstance(first, bool) or isinstance(second, bool):
-        return first is second
-    if isinstance(first, int | float) and isinstance(second, int | float):
-        try:
-            return first == second or math.isclose(first, second, rel_tol=tolerance, abs_tol=0.0)
-        except OverflowError:  # an integer too large for a float
-            return False
-    return bool(first == second)
-
 
 OWN = frozenset(
     {"announcement", "announcement_log", "predict", "seed", "runs", "dry_run", "resume", "resume_until", "space"}
@@ -121,9 +81,11 @@ def breaks(announced: SignedEntry, config: Mapping[str, Any], rules: int, starte
     """Return the differences of a run from its announcement, as text. `started_unix`: None for a simulated run."""
     entry = announced.entry
     assert isinstance(entry, RunAnnounced)
+    expected, given = options(entry.config), options(announced_config(config))
     found = [
-        f"{name} is {value!r}, and {expected!r} was announced"
-        for name, expected, value in differences(entry.config, announced_config(config))
+        f"{name} is {given.get(name, 'absent')!r}, and {expected.get(name, 'absent')!r} was announced"
+        for name in {**expected, **given}
+        if given.get(name, "absent") != expected.get(name, "absent")
     ]
     if config.get("seed") != (seed := announced_seed(announced.id)):
         found.append(f"seed is {config.get('seed')!r}, and seed {seed} follows from the announcement")
@@ -247,15 +209,6 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyCounts:
-    """Counts of the runs that one key announced."""
-
-    fingerprint: str
-    announced: int
-    published: int
-
-
-@dataclass(frozen=True, slots=True)
 class Announced:
     """Comparison of a site's announced and published runs."""
 
@@ -270,12 +223,7 @@ class Announced:
     """Published runs that differ from their announcement, each with its differences."""
     used_twice: tuple[tuple[str, tuple[str, ...]], ...]
     """Announcements named by several runs, as (id, runs)."""
-    by_key: tuple[KeyCounts, ...]
-    head: str
-    """Head of the log."""
-    forked: int = 0
-    """Number of earlier copies that the log does not continue: entries were removed or replaced."""
-    withdrawn: tuple[tuple[str, str], ...] = ()
+    withdrawn: tuple[tuple[str, str], ...]
     """Published runs whose announcement was withdrawn, with the reason."""
 
     @property
@@ -284,14 +232,8 @@ class Announced:
         return f"{self.published} of {self.announced} announced runs published"
 
 
-def announced(log: Announcements, runs: Iterable[RunStarted], copies: Sequence[Announcements] = ()) -> Announced:
-    """Compare a log with published runs.
-
-    Args:
-        log: Log of the site.
-        runs: First lines of published journals. Copies count once.
-        copies: Earlier copies of the log from the site's submissions.
-    """
+def announced(log: Announcements, runs: Iterable[RunStarted]) -> Announced:
+    """Compare the log of a site with published runs. `runs`: first lines of journals. Copies count once."""
     entries = {each.id: each for each in log.entries if isinstance(each.entry, RunAnnounced)}
     by_id: dict[str, list[RunStarted]] = {}
     unannounced: list[str] = []
@@ -321,9 +263,6 @@ def announced(log: Announcements, runs: Iterable[RunStarted], copies: Sequence[A
         unannounced=tuple(unannounced),
         broken=tuple((run.run, how) for _, run, how in named if how),
         used_twice=tuple((wanted, tuple(run.run for run in of)) for wanted, of in by_id.items() if len(of) > 1),
-        by_key=_by_key(entries.values(), kept),
-        head=log.head,
-        forked=sum(not continues(log, copy) for copy in copies),
         withdrawn=tuple((run.run, withdrawn[wanted].reason) for wanted, run, _ in named if wanted in withdrawn),
     )
 
@@ -337,13 +276,6 @@ def witnessed_unix(log: Announcements, wanted: SignedEntry, signers: Mapping[str
     witnesses = (each for each in log.entries[wanted.entry.number :] if isinstance(each.entry, HeadWitnessed))
     others = [each.entry.at_unix for each in witnesses if (by := set(signers.get(each.id, ()))) and own.isdisjoint(by)]
     return min(others, default=None) if own else None
-
-
-def _by_key(entries: Iterable[SignedEntry], kept: set[str]) -> tuple[KeyCounts, ...]:
-    ids: dict[str, list[str]] = {}
-    for each in entries:
-        ids.setdefault(each.key or "", []).append(each.id)
-    return tuple(KeyCounts(key, len(those), len(kept.intersection(those))) for key, those in ids.items())
 
 
 def _distinct(runs: Iterable[RunStarted]) -> list[RunStarted]:

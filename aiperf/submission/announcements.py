@@ -3,7 +3,7 @@
     {"entry":{"entry":"announced","number":3,"previous":"<id of entry 2>",…},"signature":"-----BEGIN SSH …","chain":"<id>"}
 
 The seal of a line is the entry's id. A run's journal names its announcement by this id. The signature covers the entry, and so
-also `previous`. A cut at the end breaks neither seal nor signature. A later head reveals it (`continues`).
+also `previous`. A cut at the end breaks neither seal nor signature. A head that others keep reveals it.
 """
 
 from __future__ import annotations
@@ -173,12 +173,6 @@ def signers_of(log: Announcements, allowed: Path) -> dict[str, tuple[str, ...]]:
     with ThreadPoolExecutor(_CHECKED_AT_ONCE) as pool:
         names = pool.map(lambda each: principals(allowed, each.signature, each.content, each.entry.at_unix), signed)
         return dict(zip((each.id for each in signed), names, strict=True))
-
-
-def continues(longer: Announcements, shorter: Announcements) -> bool:
-    """Return whether a log holds all of an earlier copy of it, unchanged."""
-    ids = [each.id for each in shorter.entries]
-    return [each.id for each in longer.entries[: len(ids)]] == ids
 
 
 def _damaged(name: str, number: int, why: str) -> AnnouncementsDamaged:

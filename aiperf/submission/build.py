@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from aiperf.errors import BadConfiguration
 from aiperf.files import require_file
 from aiperf.journal.events import RunStarted
 from aiperf.journal.journal import NAME as JOURNAL
 from aiperf.journal.journal import read
-from aiperf.report.facts import Report
+from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.sections import sections
 from aiperf.report.write import recomputed
@@ -21,25 +23,18 @@ from aiperf.submission.announcements import parse
 from aiperf.submission.archive import Content, manifest_of, pack
 from aiperf.submission.contents import (
     ANNOUNCEMENTS,
-    CONFIGURATION,
     PAGE,
-    REPORT,
     SUBMISSION,
-    SYSTEM,
     TELEMETRY,
     Submission,
     SubmittedRun,
     TelemetryHeld,
-    as_json,
-    configuration_of,
-    system_of,
 )
 from aiperf.submission.inspect_run import Inspection, Requirements
 from aiperf.submission.inspect_submission import inspect
 from aiperf.submission.signatures import sign
 from aiperf.system.describe import versions
 from aiperf.system.power.meters import FOLDER as POWER
-from aiperf.system.source import COMMIT, SOURCE, revision
 
 
 def build(
@@ -68,7 +63,7 @@ def build(
         OSError: The file cannot be written.
     """
     if path.exists():
-        raise BadConfiguration(f"a submission is a new file. '{path}' is there already: name another by --out")
+        raise BadConfiguration(f"a submission is a new file, but '{path}' exists: name another by --out")
     contents = _contents(runs, log, with_telemetry=with_telemetry)
     manifest = manifest_of(contents)
     draft = path.with_name(f".{secrets.token_hex(8)}.draft")
@@ -92,11 +87,11 @@ def _contents(runs: Sequence[Path], given_log: str | None, *, with_telemetry: bo
     log = _log(given_log, firsts)
     submission = Submission(
         release=versions().get("aiperf-cluster", "unknown"),
-        source=revision(),
         announcements=None if log is None else parse(log, ANNOUNCEMENTS).head,
         runs=tuple(submitted),
     )
-    return {SUBMISSION: as_json(submission)} | ({} if log is None else {ANNOUNCEMENTS: log}) | parts
+    listed = msgspec.json.format(msgspec.json.encode(submission), indent=1) + b"\n"
+    return {SUBMISSION: listed} | ({} if log is None else {ANNOUNCEMENTS: log}) | parts
 
 
 def _run(
@@ -104,13 +99,10 @@ def _run(
 ) -> tuple[SubmittedRun, RunStarted]:
     recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
     with_samples = with_telemetry or not recorded
-    report = recomputed(folder) if with_samples else _without_telemetry(folder)
+    report = recomputed(folder) if with_samples else gather(read(folder))
     first = next(iter(read(folder)))
     assert isinstance(first, RunStarted), "the report has read it"
     parts[f"{into}/{JOURNAL}"] = folder / JOURNAL
-    parts[f"{into}/{CONFIGURATION}"] = as_json(configuration_of(first))
-    parts[f"{into}/{SYSTEM}"] = as_json(system_of(first, report))
-    parts[f"{into}/{REPORT}"] = as_json(report)
     parts[f"{into}/{PAGE}"] = page(report, sections(report)).encode()
     held: TelemetryHeld = "none recorded" if not recorded else "included" if with_telemetry else "left out"
     if held == "included":
@@ -118,23 +110,7 @@ def _run(
     if with_samples:
         meters = (file for file in sorted((folder / POWER).glob("*")) if file.suffix in (".yaml", ".csv"))
         parts |= {f"{into}/{POWER}/{file.name}": file for file in meters}
-    source = {name: first.versions[name] for name in (SOURCE, COMMIT) if name in first.versions}
-    submitted = SubmittedRun(
-        run=first.run,
-        folder=into,
-        simulated=first.simulated,
-        resumes=report.run.resumes,
-        telemetry=held,
-        source=source,
-    )
-    return submitted, first
-
-
-def _without_telemetry(folder: Path) -> Report:
-    """Return the report from the journal alone, as a receiver without telemetry can recompute it."""
-    from aiperf.report.gather import gather
-
-    return gather(read(folder))
+    return SubmittedRun(run=first.run, telemetry=held), first
 
 
 def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
@@ -149,6 +125,6 @@ def _log(given: str | None, firsts: Sequence[RunStarted]) -> bytes | None:
         return path.read_bytes()
     except OSError as error:
         raise BadConfiguration(
-            f"a submission of an announced run holds the site's log of announcements. '{path}' cannot be read "
+            f"a submission of an announced run holds the site's log of announcements, but '{path}' cannot be read "
             f"({error.strerror}): name it by --log FILE"
         ) from error

@@ -1,15 +1,12 @@
-"""Result of an inspection, and inspection of one run: its journal, and the files that must follow from the journal."""
+"""Result of an inspection, and inspection of one run."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
-
-import msgspec
+from typing import Literal
 
 from aiperf.errors import AiperfError, OtherRules
 from aiperf.journal.events import RunStarted
@@ -20,20 +17,9 @@ from aiperf.ranking.division import Division
 from aiperf.report.candidate import candidate_of
 from aiperf.report.facts import Report
 from aiperf.report.write import recomputed
-from aiperf.submission.announced_run import ABSENT, Announced, differences
+from aiperf.submission.announced_run import Announced
 from aiperf.submission.archive import MOST_BYTES
-from aiperf.submission.contents import (
-    CONFIGURATION,
-    PAGE,
-    PARTS,
-    REPORT,
-    SYSTEM,
-    TELEMETRY,
-    Submission,
-    SubmittedRun,
-    configuration_of,
-    system_of,
-)
+from aiperf.submission.contents import PAGE, TELEMETRY, SubmittedRun
 from aiperf.system.source import COMMIT, SOURCE, digest, installed
 from aiperf.verify import verify
 from aiperf.verify.verification import DEFAULT
@@ -100,16 +86,6 @@ class Inspection:
         return all(finding.outcome != "bad" for finding in self.findings)
 
 
-TOLERANCE = 1e-9
-"""Relative tolerance of figures recomputed on another machine. Figures of the score are exact."""
-SHOWN = 5
-LARGER = 4
-"""Largest size of a file ÷ size of the recomputed one. A file has spaces and newlines, and other releases may record more."""
-EXACT = ("score.", "run.")
-WORDS = ("score.warnings", "score.interval_basis")
-"""Texts among the exact fields, which may differ between releases."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunInspection:
     """Result of the inspection of one run."""
@@ -123,25 +99,23 @@ class RunInspection:
     findings: tuple[InspectionFinding, ...]
 
 
-def judge_run(run: SubmittedRun, bundle: Path, submission: Submission, requirements: Requirements) -> RunInspection:
-    """Inspect one run. `bundle`: folder of the unpacked submission."""
-    folder = bundle / run.folder
-    missing = [name for name in PARTS if not (folder / name).is_file()]
-    findings = [InspectionFinding("members", "bad", f"{run.folder}/{name} is missing", run.run) for name in missing]
-    if JOURNAL in missing:
-        return RunInspection(run.run, None, None, None, tuple(findings))
+def judge_run(run: SubmittedRun, folder: Path, requirements: Requirements) -> RunInspection:
+    """Inspect one run. `folder`: its unpacked folder."""
+    if not (folder / JOURNAL).is_file():
+        finding = InspectionFinding("members", "bad", f"{JOURNAL} is missing", run.run)
+        return RunInspection(run.run, None, None, None, (finding,))
+    findings: list[InspectionFinding] = []
     with (folder / JOURNAL).open("rb") as file:
         chain = hashlib.file_digest(file, "sha256").hexdigest()
     try:
         first, report = _read(folder)
         findings.append(InspectionFinding("journal", "good", f"{report.run.events} lines, hash-chained", run.run))
         for check in (
-            _of_listing(run, folder, first, report),
-            _of_files(run, folder, first, report, submission),
-            _verified(run, folder, requirements),
-            _of_source(run, first, requirements.source),
+            _of_listing(run, folder, first),
+            _verified(folder, requirements),
+            _of_source(first, requirements.source),
             _to_know(run, report),
-            _of_rules(run, folder, report, requirements),
+            _of_rules(folder, report, requirements),
         ):
             findings += (replace(finding, run=run.run) for finding in check)
     except AiperfError as error:
@@ -160,7 +134,7 @@ def _read(folder: Path) -> tuple[RunStarted, Report]:
     return first, report
 
 
-def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
+def _verified(folder: Path, requirements: Requirements) -> Iterator[InspectionFinding]:
     """Yield the findings of aiperf.verify about the journal."""
     try:
         found = verify(folder, requirements.sample)
@@ -180,75 +154,18 @@ def _verified(run: SubmittedRun, folder: Path, requirements: Requirements) -> It
             yield InspectionFinding("verify", "note", f"{check.name}: not checked: {check.not_checked}")
 
 
-def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted, report: Report) -> Iterator[InspectionFinding]:
+def _of_listing(run: SubmittedRun, folder: Path, first: RunStarted) -> Iterator[InspectionFinding]:
     """Check the run's fields in submission.json."""
-    recorded = sorted((folder / TELEMETRY).glob("*.jsonl"))
-    expected: dict[str, Any] = {
-        "run": first.run,
-        "simulated": first.simulated,
-        "resumes": report.run.resumes,
-        "telemetry": "included" if recorded else run.telemetry if run.telemetry != "included" else "missing",
-        "source": {name: first.versions[name] for name in (SOURCE, COMMIT) if name in first.versions},
-    }
-    for name, value in expected.items():
-        if getattr(run, name) != value:
-            text = f"submission.json has {name} {getattr(run, name)!r}. The journal and its folder have {value!r}"
-            yield InspectionFinding("submission", "bad", text)
+    has_samples = any((folder / TELEMETRY).glob("*.jsonl"))
+    if run.run != first.run:
+        text = f"submission.json has run {run.run!r}, but the journal has {first.run!r}"
+        yield InspectionFinding("submission", "bad", text)
+    if has_samples != (run.telemetry == "included"):
+        text = f"submission.json has telemetry {run.telemetry!r}, but the folder has {'samples' if has_samples else 'none'}"
+        yield InspectionFinding("submission", "bad", text)
 
 
-def _of_files(
-    run: SubmittedRun, folder: Path, first: RunStarted, report: Report, submission: Submission
-) -> Iterator[InspectionFinding]:
-    """Check the files that follow from the journal against recomputed ones."""
-    is_ours = submission.source.get(SOURCE) == digest(installed())
-    for name, again in (
-        (CONFIGURATION, configuration_of(first)),
-        (SYSTEM, system_of(first, report)),
-        (REPORT, report),
-    ):
-        if (folder / name).is_file():
-            yield from _same(name, folder / name, again, is_ours=is_ours)
-
-
-def _same(name: str, file: Path, again: object, *, is_ours: bool) -> Iterator[InspectionFinding]:
-    """Compare a file with its recomputed value. `is_ours`: the same sources made the file, so nothing may differ."""
-    check = name.removesuffix(".json")
-    encoded = msgspec.json.encode(again)
-    if file.stat().st_size > LARGER * len(encoded) + (1 << 20):
-        yield InspectionFinding(
-            check, "bad", f"{name} has {file.stat().st_size} bytes, many more than follow from the journal"
-        )
-        file.unlink()  # prevents other checks from reading it
-        return
-    try:
-        given = json.loads(file.read_bytes())
-    except (ValueError, RecursionError) as error:
-        yield InspectionFinding(check, "bad", f"{name} is no JSON ({error})")
-        return
-    differing = list(differences(given, json.loads(encoded), tolerance=TOLERANCE))
-    exact = [each for each in differing if _is_exact(name, *each)]
-    if not is_ours:  # another release may have other fields, and other figures outside the score
-        differing = [each for each in differing if ABSENT not in each[1:]]
-    bad = differing if is_ours else exact
-    if not bad:
-        yield InspectionFinding(check, "good", f"{name} agrees with the journal")
-    outcome: Outcome = "bad" if bad else "note"
-    for at, value, recomputed_value in (bad or differing)[:SHOWN]:
-        by = "" if is_ours else " (another release made the file)"
-        text = f"{name}: {at} is {value!r:.80}. From the journal it is {recomputed_value!r:.80}{by}"
-        yield InspectionFinding(check, outcome, text)
-    if len(bad or differing) > SHOWN:
-        yield InspectionFinding(check, outcome, f"{name}: {len(bad or differing) - SHOWN} more differ")
-
-
-def _is_exact(name: str, at: str, value: object, recomputed_value: object) -> bool:
-    if name == CONFIGURATION:
-        return True
-    is_figure = at.startswith(EXACT) and not at.startswith(WORDS)
-    return name == REPORT and is_figure and ABSENT not in (value, recomputed_value)
-
-
-def _of_source(run: SubmittedRun, first: RunStarted, source: Path | None) -> Iterator[InspectionFinding]:
+def _of_source(first: RunStarted, source: Path | None) -> Iterator[InspectionFinding]:
     recorded = first.versions.get(SOURCE)
     if recorded is None:
         yield InspectionFinding("source", "note", "the journal does not record its driver's sources")
@@ -284,9 +201,7 @@ def _to_know(run: SubmittedRun, report: Report) -> Iterator[InspectionFinding]:
     )
 
 
-def _of_rules(
-    run: SubmittedRun, folder: Path, report: Report, requirements: Requirements
-) -> Iterator[InspectionFinding]:
+def _of_rules(folder: Path, report: Report, requirements: Requirements) -> Iterator[InspectionFinding]:
     if requirements.division is None:
         if report.breaches:
             yield InspectionFinding("rules", "note", f"outside the ranking: {len(report.breaches)} rules are broken")

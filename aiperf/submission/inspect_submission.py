@@ -19,26 +19,16 @@ from aiperf.journal.events import RunStarted
 from aiperf.submission.announced_run import Announced, announced, witnessed_unix
 from aiperf.submission.announcements import Announcements, parse, signers_of
 from aiperf.submission.archive import UnpackedSubmission, unpack
-from aiperf.submission.contents import (
-    ANNOUNCEMENTS,
-    SUBMISSION,
-    Submission,
-    content_of,
-    is_member,
-    submission_of,
-)
+from aiperf.submission.contents import ANNOUNCEMENTS, SUBMISSION, Submission, submission_of
 from aiperf.submission.inspect_run import (
-    SHOWN,
     Inspection,
     InspectionFinding,
-    Outcome,
     Requirements,
     RunInspection,
     SignedBy,
     judge_run,
 )
 from aiperf.submission.signatures import principals, signing_key
-from aiperf.system.source import SOURCE, digest, installed
 
 
 def inspect_all(paths: Sequence[Path], requirements: Requirements | None = None) -> list[Inspection]:
@@ -95,9 +85,8 @@ def _judged(
     submission: Submission,
     requirements: Requirements,
 ) -> Inspection:
-    of_members = tuple(_of_members(folder, unpacked, submission))
     signers = requirements.signers
-    runs = [judge_run(run, folder, submission, requirements) for run in submission.runs]
+    runs = [judge_run(run, folder / f"runs/{number}", requirements) for number, run in enumerate(submission.runs, 1)]
     ended_unix = max((run.ended_unix for run in runs if run.ended_unix is not None), default=time.time())
     signed, key, names = _signature(unpacked, signers, ended_unix)
     log, by, of_log = _log(folder, submission, signers)
@@ -113,7 +102,7 @@ def _judged(
         runs=tuple(run.run for run in submission.runs),
         announced=against,
         findings=(
-            *of_members,
+            *_of_members(unpacked, submission),
             _of_signature(signed, key, signers),
             *of_log,
             *(finding for run in runs for finding in run.findings),
@@ -127,7 +116,7 @@ def _judged(
 def _submission(folder: Path, unpacked: UnpackedSubmission) -> Submission:
     if SUBMISSION not in unpacked.names:
         raise BundleRefused(f"a submission has a {SUBMISSION}, but this one has none")
-    return submission_of(content_of(folder, SUBMISSION))
+    return submission_of((folder / SUBMISSION).read_bytes())
 
 
 def _used(runs: list[RunInspection]) -> Iterator[tuple[str, str, str]]:
@@ -136,23 +125,17 @@ def _used(runs: list[RunInspection]) -> Iterator[tuple[str, str, str]]:
             yield str(run.first.config["announcement"]), run.name, run.chain
 
 
-def _of_members(folder: Path, unpacked: UnpackedSubmission, submission: Submission) -> Iterator[InspectionFinding]:
-    """Yield changed and unknown members. Unknown members are deleted, so that nothing reads them."""
+def _of_members(unpacked: UnpackedSubmission, submission: Submission) -> Iterator[InspectionFinding]:
+    runs = {f"runs/{number}" for number in range(1, len(submission.runs) + 1)}
+    for name in unpacked.names:
+        if name.startswith("runs/") and "/".join(name.split("/")[:2]) not in runs:
+            yield InspectionFinding(
+                "members", "bad", f"{name} is of no run that {SUBMISSION} lists. It was not checked"
+            )
     for name in unpacked.changed:
         yield InspectionFinding("checksums", "bad", f"{name} differs from the manifest: it was changed since")
     if not unpacked.changed:
         yield InspectionFinding("checksums", "good", f"{len(unpacked.names)} members agree with the manifest")
-    unknown = [name for name in unpacked.names if not is_member(name, submission)]
-    for name in unknown:
-        (folder / name).unlink()
-    # A later release may add members. This release writes no others.
-    outcome: Outcome = "bad" if submission.source.get(SOURCE) == digest(installed()) else "note"
-    for name in unknown[:SHOWN]:
-        yield InspectionFinding(
-            "members", outcome, f"{name} is no member of a submission of these runs. It was not checked"
-        )
-    if len(unknown) > SHOWN:
-        yield InspectionFinding("members", outcome, f"{len(unknown) - SHOWN} more are no members of a submission")
 
 
 def _signature(
@@ -195,8 +178,8 @@ def _log(
     if not (folder / ANNOUNCEMENTS).is_file():
         return None, None, ()
     try:
-        log = parse(content_of(folder, ANNOUNCEMENTS), ANNOUNCEMENTS)
-    except (AnnouncementsDamaged, BundleRefused) as error:
+        log = parse((folder / ANNOUNCEMENTS).read_bytes(), ANNOUNCEMENTS)
+    except AnnouncementsDamaged as error:
         return None, None, (InspectionFinding("announcements", "bad", str(error)),)
     found = []
     if log.head != submission.announcements:

@@ -70,11 +70,6 @@ def memory_room(membership: str, mounts: str) -> int | None:
     return min(rooms, default=None)
 
 
-def membership(proc: Path = Path("/proc")) -> str:
-    """Return the group membership of this process as the kernel reports it, or '' if it is not available."""
-    return _text(proc / "self/cgroup") or ""
-
-
 def _texts(proc: Path) -> tuple[str, str]:
     return (proc / "self/cgroup").read_text(), (proc / "self/mountinfo").read_text()
 
@@ -112,7 +107,6 @@ def _groups(membership: str, mounts: str) -> _Groups:
 
 
 def _quota(folder: Path) -> float | None:
-    """Return the processor quota of a group of version 1 or 2."""
     text = _text(folder / "cpu.max")
     if text is None:
         text = f"{_text(folder / 'cpu.cfs_quota_us') or '-1'} {_text(folder / 'cpu.cfs_period_us') or '1'}"

@@ -23,13 +23,9 @@ import psutil
 from aiperf.system.control_groups import ControlGroupLimits, limits_here, usable_processors
 from aiperf.system.description import machine
 from aiperf.system.description.accelerators import accelerators as accelerators_part
-from aiperf.system.description.machine import container, operating_system
-from aiperf.system.description.machine import memory as memory_part
-from aiperf.system.description.machine import processors as processors_part
 from aiperf.system.description.values import Part, unread
 from aiperf.system.host import cpu_model
-from aiperf.system.network import Link, links, pci
-from aiperf.system.network import network as network_part
+from aiperf.system.network import network, pci
 from aiperf.system.sampler import Device
 from aiperf.system.samplers.attach import sampled_accelerators, usable
 from aiperf.system.samplers.nvml import slice_bytes
@@ -80,12 +76,11 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Identifier of the kernel's boot. Containers with one boot_id share a host."""
     storage: tuple[Storage, ...] = ()
     """File systems of the run's folders, if folders were given."""
-    network: tuple[Link, ...] = ()
 
 
 def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
     """Describe this host and the file systems of `folders`. Takes under 50 ms if no driver must be started first."""
-    proc, sys = Path("/proc"), Path("/sys")
+    proc = Path("/proc")
     limits = limits_here(proc)
     usable = usable_processors(limits)
     memory = psutil.virtual_memory().total
@@ -99,18 +94,17 @@ def describe(folders: Mapping[str, Path] | None = None) -> HostDescription:
         memory_bytes=memory,
         usable_memory_bytes=memory if limits.memory_bytes is None else min(memory, limits.memory_bytes),
         limits=limits,
-        os=operating_system() or platform.system(),
+        os=machine.operating_system() or platform.system(),
         kernel=platform.release(),
         architecture=platform.machine(),
         python=platform.python_version(),
         accelerators=accelerators,
         not_sampled=not_sampled,
         versions=versions(),
-        container=container(os.environ, Path("/")),
+        container=machine.container(os.environ, Path("/")),
         scheduler={name: os.environ[name] for name in SCHEDULER_VARIABLES if name in os.environ},
         boot_id=boot_id(proc),
         storage=storage(folders or {}),
-        network=links(sys),
     )
 
 
@@ -150,15 +144,15 @@ def describe_node(
     return {
         "maker": machine.maker(sys),
         "firmware": machine.firmware(sys),
-        "processors": processors_part(proc, sys),
-        "memory": memory_part(proc, sys),
+        "processors": machine.processors(proc, sys),
+        "memory": machine.memory(proc, sys),
         "accelerators": accelerators_part(),
         "pci": pci(sys),
-        "network": network_part(sys),
+        "network": network(sys),
         "storage": [_storage_part(each) for each in storage(folders, proc / "self/mountinfo")],
         "kernel": machine.kernel(proc, sys),
         "libraries": {"python": platform.python_version(), **versions()},
-        "container": machine.container_of(environment, root, proc),
+        "container": machine.container_of(environment, root),
         "limits": machine.limits(),
         "environment": machine.variables(environment),
     }

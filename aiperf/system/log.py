@@ -145,7 +145,6 @@ def files(folder: Path) -> list[Path]:
 
 
 def read_file(file: Path) -> Iterator[Record]:
-    """Yield all records of one file."""
     name = f"{file.parent.name}/{file.name}"
     try:
         require_file(file)

@@ -12,11 +12,9 @@ import importlib.resources
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
-
-from aiperf.units import share
 
 DataType = Literal["fp32", "tf32", "bf16", "fp16"]
 
@@ -29,10 +27,6 @@ _VARIANTS = (
     (re.compile(r"\bOAM\b|\bMI(250X?|300X|325X|350X|355X)\b", re.I), "OAM"),
     (re.compile(r"\bMI(100|210)\b", re.I), "PCIe"),
 )
-
-
-TOLERANCE: Final = 0.02
-"""Tolerance between a published peak and units × clock × operations. Data sheets round. A sparse peak is wrong by 2×."""
 
 
 class Units(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,26 +72,6 @@ class Peak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Source of the bandwidth, as read on 22 November 2026."""
     units: Units | None = None
     """None if the maker publishes no clock for the peak."""
-
-    def __post_init__(self) -> None:
-        if not self.dense_flops or any(not 1e12 <= flops <= 1e16 for flops in self.dense_flops.values()):
-            raise ValueError(
-                f"peaks are in FLOPS, 1e12 to 1e16 for one device; {self.example!r} has {self.dense_flops!r}"
-            )
-        if not 1e11 <= self.memory_bytes_per_second <= 2e13:
-            raise ValueError(
-                f"a memory's bandwidth is in bytes a second, 1e11 to 2e13; {self.example!r} has "
-                f"{self.memory_bytes_per_second!r}"
-            )
-        if self.units is None:
-            return
-        for dtype, flops in self.dense_flops.items():
-            made_of = self.units.flops(dtype)
-            if abs(flops - made_of) > TOLERANCE * made_of:
-                raise ValueError(
-                    f"a dense peak is units × clock × operations per clock, within {share(TOLERANCE, 0)}; {self.example!r} has "
-                    f"{dtype} = {flops!r}, its units make {made_of:.4g}: is the figure one with sparsity?"
-                )
 
 
 def board_variant(model: str) -> str | None:

@@ -90,7 +90,6 @@ def is_stopped(pid: int) -> bool:
 
 
 def thread_states(pid: int) -> str:
-    """Return the state letters of all threads."""
     return "".join(_letter(thread / "stat") for thread in _threads(pid))
 
 

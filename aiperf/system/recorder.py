@@ -6,16 +6,16 @@ torch nor ray, and ends with the worker.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
+
+import msgspec
 
 from aiperf.reader_processes import package_environment
 from aiperf.system.describe import boot_id
@@ -34,32 +34,29 @@ LOOKS_A_WATCH = 5
 STOP, WAKE = signal.SIGTERM, signal.SIGUSR1
 
 
+class Recording(msgspec.Struct, frozen=True, kw_only=True):
+    """Argument of a recorder process, as JSON."""
+
+    out: str
+    """File to append to."""
+    host: str
+    worker: int
+    epoch_unix: float | None = None
+    """Wall clock at the start of the run, origin of `at`. None: the start of the recorder."""
+    interval_seconds: float = 1.0
+    accelerators: int | None = None
+    """Number that the worker trains on, to detect missing ones. 0 without accelerators. None if it is not known."""
+    driver: str | None = None
+    """Identity of the run's driver (`own_processes.identity`), whose processor time counts as the run's if it is visible."""
+    parent: int | None = None
+    """Process to end with."""
+
+
 class Recorder:
-    """Handle of a recorder process. Started by the worker's process with `with Recorder(...):` or `start()` and `stop()`."""
+    """Handle of a recorder process. The worker's process calls `start()` and `stop()`."""
 
-    def __init__(
-        self,
-        out: Path,
-        *,
-        host: str,
-        worker: int,
-        epoch_unix: float,
-        interval_seconds: float = 1.0,
-        accelerators: int | None = None,
-        driver: str | None = None,
-    ) -> None:
-        """Prepare the recorder.
-
-        `epoch_unix`: wall clock at the start of the run, origin of `at`. `accelerators`: number that the worker trains on, to
-        detect missing ones, 0 without accelerators. `driver`: identity of the run's driver (`own_processes.identity`), whose
-        processor time counts as the run's if it is visible.
-        """
-        if not interval_seconds > 0:
-            raise ValueError(f"the interval of a recorder must be more than 0 s, but found {interval_seconds!r}")
-        self._arguments = ["--out", str(out), "--host", host, "--worker", str(worker), "--epoch", repr(epoch_unix)]
-        self._arguments += ["--interval", repr(interval_seconds), "--parent", str(os.getpid())]
-        self._arguments += [] if accelerators is None else ["--accelerators", str(accelerators)]
-        self._arguments += [] if driver is None else ["--driver", driver]
+    def __init__(self, recording: Recording) -> None:
+        self._recording = msgspec.structs.replace(recording, parent=os.getpid())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -70,7 +67,7 @@ class Recorder:
         """Start the process and return at once. The recorder writes errors to this process's stderr."""
         assert self._process is None, "a recorder is started once"
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "aiperf.system.recorder", *self._arguments],
+            [sys.executable, "-P", "-m", "aiperf.system.recorder", msgspec.json.encode(self._recording).decode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             env=package_environment(),
@@ -100,15 +97,6 @@ class Recorder:
                 self._process.kill()
                 self._process.wait()
         return self._process.returncode
-
-    def __enter__(self) -> Recorder:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def record(log: Log, attached: OpenSamplers, session: Session, parent: int | None, watch: LoadWatch) -> None:
@@ -140,43 +128,32 @@ def devices_of(attached: OpenSamplers, environment: Mapping[str, str]) -> tuple[
     return hosts + visible([device for device in all_devices if device.kind == "accelerator"], environment)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m aiperf.system.recorder", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="the file to append to")
-    parser.add_argument("--host", required=True)
-    parser.add_argument("--worker", type=int, required=True)
-    parser.add_argument(
-        "--epoch", type=float, help="wall clock of the run's beginning, seconds since 1970; default: now"
-    )
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between samples")
-    parser.add_argument("--accelerators", type=int, help="how many the worker trains on")
-    parser.add_argument("--parent", type=int, help="process to end with")
-    parser.add_argument("--driver", help="identity of the run's driver")
-    chosen = parser.parse_args(arguments)
+def main() -> int:
+    recording = msgspec.json.decode(sys.argv[1], type=Recording)
     signal.pthread_sigmask(signal.SIG_BLOCK, {STOP, WAKE})
-    if chosen.parent is not None:
+    if recording.parent is not None:
         # WAKE, not a kill: the thread that started this process may end before its process. The loop then checks the parent
         signal_at_end_of_parent(WAKE)
-    os.setpriority(os.PRIO_PROCESS, 0, LOWEST)  # also if a user started it
     attached = attach({"host": HostSampler} | accelerator_samplers())
-    log = Log(chosen.out)
+    log = Log(Path(recording.out))
     wall = time.time()
     session = Session(
-        host=chosen.host,
-        worker=chosen.worker,
-        at=0.0 if chosen.epoch is None else round(wall - chosen.epoch, 3),
+        host=recording.host,
+        worker=recording.worker,
+        at=0.0 if recording.epoch_unix is None else round(wall - recording.epoch_unix, 3),
         wall_unix=round(wall, 3),
-        interval_seconds=chosen.interval,
+        interval_seconds=recording.interval_seconds,
         devices=devices_of(attached, os.environ),
-        accelerators=chosen.accelerators,
+        accelerators=recording.accelerators,
         not_sampled=attached.absent,
         boot_id=boot_id(),
         process_space=process_space(),
     )
-    roots, ray_session = roots_of(chosen.parent or os.getpid(), chosen.driver and seen_here(chosen.driver))
-    watch = LoadWatch(OwnProcesses({*roots, os.getpid()}, ray_session), LOOKS_A_WATCH * chosen.interval)
+    driver = None if recording.driver is None else seen_here(recording.driver)
+    roots, ray_session = roots_of(recording.parent or os.getpid(), driver)
+    watch = LoadWatch(OwnProcesses({*roots, os.getpid()}, ray_session), LOOKS_A_WATCH * recording.interval_seconds)
     try:
-        record(log, attached, session, chosen.parent, watch)
+        record(log, attached, session, recording.parent, watch)
     finally:
         log.close()
         attached.close()

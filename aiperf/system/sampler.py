@@ -94,18 +94,15 @@ class Sampler(Protocol):
 
     def devices(self) -> Sequence[Device]:
         """Return the devices found when the sampler was opened."""
-        ...
 
     def sample(self, wanted: Collection[str] | None = None) -> Sequence[DeviceSample]:
         """Sample each device in `wanted` by id. Default: all. Takes milliseconds. A lost device is `gone`, not an error.
 
         Other devices are not read: on a host with many workers each recorder samples its worker's devices only.
         """
-        ...
 
     def close(self) -> None:
         """Release the vendor's library."""
-        ...
 
 
 @runtime_checkable
@@ -114,7 +111,6 @@ class ReportsProcesses(Protocol):
 
     def computing(self, wanted: Collection[str]) -> Mapping[str, Sequence[int] | None]:
         """Return by device the process numbers that compute on it. None if the device does not report them."""
-        ...
 
 
 class Unavailable(Exception):

@@ -5,7 +5,8 @@ A device without measurements gets no warning about values. A warning reports th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aiperf.run_warning import RunWarning, Severity
@@ -56,13 +57,11 @@ def telemetry_warnings(telemetry: Telemetry, limits: WarningThresholds) -> tuple
     accelerators = telemetry.accelerators
     warnings = [
         *_missing(telemetry),
-        *_gone(accelerators),
-        *_ecc(accelerators),
+        *_defects(accelerators),
         *_beside(telemetry.loads, limits),
         *_foreign(accelerators),
         *_throttled(accelerators, limits),
-        *_hot(accelerators, limits),
-        *_idle(accelerators, limits),
+        *_hot_or_idle(accelerators, limits),
         *_power_caps(accelerators, limits),
         *damage_warnings(telemetry.damaged),
         *_unmeasured(telemetry, limits),
@@ -76,12 +75,25 @@ def _name(one: DeviceTelemetry) -> str:
     return f"{device.model or device.vendor or repr(device.id)} #{device.index} of worker {one.worker} on {one.host!r}"
 
 
-def _of(some: Sequence[object], all_: Sequence[object]) -> str:
-    return f"{len(some)} of {len(all_)} accelerator{'' if len(all_) == 1 else 's'}"
+def _of(some: Sequence[object], all_: Sequence[object], what: str = "accelerator") -> str:
+    return f"{len(some)} of {len(all_)} {what}{'' if len(all_) == 1 else 's'}"
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.0995 or share == 0 else f"{100 * share:.1f} %"
+
+
+Bad = Sequence[tuple[float, DeviceTelemetry]]
+"""Values beyond a limit, with their devices."""
+
+
+def _where(
+    accelerators: Sequence[DeviceTelemetry],
+    value: Callable[[DeviceTelemetry], float | None],
+    is_bad: Callable[[float], bool],
+) -> Bad:
+    """Return the accelerators with a bad value. Those without a value are left out."""
+    return [(each, one) for one in accelerators if (each := value(one)) is not None and is_bad(each)]
 
 
 def _missing(telemetry: Telemetry) -> list[RunWarning]:
@@ -98,48 +110,38 @@ def _missing(telemetry: Telemetry) -> list[RunWarning]:
     ]
 
 
-def _gone(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
-    gone = [one for one in accelerators if one.gone_at is not None]
-    if not gone:
-        return []
-    first = min(gone, key=lambda one: one.gone_at or 0.0)
-    return [
-        RunWarning(
-            f"{_of(gone, accelerators)} vanished; first {_name(first)}, "
-            f"last seen at {first.gone_at:.0f} s ({first.gone})",
+def _defects(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
+    """Warn of lost accelerators and of memory errors."""
+    if gone := _where(accelerators, lambda one: one.gone_at, lambda at: True):
+        at, first = min(gone, key=_value)
+        yield RunWarning(
+            f"{_of(gone, accelerators)} vanished; first {_name(first)}, last seen at {at:.0f} s ({first.gone})",
             "critical",
             "take that host out of service, and check its kernel log for messages of the driver (dmesg)",
         )
-    ]
-
-
-def _ecc(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
-    found: list[RunWarning] = []
-    failed = [one for one in accelerators if one.ecc_uncorrected]
-    if failed:
-        worst = max(failed, key=lambda one: one.ecc_uncorrected or 0)
+    if failed := _where(accelerators, lambda one: one.ecc_uncorrected, lambda errors: errors > 0):
+        errors, worst = max(failed, key=_value)
         text = f"{_of(failed, accelerators)} had uncorrected memory errors: results may be wrong; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.ecc_uncorrected} in the window", "critical", _UNCORRECTED))
-    corrected = [one for one in accelerators if one.ecc_corrected]
-    if corrected:
-        worst = max(corrected, key=lambda one: one.ecc_corrected or 0)
+        yield RunWarning(f"{text}, {errors:.0f} in the window", "critical", _UNCORRECTED)
+    if corrected := _where(accelerators, lambda one: one.ecc_corrected, lambda errors: errors > 0):
+        errors, worst = max(corrected, key=_value)
         text = f"{_of(corrected, accelerators)} had memory errors that were corrected; worst {_name(worst)}"
-        found.append(RunWarning(f"{text}, {worst.ecc_corrected} in the window", "note", _CORRECTED))
-    return found
+        yield RunWarning(f"{text}, {errors:.0f} in the window", "note", _CORRECTED)
 
 
-def _throttled(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
-    found: list[RunWarning] = []
+def _value(pair: tuple[float, DeviceTelemetry]) -> float:
+    return pair[0]
+
+
+def _throttled(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> Iterator[RunWarning]:
     for reason in sorted({reason for one in accelerators for reason in one.throttled or ()} - IDLE_REASONS):
         shares = [((one.throttled or {}).get(reason, 0.0), one) for one in accelerators]
-        held = [(share, one) for share, one in shares if share > limits.throttled_share]
-        if held:
-            share, worst = max(held, key=lambda pair: pair[0])
+        if held := [pair for pair in shares if pair[0] > limits.throttled_share]:
+            share, worst = max(held, key=_value)
             text = (
                 f"{_of(held, accelerators)} throttled ({reason}); worst {_name(worst)}, {_percent(share)} of the time"
             )
-            found.append(RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning", _unthrottled(reason)))
-    return found
+            yield RunWarning(text, "note" if reason in CHOSEN_REASONS else "warning", _unthrottled(reason))
 
 
 def _unthrottled(reason: str) -> str:
@@ -152,64 +154,48 @@ def _unthrottled(reason: str) -> str:
     return "find the cause with the vendor's tool on that host (nvidia-smi -q -d PERFORMANCE, amd-smi metric)"
 
 
-def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> list[RunWarning]:
+def _beside(loads: Sequence[HostLoad], limits: WarningThresholds) -> Iterator[RunWarning]:
     """Warn of other programs, and of other machines on the same processors."""
-    found: list[RunWarning] = []
-    loaded = [one for one in loads if one.others > limits.others_share]
-    if loaded:
+    if loaded := [one for one in loads if one.others > limits.others_share]:
         worst = max(loaded, key=lambda one: one.others)
         text = (
-            f"other programs ran beside this run on {_hosts(loaded, loads)}; worst {worst.host!r}, "
-            f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)}), most at "
-            f"{worst.most_at[0]:.0f}–{worst.most_at[1]:.0f} s with {_percent(worst.most_others)}"
+            f"other programs ran beside this run on {_of(loaded, loads, 'host')}; worst {worst.host!r}, "
+            f"{_percent(worst.others)} of its processor time in the window (this run {_percent(worst.own)})"
         )
         remedy = "end the other programs, or request whole nodes (sbatch --exclusive), and run again"
-        found.append(RunWarning(text, "warning", remedy))
-    robbed = [one for one in loads if one.stolen > limits.stolen_share]
-    if robbed:
+        yield RunWarning(text, "warning", remedy)
+    if robbed := [one for one in loads if one.stolen > limits.stolen_share]:
         worst = max(robbed, key=lambda one: one.stolen)
         text = (
-            f"the hypervisor gave processor time of {_hosts(robbed, loads)} to other machines (steal); worst "
+            f"the hypervisor gave processor time of {_of(robbed, loads, 'host')} to other machines (steal); worst "
             f"{worst.host!r}, {_percent(worst.stolen)} of it in the window"
         )
-        found.append(RunWarning(text, "warning", "run again on a machine whose processors are not shared"))
-    return found
+        yield RunWarning(text, "warning", "run again on a machine whose processors are not shared")
 
 
-def _hosts(some: Sequence[object], all_: Sequence[object]) -> str:
-    return f"{len(some)} of {len(all_)} host{'' if len(all_) == 1 else 's'}"
+def _foreign(accelerators: Sequence[DeviceTelemetry]) -> Iterator[RunWarning]:
+    if shared := _where(accelerators, lambda one: min((one.foreign or {}).values(), default=None), lambda at: True):
+        at, first = min(shared, key=_value)
+        names = ", ".join(sorted(first.foreign or {})[:MOST_NAMED])
+        text = (
+            f"{_of(shared, accelerators)} computed for other programs too; first {_name(first)}, at {at:.0f} s: {names}"
+        )
+        remedy = (
+            "end them, or request exclusive accelerators (sbatch --exclusive; compute mode exclusive), and run again"
+        )
+        yield RunWarning(text, "warning", remedy)
 
 
-def _foreign(accelerators: Sequence[DeviceTelemetry]) -> list[RunWarning]:
-    shared = [(min(one.foreign.values()), one) for one in accelerators if one.foreign]
-    if not shared:
-        return []
-    first_at, first = min(shared, key=lambda pair: pair[0])
-    names = ", ".join(sorted(first.foreign or {})[:MOST_NAMED])
-    text = f"{_of(shared, accelerators)} computed for other programs too; first {_name(first)}, at {first_at:.0f} s: {names}"
-    remedy = "end them, or request exclusive accelerators (sbatch --exclusive; compute mode exclusive), and run again"
-    return [RunWarning(text, "warning", remedy)]
-
-
-def _hot(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
-    known = [(one.temperature_max_celsius, one) for one in accelerators if one.temperature_max_celsius is not None]
-    hot = [(celsius, one) for celsius, one in known if celsius >= limits.hot_celsius]
-    if not hot:
-        return []
-    celsius, worst = max(hot, key=lambda pair: pair[0])
-    text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
-    return [RunWarning(text, "warning", _COOLING)]
-
-
-def _idle(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
-    known = [(one.utilisation_mean, one) for one in accelerators if one.utilisation_mean is not None]
-    idle = [(mean, one) for mean, one in known if mean < limits.idle_utilisation]
-    if not idle:
-        return []
-    mean, worst = min(idle, key=lambda pair: pair[0])
-    text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilization {_percent(mean)}"
-    remedy = "check in the report what its worker did (Workers over time) and what delayed it (Where the time went)"
-    return [RunWarning(text, "warning", remedy)]
+def _hot_or_idle(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> Iterator[RunWarning]:
+    if hot := _where(accelerators, lambda one: one.temperature_max_celsius, lambda each: each >= limits.hot_celsius):
+        celsius, worst = max(hot, key=_value)
+        text = f"{_of(hot, accelerators)} reached {limits.hot_celsius:.0f} °C; hottest {_name(worst)}, {celsius:.0f} °C"
+        yield RunWarning(text, "warning", _COOLING)
+    if idle := _where(accelerators, lambda one: one.utilisation_mean, lambda mean: mean < limits.idle_utilisation):
+        mean, worst = min(idle, key=_value)
+        text = f"{_of(idle, accelerators)} sat idle; least used {_name(worst)}, mean utilization {_percent(mean)}"
+        remedy = "check in the report what its worker did (Workers over time) and what delayed it (Where the time went)"
+        yield RunWarning(text, "warning", remedy)
 
 
 def _power_caps(accelerators: Sequence[DeviceTelemetry], limits: WarningThresholds) -> list[RunWarning]:
@@ -234,22 +220,19 @@ def died(telemetry: Telemetry, worked_until: Mapping[int, float], limits: Warnin
 
     No value includes what their devices did afterwards, and nothing else would show it.
     """
-    until: dict[int, float | None] = {}
-    for one in telemetry.workers:  # for several hosts: the one with the earliest end of its record
-        recorded = (
-            one.recorded_until if one.worker not in until else min(until[one.worker] or 0.0, one.recorded_until or 0.0)
-        )
-        until[one.worker] = recorded
+    until: dict[int, float] = {}
+    for one in telemetry.workers:  # of several hosts, the earliest end of a record counts
+        until[one.worker] = min(until.get(one.worker, math.inf), one.recorded_until or 0.0)
     ended = [
-        (worked - (until.get(worker) or 0.0), worker, worked)
+        (worked - until.get(worker, 0.0), worker, worked)
         for worker, worked in worked_until.items()
-        if worked - (until.get(worker) or 0.0) > limits.recorder_seconds
+        if worked - until.get(worker, 0.0) > limits.recorder_seconds
     ]
     if not ended:
         return ()
     _, worker, worked = max(ended)
     last = until.get(worker)
-    recorded_text = "it recorded nothing" if last is None else f"its last sample is from {last:.0f} s"
+    recorded_text = f"its last sample is from {last:.0f} s" if last else "it recorded nothing"
     return (
         RunWarning(
             f"recorders that died before their workers ended: {len(ended)} of {len(worked_until)}; worst that of worker "

@@ -24,18 +24,15 @@ class Timeline(Protocol):
 
     def mark(self) -> Mark:
         """Return a mark after the work queued so far."""
-        ...
 
     def anchor(self) -> None:
         """Synchronize the device and relate its clock to the host's.
 
         An event's time is a float32 in ms: one hour after its anchor it is accurate to 0.25 ms.
         """
-        ...
 
     def second(self, mark: Mark) -> float:
         """Return the host's time at which the device passed the mark. Wait for the device if it has not passed it yet."""
-        ...
 
 
 class HostTimeline:

@@ -80,7 +80,6 @@ class Execution:
         _strip(self._network)
 
     def compilations(self) -> int:
-        """Return the number of compilations of the network. It should be 1."""
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
         return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))
@@ -173,12 +172,16 @@ def fastest(
 
     Rank 0's measurements decide, so all ranks must call it and get the same mode. `run`: one forward and backward pass, without
     gradient exchange. `eager_passes`: the eager passes that need memory in addition to a captured graph. Raises ModeUnavailable
-    and DoesNotFit if the first mode is required and does not work.
+    and DoesNotFit, on all ranks alike, if the first mode is required and does not work.
     """
+
+    def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
+        return _tried(mode, network, images, context, run, eager_passes)
+
     if open_modes[0] == EAGER:
         first = Execution(network, EAGER, images, context.precision)
     else:
-        first = _insisted_on(open_modes[0], network, images, context, run, eager_passes)
+        first = _required(open_modes[0], network, len(images), context, *tried(open_modes[0]))
     if len(open_modes) == 1:
         return first
     base = _timed(context, run)
@@ -192,8 +195,13 @@ def fastest(
             return best
         mode = open_modes[at]
         best.remove()
-        began = time.monotonic()
-        execution, step = _tried(mode, network, images, context, run, eager_passes)
+        began, step = time.monotonic(), inf
+        execution, problem = tried(mode)
+        if execution is None:
+            print(f"{mode} is not available: {problem}", file=sys.stderr, flush=True)
+        else:
+            context.timeline.anchor()
+            step = _timed(context, run)
         if not context.all_agree(step < inf):
             step = inf
         context.expected = context.expected.learn(mode, time.monotonic() - began, base, step)
@@ -210,6 +218,9 @@ def fastest(
         best.install()
 
 
+_FULL = "the memory is full"
+
+
 def _tried(
     mode: ExecutionMode,
     network: Network,
@@ -217,51 +228,34 @@ def _tried(
     context: RankContext,
     run: Callable[[], None],
     eager_passes: Callable[[], None],
-) -> tuple[Execution | None, float]:
-    """Return the execution and the seconds of its step. The seconds are infinite if the mode does not work or does not fit."""
-    try:
-        execution = Execution(network, mode, images, context.precision, context.compiler)
-        _first_run(execution, run, eager_passes)
-        context.timeline.anchor()
-        return execution, _timed(context, run)
-    except (RuntimeError, ModeUnavailable) as error:
-        if not isinstance(error, ModeUnavailable) and not is_out_of_memory(error):
-            raise
-        print(f"{mode} is not available: {error}", file=sys.stderr, flush=True)
-        network.zero_grad(set_to_none=True)
-        return None, inf
-
-
-def _insisted_on(
-    mode: ExecutionMode,
-    network: Network,
-    images: Tensor,
-    context: RankContext,
-    run: Callable[[], None],
-    eager_passes: Callable[[], None],
-) -> Execution:
-    """Return the execution in a required mode. Raises ModeUnavailable and DoesNotFit, on all ranks alike."""
-    execution: Execution | None = None
-    problem, fits = "", True
+) -> tuple[Execution | None, str]:
+    """Return the execution after its first run. None and the reason if the mode does not work or does not fit."""
     try:
         execution = Execution(network, mode, images, context.precision, context.compiler)
         _first_run(execution, run, eager_passes)
     except ModeUnavailable as error:
-        problem = str(error)
+        return None, str(error)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        fits = False
-    fits, is_had = context.all_agree(fits), context.all_agree(not problem)
-    if fits and is_had:
+        network.zero_grad(set_to_none=True)
+        return None, _FULL
+    return execution, ""
+
+
+def _required(
+    mode: ExecutionMode, network: Network, batch: int, context: RankContext, execution: Execution | None, problem: str
+) -> Execution:
+    """Return the execution in a required mode. Raises ModeUnavailable and DoesNotFit, on all ranks alike."""
+    fits, is_available = context.all_agree(problem != _FULL), context.all_agree(problem in ("", _FULL))
+    if fits and is_available:
         assert execution is not None
         return execution
     _strip(network)
     if execution is not None:
         execution.close()
     if not fits:
-        network.zero_grad(set_to_none=True)
-        raise DoesNotFit(f"a batch of {len(images)} does not fit as {mode}")
+        raise DoesNotFit(f"a batch of {batch} does not fit as {mode}")
     raise ModeUnavailable(f"the network cannot be launched as {mode}: {problem or 'another rank reported it'}")
 
 

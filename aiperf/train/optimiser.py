@@ -25,16 +25,13 @@ class EagerSgd(torch.optim.SGD):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
-        """Update all parameters by their gradients."""
         assert closure is None
         _step(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """See torch.optim.Optimizer."""
         _add_param_group(self, param_group)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """See torch.optim.Optimizer."""
         _zero_grad(self, set_to_none)
 
 

@@ -29,7 +29,6 @@ class Precision:
 
     @property
     def bytes_per_element(self) -> int:
-        """Bytes of one activation value."""
         return ELEMENT_BYTES[self.name]
 
     def computing(self) -> AbstractContextManager[object]:
@@ -65,9 +64,5 @@ def unsearched() -> Iterator[None]:
 
 
 def choose(choice: str, device: torch.device) -> Precision:
-    """Return the precision for a device.
-
-    `auto` is the first of `candidates`. `precision_choice.py` measures which is fastest. Raises BadConfiguration for tf32
-    without tensor cores that support it.
-    """
+    """Return the precision for a device. Raises BadConfiguration for tf32 without tensor cores that support it."""
     return Precision(precision_name(choice, device), device.type)

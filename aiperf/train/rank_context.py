@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 import torch
 
@@ -14,69 +14,12 @@ from aiperf.train.checkpoints.checkpoint_writer import Writer
 from aiperf.train.collectives.collective import Collective
 from aiperf.train.device_timer import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
+from aiperf.train.heartbeat import RankHeartbeat
 from aiperf.train.memory.ceiling import memory_of_rank
 from aiperf.train.precision import Precision, choose
-from aiperf.train.stages import Stage
 from aiperf.train.task import Classification, Task
 from aiperf.train.trainer_config import TrainerConf
 from morphism import Graph
-
-
-class Liveness(Protocol):
-    """Connection of a rank to its supervisor."""
-
-    def enter(self, stage: Stage, silent_seconds: float) -> None:
-        """Report the current stage and the maximum silence in it, in seconds."""
-        ...
-
-    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        """Report a training step, its stage and the maximum silence, in seconds."""
-        ...
-
-    def processed(self, training: int, validation: int) -> None:
-        """Add images to this rank's counts."""
-        ...
-
-    def images(self) -> tuple[int, int]:
-        """Return the training and validation images of all ranks since their start.
-
-        Counts of other hosts arrive with a short delay.
-        """
-        ...
-
-    def own_images(self) -> tuple[int, int]:
-        """Return the training and validation images of this rank."""
-        ...
-
-    def is_asked_for_sums(self) -> bool:
-        """Return whether the sums were requested since the last call."""
-        ...
-
-
-class UnsupervisedRank:
-    """Liveness of a single rank without a supervisor."""
-
-    def __init__(self) -> None:
-        self._images = (0, 0)
-
-    def enter(self, stage: Stage, silent_seconds: float) -> None:
-        return None
-
-    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        return None
-
-    def processed(self, training: int, validation: int) -> None:
-        trained, validated = self._images
-        self._images = (trained + training, validated + validation)
-
-    def images(self) -> tuple[int, int]:
-        return self._images
-
-    def own_images(self) -> tuple[int, int]:
-        return self._images
-
-    def is_asked_for_sums(self) -> bool:
-        return False
 
 
 @dataclass(slots=True)
@@ -96,7 +39,7 @@ class RankContext:
     writer: Writer | None
     """Writer of checkpoints on rank 0. None on other ranks."""
     task: Task
-    liveness: Liveness = field(default_factory=UnsupervisedRank)
+    liveness: RankHeartbeat = field(default_factory=RankHeartbeat)
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     """Expectations of execution modes."""
     compiler: str = "inductor"
@@ -110,7 +53,7 @@ class RankContext:
         device: torch.device,
         collective: Collective,
         writer: Writer | None,
-        liveness: Liveness | None = None,
+        liveness: RankHeartbeat | None = None,
         on_host: int = 1,
     ) -> RankContext:
         """Build the context.
@@ -134,7 +77,7 @@ class RankContext:
             memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
             task=Classification(conf.label_smoothing),
-            liveness=liveness or UnsupervisedRank(),
+            liveness=liveness or RankHeartbeat(),
         )
 
     @property

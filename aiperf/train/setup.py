@@ -55,7 +55,6 @@ class PreparedNetwork:
     prepared: Prepared
 
     def close(self) -> None:
-        """Release the resources of the trial."""
         self.exchange.close()
         self.execution.close()
 

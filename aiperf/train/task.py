@@ -32,11 +32,9 @@ class ValidationSums(Protocol):
 
     def add(self, network: Network, batch: Batch) -> None:
         """Evaluate a batch and add its results, without synchronizing the device."""
-        ...
 
     def read(self) -> list[float]:
         """Return the sums, equally many on every rank. Synchronizes the device."""
-        ...
 
 
 class Task(Protocol):
@@ -45,23 +43,18 @@ class Task(Protocol):
     @property
     def metric(self) -> Metric:
         """Return the name of the quality's metric."""
-        ...
 
     def initial_network(self, graph: Graph, seed: int) -> Network:
         """Return a network with initial weights, on the host."""
-        ...
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         """Return the mean training loss of a batch, a scalar."""
-        ...
 
     def validation_sums(self, device: torch.device) -> ValidationSums:
         """Return empty sums for a validation pass."""
-        ...
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         """Return the quality from the sums of all ranks over `images` validation images."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ LaunchChoice = Literal["auto", "on", "off"]
 RateDecay = Literal["linear", "cosine"]
 
 COLLECTIVES = {
-    "horovod": "aiperf.train.collectives.horovod_choice",
+    "horovod": "aiperf.train.collectives.horovod_collective",
     "torch": "aiperf.train.collectives.torch_collective",
 }
 """Collectives by name, with the module that joins the ranks (a `choice.CollectiveModule`).
@@ -62,9 +62,8 @@ class TrainerConf:
     precision: str = field(default="auto", metadata={"among": get_args(PrecisionChoice)})
     """Precision of convolutions and matrix products: fp32, tf32, bf16, fp16 or auto.
 
-    Weights, gradient sums and the optimiser stay FP32. Default: auto, which on a CPU is bf16 if it has native bf16,
-    else fp32. On an accelerator it is the fastest of its 16-bit types (or fp32 if it has none), measured when the first
-    worker on its kind starts, and used by all others on it.
+    Weights, gradient sums and the optimiser stay FP32. Default: auto, which is bf16 if the device has native bf16, else
+    fp16 on an accelerator with FP16 tensor cores (V100, T4), else fp32.
     """
     channels_last: bool = True
     """Store images and convolution weights with the channel as the fastest axis."""

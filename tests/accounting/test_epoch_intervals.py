@@ -127,9 +127,7 @@ def test_the_old_form_of_a_journal_says_the_same_as_todays(seed: int) -> None:
     old, today = without_positions(old), without_positions(today)
     assert profile(old) == profile(today)
     assert without_lines(state_after(old)) == without_lines(state_after(today))
-    assert dataclasses.replace(collect(old), events=0, lines={}) == dataclasses.replace(
-        collect(today), events=0, lines={}
-    )
+    assert dataclasses.replace(collect(old), line=0, lines={}) == dataclasses.replace(collect(today), line=0, lines={})
 
 
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aiperf.simulate.model.learning_curves import Curve
-from benchmarks.search_landscape import LANDSCAPES, Landscape, OnLandscape, Setting, run
 from morphism import Budget, Graph, Map, choices, start
 from morphism.grow import grow
 from searchers.growth import drawn
 from searchers.rng import chance
 from searchers.searcher_config import RandomConf
+from tests.builders.landscapes import LANDSCAPES, Landscape, OnLandscape, Setting, run
 
 SMALL = start("digits_small")
 PLENTY = Budget.of(SMALL, 64.0)

@@ -1,6 +1,6 @@
 """A search on a landscape without a run: results are known at a trial's end, and proposals are not delayed.
 
-It tests searchers alone at the least cost. benchmarks/search_landscape.py simulates whole runs.
+It tests searchers alone at the least cost. tests/builders/landscapes.py simulates whole runs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import heapq
 from collections.abc import Callable
 from random import Random
 
-from benchmarks.search_landscape import Landscape
 from morphism import Budget, Graph, apply, cost
 from searchers import (
     PARENTS,
@@ -23,6 +22,7 @@ from searchers import (
     WeightsDropped,
     propose,
 )
+from tests.builders.landscapes import Landscape
 
 WORKERS = 8
 NOISE = 0.004

@@ -61,7 +61,9 @@ def test_without_tensorboard_the_message_has_the_fix(
     aiperf: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recorded(tmp_path / "runs" / "one", "resumed-v4")
-    monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.record_writer", None)
+    monkeypatch.delitem(sys.modules, "aiperf.export.tensorboard_files", raising=False)
+    monkeypatch.delattr("aiperf.export.tensorboard_files", raising=False)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
 
     answer = aiperf("export", "one", "--to", "tensorboard", "--out", "out")
 

@@ -50,7 +50,7 @@ class Command:
 
 COMMANDS = {
     "score": Command("score ../RUN --json"),
-    "report": Command("report ../RUN --out out --against ../OTHER"),
+    "report": Command("report ../RUN --out out"),
     "status": Command("status ../RUN"),
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
@@ -60,8 +60,8 @@ COMMANDS = {
     "compare": Command("compare ../RUN ../OTHER"),
     "export csv": Command("export ../RUN --to csv --out out"),
     "export mlflow": Command("export ../OTHER --to mlflow --out out"),
-    "export optuna": Command("export ../RUN --to optuna --out out"),
-    "export tensorboard": Command("export ../RUN --to tensorboard --out out"),
+    "export optuna": Command("export ../RUN --to optuna --out out", varies=r"out/.*"),
+    "export tensorboard": Command("export ../RUN --to tensorboard --out out", grows=r"out/.*"),
     "flops": Command("flops resnet50_v1"),
     "morph": Command("morph resnet20 --steps 12 --json grown.json --lineage lineage.json --draw grown.svg"),
     "prepare": Command(

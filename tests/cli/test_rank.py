@@ -25,10 +25,10 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
     assert (answer.status, answer.err) == (0, "")
     assert "20261122-083105-golden" in answer.out and "written: list/rank.html" in answer.out
     assert sorted(path.name for path in (tmp_path / "list").iterdir()) == [
-        "rank.csv", "rank.html", "rank.json", "rank.md"
+        "rank.csv", "rank.html", "rank.json"
     ]  # fmt: skip
     outputs = json.loads((tmp_path / "list" / "rank.json").read_text())
-    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 3, "regulated")
+    assert (outputs["format"], outputs["version"], outputs["by"]) == ("aiperf-list", 4, "regulated")
     with (tmp_path / "list" / "rank.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     scores = {
@@ -38,7 +38,6 @@ def test_a_folder_of_runs_becomes_a_list_in_four_forms(aiperf: User, tmp_path: P
     assert len(scores) == 2
     for run in scores:
         assert run in (tmp_path / "list" / "rank.html").read_text()
-        assert run in (tmp_path / "list" / "rank.md").read_text()
 
 
 def test_an_unreadable_run_is_named_and_gives_status_1(aiperf: User, tmp_path: Path) -> None:

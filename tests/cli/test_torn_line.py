@@ -10,7 +10,7 @@ import pytest
 from aiperf.journal.journal import NAME, read, torn_warning
 from aiperf.leaderboard.entry import Entry
 from aiperf.leaderboard.leaderboard import leaderboard
-from aiperf.leaderboard.list_files import json_text, lines, markdown, page
+from aiperf.leaderboard.list_files import json_text, lines, page
 from aiperf.leaderboard.metric import metric
 from aiperf.leaderboard.reading import read_entry
 from tests.builders.forged_journal import lines_of, write
@@ -51,7 +51,7 @@ def test_a_ranking_reports_a_dropped_line_in_each_format(torn: Path) -> None:
     assert isinstance(entry, Entry)
     found = leaderboard([entry], [], metric("score"))
 
-    forms = ("\n".join(lines(found)), json_text(found), markdown(found), page(found))
+    forms = ("\n".join(lines(found)), json_text(found), page(found))
 
     assert all(SAID.replace("'", "’") in form.replace("&#x27;", "'").replace("'", "’") for form in forms)
 

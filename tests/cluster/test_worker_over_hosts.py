@@ -34,7 +34,7 @@ from aiperf.journal.journal import read
 from aiperf.report.gather import gather
 from aiperf.system.log import Session
 from aiperf.system.log import read as read_telemetry
-from aiperf.train.collectives.horovod_choice import missing as horovod_missing
+from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from tests.audit.journal_audit import audit
 from tests.rigs.namespaces import HostsRig, begin, hosts, missing, processes_on, until
 from tests.rigs.processes import command_line

@@ -9,6 +9,8 @@ import pytest
 
 from aiperf.cli.verbs.results.compare import share
 from aiperf.errors import CannotCompare
+from aiperf.report.write import report_of
+from tests.builders.run import folder_of
 from tests.rigs.user import User
 
 
@@ -16,7 +18,7 @@ def _words(runs: Path, kind: str, names: str) -> list[str]:
     return [str(runs / kind / name) for name in names.split()]
 
 
-def test_a_slower_machine_is_a_regression_that_the_machine_makes(aiperf: User, runs: Path) -> None:
+def test_a_slower_machine_is_a_regression_of_its_speed(aiperf: User, runs: Path) -> None:
     fast, slow = _words(runs, "fast", "a0 a1 a2"), _words(runs, "slow", "s0 s1 s2")
 
     answer = aiperf("compare", *fast, "--with", *slow, "--max-regression", "2%")
@@ -24,8 +26,8 @@ def test_a_slower_machine_is_a_regression_that_the_machine_makes(aiperf: User, r
     assert answer.status == 1 and "regression: score" in answer.out
     assert aiperf("compare", *slow, "--with", *fast, "--max-regression", "2%").status == 0
     found = json.loads(aiperf("compare", *fast, "--with", *slow, "--json").out)
-    parts = {part["name"]: part["log_ratio"] for part in found["made_of"]["parts"]}
-    assert parts["machine"] == pytest.approx(found["made_of"]["log_ratio"], rel=0.2)
+    factors = {factor["name"]: factor["change"] for factor in found["factors"]}
+    assert factors["speed"] == pytest.approx(-0.05, abs=0.01) and abs(factors["accelerators"]) < 1e-12
     assert found["figures"][0]["change"]["p_value"] < 0.05
 
 
@@ -93,12 +95,11 @@ def test_a_figure_without_an_uncertainty_is_never_passed(aiperf: User, runs: Pat
     assert "cannot be determined: error" in printed and "has neither for error: repeat the runs" in printed
 
 
-def test_equal_runs_show_how_far_they_lie_apart_and_what_from(aiperf: User, runs: Path) -> None:
+def test_repeats_show_their_spread(aiperf: User, runs: Path) -> None:
     answer = aiperf("compare", "--repeats", str(runs / "fast"))
 
     assert answer.status == 0 and "further runs needed for a 95 % interval of the" in answer.out
     found = json.loads(aiperf("compare", "--repeats", str(runs / "fast"), "--json").out)
-    assert sum(part["share"] for part in found["made_of"]["parts"]) == pytest.approx(1.0)
     of_score = dict(map(tuple, found["figures"]))["score"]["spread"]
     assert len(of_score["values"]) == 3 and 0 < of_score["variation"] < 0.05
 
@@ -123,8 +124,8 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
     named = {(each["kind"], each["name"]): (each["first"], each["second"]) for each in found["differing"]}
     assert named["configuration", "cluster.workers"] == ("4", "6")
     assert named["system", "accelerators"] == ("4", "6")
-    parts = {part["name"]: part["log_ratio"] for part in found["made_of"]["parts"]}
-    assert parts["accelerators"] == pytest.approx(0.405, abs=0.001)  # ln(6 ÷ 4)
+    factors = {factor["name"]: factor["change"] for factor in found["factors"]}
+    assert factors["accelerators"] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_what_is_configured_otherwise_is_named_with_both_values(aiperf: User, ru
         (("fast/a0", "noisy"), "compared runs have one data set and one length"),
         (("fast/a0", "fast/a1", "fast/a2"), "two sides are compared, but found 3 without --with"),
         (("fast/a0",), "two sides are compared, but found 1 without --with"),
-        (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed; these differ in"),
+        (("fast/a0", "wide", "--with", "slow/s0"), "one configuration, except for the seed, but these differ in"),
         (("fast/a0", "fast/a0", "--with", "slow/s0"), "each run is given once"),
         (("fast/a0", "nowhere"), "the folder of a run must contain a journal.jsonl"),
         (("fast/a0", "slow/s0", "--max-regression", "two"), "found 'two'"),
@@ -165,7 +166,7 @@ def test_a_run_that_has_not_ended_is_not_compared(aiperf: User, runs: Path, tmp_
 
 
 @pytest.mark.parametrize(("text", "value"), [("2%", 0.02), ("2 %", 0.02), ("0.02", 0.02), ("0", 0.0)])
-def test_a_margin_is_typed_as_a_part_or_as_per_cent(text: str, value: float) -> None:
+def test_a_margin_is_a_share_or_per_cent(text: str, value: float) -> None:
     assert share(text) == pytest.approx(value)
 
 
@@ -173,3 +174,31 @@ def test_a_margin_is_typed_as_a_part_or_as_per_cent(text: str, value: float) -> 
 def test_what_is_no_share_is_refused(text: str) -> None:
     with pytest.raises(CannotCompare, match="a share from 0 to below 100 %"):
         share(text)
+
+
+def test_repeats_of_one_network_show_their_time_to_the_target(aiperf: User, tmp_path: Path) -> None:
+    options: dict[str, object] = {
+        "benchmark": "hpc_ai500_ic",
+        "benchmark.target_quality": 0.3,
+        "cluster.workers": 1,
+        "schedule.warmup_seconds": 0,
+    }
+    for seed in range(3):
+        folder_of(tmp_path / "fixed", f"f{seed}", options, seed=seed)
+
+    answer = aiperf("compare", "--repeats", str(tmp_path / "fixed"), "--json")
+
+    assert answer.status == 0, answer.err
+    figures = dict(json.loads(answer.out)["figures"])
+    reports = [report_of(folder).fixed_network for folder in sorted((tmp_path / "fixed").iterdir())]
+    expected = {
+        "quality": [found and found.quality for found in reports],
+        "valid FLOPS": [found and found.valid_flops_per_second for found in reports],
+        "epochs to target": [found and found.epochs_to_quality for found in reports],
+        "time to target": [found and found.seconds_to_quality for found in reports],
+    }
+    assert {name: figures[name]["spread"]["values"] for name in expected} == expected
+
+
+def test_repeats_of_a_search_have_no_target(aiperf: User, runs: Path) -> None:
+    assert "valid FLOPS" not in aiperf("compare", "--repeats", str(runs / "fast")).out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import signal
@@ -21,26 +20,19 @@ _SIZES = np.array([3, 0, 5], np.int64)
 _ANOTHER_USER = 65534
 
 
-@pytest.fixture
-def memory() -> Iterator[Path]:
-    """A folder like /dev/shm, and in it: every user can create files there."""
+@pytest.fixture(autouse=True)
+def memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder like /dev/shm, and in it: every user can create files there. This process belongs to a run."""
     with tempfile.TemporaryDirectory(dir=hostcache.SHARED_MEMORY) as name:
         folder = Path(name)
         folder.chmod(0o1777)
+        monkeypatch.setattr(hostcache, "SHARED_MEMORY", folder)
+        monkeypatch.setenv(hostcache.SHARING, "a run")
         yield folder
 
 
-@pytest.fixture(autouse=True)
-def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The run's private folder."""
-    folder = tmp_path / "names"
-    folder.mkdir(0o700)
-    monkeypatch.setenv(hostcache.NAMES, str(folder))
-    return folder
-
-
-def test_a_record_is_absent_until_someone_writes_it(memory: Path) -> None:
-    mine, other = HostCache("a set", _SIZES, memory), HostCache("a set", _SIZES, memory)
+def test_a_record_is_absent_until_someone_writes_it() -> None:
+    mine, other = HostCache("a set", _SIZES), HostCache("a set", _SIZES)
 
     assert mine.read(0) is None and mine.state(0) is None
     other.write(0, b"abc")
@@ -55,16 +47,16 @@ def test_a_record_is_absent_until_someone_writes_it(memory: Path) -> None:
 
 
 def test_the_last_to_close_gives_the_memory_back(memory: Path) -> None:
-    mine, other = HostCache("a set", _SIZES, memory), HostCache("a set", _SIZES, memory)
+    mine, other = HostCache("a set", _SIZES), HostCache("a set", _SIZES)
 
     mine.close()
-    assert mine.path.exists()
+    assert any(memory.glob("*/*"))
     other.close()
     assert not any(memory.iterdir())
 
 
-def test_sets_that_differ_share_nothing(memory: Path) -> None:
-    mine, other = HostCache("a set", _SIZES, memory), HostCache("another", _SIZES, memory)
+def test_sets_that_differ_share_nothing() -> None:
+    mine, other = HostCache("a set", _SIZES), HostCache("another", _SIZES)
 
     mine.write(0, b"abc")
 
@@ -74,7 +66,8 @@ def test_sets_that_differ_share_nothing(memory: Path) -> None:
 
 
 def _write_and_be_killed(folder: Path) -> None:
-    cache = HostCache("a set", _SIZES, folder)
+    hostcache.SHARED_MEMORY = folder
+    cache = HostCache("a set", _SIZES)
     cache.write(0, b"abc")
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -85,110 +78,74 @@ def test_a_killed_process_leaves_records_to_its_run(memory: Path) -> None:
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL
-        assert len(list(memory.iterdir())) == 1
+        assert len(list(memory.glob("*/*"))) == 1
 
     kill_one()
-    again = HostCache("a set", _SIZES, memory)
+    again = HostCache("a set", _SIZES)
     assert again.read(0) == b"abc"
     again.close()
 
     kill_one()
-    HostCache("another", _SIZES, memory).close()
+    HostCache("another", _SIZES).close()
     assert not any(memory.iterdir())
 
 
-def test_without_a_private_folder_nothing_is_shared(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(hostcache.NAMES)
-    mine, other = HostCache("a set", _SIZES, memory), HostCache("a set", _SIZES, memory)
-
+def test_processes_of_no_run_or_of_two_share_nothing(memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = HostCache("a set", _SIZES)
     mine.write(0, b"abc")
 
-    assert other.read(0) is None
+    for group in ("", "another run"):
+        monkeypatch.setenv(hostcache.SHARING, group)
+        other = HostCache("a set", _SIZES)
+        assert other.read(0) is None
+        other.close()
     mine.close()
-    other.close()
+    assert not any(memory.iterdir())
 
 
-def test_the_file_is_new_private_and_has_a_random_name(memory: Path) -> None:
-    paths = set()
-    for _ in range(2):
-        before = os.umask(0)
-        cache = HostCache("a set", _SIZES, memory)
-        os.umask(before)
-        assert cache.path.stat().st_mode == 0o100600
-        paths.add(cache.path)
-        cache.close()
-    assert len(paths) == 2
+def test_a_cache_of_one_process_is_in_no_folder(memory: Path) -> None:
+    cache = HostCache("a set", _SIZES, is_shared=False)
+    cache.write(0, b"abc")
 
-
-def test_a_planted_file_of_another_user_is_not_opened(memory: Path) -> None:
-    """Up to version 0.2 the name followed from the data set, and an existing file was opened."""
-    digest = hashlib.sha256(f"a set {len(_SIZES)} {_SIZES.sum()}".encode()).hexdigest()[:24]
-    planted = memory / f"aiperf-{os.getuid()}-{digest}"
-
-    def plant() -> None:
-        planted.write_bytes(bytes([1, 1, 1]) + b"badimage")
-        planted.chmod(0o666)
-
-    _as_another_user(plant)
-    cache = HostCache("a set", _SIZES, memory)
-
-    assert cache.read(0) is None
+    assert cache.read(0) == b"abc" and bytes(cache.records()[:3]) == b"abc"
+    assert not any(memory.iterdir())
     cache.close()
-    assert planted.exists()
 
 
-def _other_owner(path: Path) -> None:
-    path.unlink()
-    path.touch(0o600)
-    os.chown(path, _ANOTHER_USER, _ANOTHER_USER)
+def test_the_file_is_in_a_private_folder(memory: Path) -> None:
+    before = os.umask(0)
+    cache = HostCache("a set", _SIZES)
+    os.umask(before)
+
+    (path,) = memory.glob("*/*")
+    assert path.stat().st_mode == 0o100600
+    assert path.parent.stat().st_mode == 0o40700
+    assert "a run" not in path.parent.name
+    cache.close()
 
 
-def _link(path: Path) -> None:
-    path.unlink()
-    path.symlink_to("/etc/hostname")
+def _other_owner(folder: Path) -> None:
+    folder.mkdir(0o700)
+    os.chown(folder, _ANOTHER_USER, _ANOTHER_USER)
 
 
 @pytest.mark.parametrize(
-    ("replace", "reason"),
+    ("plant", "reason"),
     [
-        pytest.param(_other_owner, f"owner {_ANOTHER_USER}, mode 100600", id="owner"),
-        pytest.param(lambda path: path.chmod(0o666), "mode 100666", id="mode"),
-        pytest.param(lambda path: path.with_name("second").hardlink_to(path), "2 links", id="hard link"),
-        pytest.param(_link, "symbolic links", id="symbolic link"),
+        pytest.param(_other_owner, f"owner {_ANOTHER_USER} and mode 40700", id="owner"),
+        pytest.param(lambda folder: (folder.mkdir(), folder.chmod(0o777)), "mode 40777", id="mode"),
+        pytest.param(lambda folder: folder.symlink_to("/tmp"), "mode 120777", id="symbolic link"),
+        pytest.param(lambda folder: folder.touch(0o700), "mode 100", id="file"),
     ],
 )
-def test_a_handed_over_file_is_verified_after_opening(
-    memory: Path, replace: Callable[[Path], None], reason: str
-) -> None:
+def test_a_planted_folder_is_refused(plant: Callable[[Path], None], reason: str, memory: Path) -> None:
     if reason.startswith("owner") and os.geteuid() != 0:
-        pytest.skip("only root can give a file to another user")
-    first = HostCache("a set", _SIZES, memory)
+        pytest.skip("only root can give a folder to another user")
+    cache = HostCache("a set", _SIZES)
+    (folder,) = memory.iterdir()
+    cache.close()
 
-    replace(first.path)
+    plant(folder)
 
-    with pytest.raises(BadConfiguration, match=reason):
-        HostCache("a set", _SIZES, memory)
-    first.close()
-
-
-def test_names_are_taken_from_a_private_folder_only(memory: Path, names: Path) -> None:
-    names.chmod(0o777)
-
-    with pytest.raises(BadConfiguration, match=r"no other user can write to, not .* mode 40777"):
-        HostCache("a set", _SIZES, memory)
-
-
-def _as_another_user(act: Callable[[], None]) -> None:
-    """Carry it out in a child process of another user. Skips the test without the right to."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can become another user")
-    if (child := os.fork()) == 0:
-        try:
-            os.setgroups([])
-            os.setgid(_ANOTHER_USER)
-            os.setuid(_ANOTHER_USER)
-            act()
-            os._exit(0)
-        except BaseException:  # noqa: BLE001  # the child must not continue as a second pytest
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with pytest.raises(BadConfiguration, match=rf"must be in a folder of user .*{reason}"):
+        HostCache("a set", _SIZES)

@@ -15,7 +15,7 @@ import torch
 from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, DigitsConf, ImagenetConf, ImagesConf, SyntheticConf
 from aiperf.data.errors import DamagedData, DataError, MissingData
 from aiperf.data.files import cifar10
-from aiperf.data.hostcache import NAMES
+from aiperf.data.hostcache import SHARING
 from aiperf.data.opening import open_data
 from aiperf.data.sets import digits
 from aiperf.data.survey import describe
@@ -50,8 +50,7 @@ def test_what_memory_keeps_changes_no_pixel_of_large_images(large: Path) -> None
 def test_two_processes_of_a_run_share_what_is_kept(
     small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tmp_path.chmod(0o700)
-    monkeypatch.setenv(NAMES, str(tmp_path))
+    monkeypatch.setenv(SHARING, "a run")
     monkeypatch.setattr("aiperf.data.opening._WORTH_SHARING", 0)
     conf = ImagesConf(root=str(small))
 

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from aiperf.data.dataset_config import DataSetConf, DigitsConf, ImagesConf
 from aiperf.data.errors import DamagedData, DataError
-from aiperf.data.files.checksums import FILE, Checksums
+from aiperf.data.files.checksums import FILE, opened
 from aiperf.data.files.pack import pack
 from aiperf.data.files.samples import INDEX, list_folder
 from aiperf.data.opening import open_data
@@ -138,43 +138,22 @@ def test_shards_without_an_index_or_with_a_stale_one_are_scanned(root: Path, tmp
             assert torch.equal(joined(list(training(data)))[0], wanted)
 
 
-def test_a_killed_pack_continues_without_half_shards(root: Path, tmp_path: Path) -> None:
+def test_shards_are_packed_into_an_empty_folder_only(root: Path, tmp_path: Path) -> None:
     samples = {"train": list_folder(root, "train"), "val": list_folder(root, "val")}
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    assert pack(samples, (), whole, lambda _: None, images_of_a_shard=5) == 5
+    assert pack(samples, (), tmp_path / "one", lambda _: None, images_of_a_shard=5) == 5
+    assert pack(samples, (), tmp_path / "two", lambda _: None, images_of_a_shard=5) == 5
 
-    class Killed(Exception):
+    for shard in (tmp_path / "one").glob("*.tar"):
+        assert (tmp_path / "two" / shard.name).read_bytes() == shard.read_bytes()
+    with pytest.raises(DataError, match=r"into an empty folder, but .*one' contains files"):
+        pack(samples, (), tmp_path / "one", lambda _: None, images_of_a_shard=5)
+
+
+def test_two_prepares_of_one_set_do_not_meet(root: Path) -> None:
+    with opened(root / FILE), pytest.raises(DataError, match="only one `prepare` may write"), opened(root / FILE):
         pass
-
-    def kill(_: int) -> None:
-        raise Killed
-
-    with pytest.raises(Killed):
-        pack(samples, (), killed, kill, images_of_a_shard=5)
-    (killed / "train-000001.partial").write_bytes(b"half")
-    first = (killed / "train-000000.tar").stat().st_mtime_ns
-    pack(samples, (), killed, lambda _: None, images_of_a_shard=5)
-
-    assert (killed / "train-000000.tar").stat().st_mtime_ns == first
-    for shard in whole.glob("*.tar"):
-        assert (killed / shard.name).read_bytes() == shard.read_bytes()
-    with pytest.raises(DataError, match="packed from other files"):
-        pack(samples, {samples["train"].name(0)}, killed, lambda _: None, images_of_a_shard=5)
-
-
-def test_two_prepares_of_one_set_do_not_meet(root: Path, tmp_path: Path) -> None:
-    with Checksums(root / FILE), pytest.raises(DataError, match="only one `prepare` may write"):
-        Checksums(root / FILE)
-    samples = {"train": list_folder(root, "train")}
-    packed = tmp_path / "packed"
-
-    def another(_: int) -> None:
-        with pytest.raises(DataError, match="one `prepare`"):
-            pack(samples, (), packed, lambda _: None, images_of_a_shard=5)
-
-    pack(samples, (), packed, another, images_of_a_shard=5)
-
-    assert pack(samples, (), packed, lambda _: None, images_of_a_shard=5) > 0, "it is free again"
+    with opened(root / FILE) as held:
+        assert held.known == {}
 
 
 def test_a_damaged_shard_is_refused_by_name(root: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from aiperf.drive.session import resumable, resume, run_session
 from aiperf.errors import NotAsAnnounced
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announced_run import announcement, require_announced
 from aiperf.submission.announcement_file import add
 from aiperf.submission.inspect_run import Requirements

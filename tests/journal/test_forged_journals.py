@@ -276,7 +276,7 @@ def test_forged_line_is_refused_by_number_with_a_remedy(tmp_path: Path, line: in
 TWICE = {
     "in an end": b'{"event":"RunEnded","at":60.0,"reason":"a","at":60.0}',
     "in its name": b'{"event":"RunEnded","event":"RunEnded","at":60.0,"reason":"a"}',
-    "in an object": b'{"event":"RunEnded","at":60.0,"reason":"a","measured_matmul_flops":{"0":1.0,"0":1.0}}',
+    "in an object": b'{"event":"ImagesSkipped","at":60.0,"worker":0,"images":1,"files":{"0":"a","0":"a"}}',
     "by an escape": b'{"event":"RunEnded","at":60.0,"reason":"a","\\u0061t":60.0}',
 }
 

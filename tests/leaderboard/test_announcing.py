@@ -42,9 +42,7 @@ def test_a_list_counts_announced_and_missing_runs(
     answer = aiperf("rank", "runs", "--announcements", "log", "--out", "list")
 
     assert "log: 2 of 3 announced runs published; missing: number 2, announced on" in answer.out
-    for form in ("html", "md", "csv"):
-        text = (tmp_path / "list" / f"rank.{form}").read_text()
-        assert "2 of 3" in text or form == "csv"
+    assert "2 of 3" in (tmp_path / "list" / "rank.html").read_text()
     assert aiperf("rank", "runs", "--announcements", "nowhere").status == 2
 
 

@@ -1,4 +1,4 @@
-"""Lists of entries: places, changes by another metric, and entries without a place."""
+"""Lists of entries: places, and entries without a place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from aiperf.journal.sealed_log import JournalHashes
 from aiperf.leaderboard.entry import Entry, Power
 from aiperf.leaderboard.leaderboard import Leaderboard, leaderboard
-from aiperf.leaderboard.metric import METRICS, metric
+from aiperf.leaderboard.metric import metric
 from tests.builders.leaderboard_entry import QUICK, entry
 
 
@@ -115,25 +115,6 @@ def test_a_copy_cut_at_its_best_score_gets_no_place() -> None:
 
     assert names(found) == [[(1, "b"), (2, "a"), (None, "a")]]
     assert "in runs/a: 1\u202f000 lines, this one has 400" in found.listings[0].rows[2].why_not
-
-
-def test_changes_by_another_metric_need_both_figures() -> None:
-    runs = [
-        entry("a", 4e12, mfu=0.1),
-        entry("b", 3e12, mfu=None),  # would push others about, had it to be counted
-        entry("c", 2e12, mfu=0.3),
-        entry("d", 1e12, mfu=0.2),
-    ]
-
-    listing = leaderboard(runs, [], metric("score")).listings[0]
-
-    change = next(each for each in listing.changes if each.metric == "mfu")
-    numbers = {row.entry.run: row.number for row in listing.rows}
-    assert (change.entries, change.moved) == (3, 3)
-    assert change.first == (numbers["c"],)
-    assert change.rise in ((numbers["c"], 1), (numbers["d"], 1))
-    assert change.fall == (numbers["a"], 2)
-    assert [each.metric for each in listing.changes] == [each.name for each in METRICS[1:]]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), min_size=1, max_size=12), st.randoms())

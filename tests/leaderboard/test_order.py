@@ -1,14 +1,11 @@
-"""Orders and their correlation."""
+"""Places by a figure."""
 
 from __future__ import annotations
 
-import math
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.leaderboard.leaderboard import places, rank_correlation
+from aiperf.leaderboard.leaderboard import places
 
 FIGURES = st.integers(0, 6).map(float)  # few values, so that there are ties
 
@@ -23,19 +20,3 @@ def test_a_place_is_one_more_than_there_are_better_ones(values: list[float | Non
             for value in values
         ]
         assert places(values, is_less_better=is_less_better) == expected
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "expected"),
-    [
-        ((1.0, 2.0, 3.0), (1.0, 3.0, 2.0), 1 / 3),
-        ((1.0, 2.0, 3.0), (3.0, 2.0, 1.0), -1.0),
-        ((1.0, 1.0, 2.0), (1.0, 2.0, 3.0), 2 / math.sqrt(2 * 3)),  # two pairs agree, one is tied in the first order
-        ((1.0, 1.0), (1.0, 2.0), None),
-        ((1.0, 2.0), (5.0, 5.0), None),
-    ],
-)
-def test_rank_correlation_is_kendalls_tau_b(
-    first: tuple[float, ...], second: tuple[float, ...], expected: float | None
-) -> None:
-    assert rank_correlation(first, second) == pytest.approx(expected)

@@ -20,11 +20,11 @@ def test_the_rate_is_plausible_and_the_thread_count_restored(dtype: str) -> None
 
 def test_each_pass_reports_the_fastest_rate_so_far() -> None:
     before, best = torch.get_num_threads(), 0.0
-    for one in matmul_passes("fp32", threads=1):
-        assert one.flops >= best
-        assert one.flops > best or not one.is_faster
-        best = one.flops
-        if not one.is_faster:
+    for flops, is_faster in matmul_passes("fp32", threads=1):
+        assert flops >= best
+        assert flops > best or not is_faster
+        best = flops
+        if not is_faster:
             break
 
     assert 1e7 < best < 1e14

@@ -32,6 +32,7 @@ from morphism import (
     start,
 )
 from morphism.cost import layer_costs
+from morphism.traffic import gradient_sums, layer_traffic
 from tests.builders.graph import graphs
 from tests.builders.reference_network import tensor_shapes
 
@@ -163,3 +164,13 @@ def test_training_memory_by_hand() -> None:
 
     assert cost(graph).training_memory(16, 4) == 12 * parameters + 16 * (4 * (held + 2 * largest) + 8 * 64)
     assert cost(graph).training_memory(16, 2) == 14 * parameters + 16 * (2 * (held + 2 * largest) + 8 * 64)
+
+
+@pytest.mark.parametrize(("network", "megabytes"), [("resnet50_v1", 457), ("resnet50_v1_5", 477)])
+def test_bytes_of_an_eager_step_of_resnet50(network: str, megabytes: int) -> None:
+    """Per image, without weights, in 16 bits (docs/training.md)."""
+    graph = start(network)
+
+    moved = sum(each.forward + each.backward for each in (*layer_traffic(graph), *gradient_sums(graph)))
+
+    assert 2 * moved / 1e6 == pytest.approx(megabytes, abs=1)

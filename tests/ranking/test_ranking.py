@@ -17,7 +17,6 @@ from aiperf.ranking.candidate import FACTS, NO_END, Candidate
 from aiperf.ranking.division import BUILT_IN, Rule, division
 from aiperf.ranking.law import AtMost, Equals
 from searchers.propose import RULES
-from tools import ranking_doc
 
 SHAPE = WorkerShape(
     source="a test", device="NVIDIA A100-SXM4-80GB", accelerators=8, ranks=8, cores=64, memory_bytes=80 << 30
@@ -407,7 +406,3 @@ def test_a_simulated_run_is_also_judged_as_a_real_run() -> None:
     (first, *others) = breaches(replace(changed, is_simulated=True))
     assert first.id == REAL_MACHINE
     assert tuple(others) == breaches(changed)
-
-
-def test_the_page_prints_the_rules_as_they_are() -> None:
-    assert ranking_doc.PAGE.read_text() == ranking_doc.page(), "run: python -m tools.ranking_doc"

@@ -8,7 +8,6 @@ from html import unescape
 from aiperf.report import phrases
 from aiperf.report.gather import gather
 from aiperf.report.plots.devices import each_device_over_time
-from aiperf.report.plots.parameters import MOST_TRIALS, trials_as_lines
 from aiperf.report.plots.progress import score_over_time
 from aiperf.report.sections import sections
 from aiperf.system.summary import DeviceCourse, Telemetry
@@ -37,14 +36,6 @@ def test_a_burst_beyond_the_axis_is_marked_as_clipped() -> None:
     clipped = replace(REPORT, curve=(*REPORT.curve[:middle], burst, *REPORT.curve[middle + 1 :]))
 
     assert "clipped, up to 1.00" in (score_over_time(clipped).svg or "").replace("\u202f", " ")
-
-
-def test_parallel_coordinates_show_the_best_trials_only() -> None:
-    trial = next(each for each in REPORT.trials if each.accuracy is not None)
-    many = tuple(replace(trial, number=n, accuracy=n / 1000) for n in range(MOST_TRIALS + 50))
-
-    assert f"best {MOST_TRIALS} of {MOST_TRIALS + 50}" in trials_as_lines(replace(REPORT, trials=many)).caption
-    assert trials_as_lines(replace(REPORT, trials=many[:1])).svg is None
 
 
 def test_each_sampled_device_is_a_row_of_the_heat_map() -> None:

@@ -115,7 +115,7 @@ def test_the_schema_that_is_shipped_is_that_of_the_facts() -> None:
 
 def test_the_fields_that_docs_report_names_are_in_the_schema() -> None:
     page = (Path(__file__).parents[2] / "docs" / "report.md").read_text()
-    named = re.search(r"Read first: (.*?)\. `--against", page, re.DOTALL)
+    named = re.search(r"Read first: (.*?)\. Each trial", page, re.DOTALL)
 
     assert named is not None
     assert set(re.findall(r"`(\w+)`", named[1])) <= set(SCHEMA["properties"])

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from aiperf.journal.events import AnyEvent, RunEnded, WorkerJoined, WorkerLost
 from aiperf.report.facts import Report
-from aiperf.report.gather import Spans, gather
-from aiperf.system.log import Record, RecordedSample, Sample, Session
+from aiperf.report.gather import gather
+from aiperf.system.log import Record, RecordedSample, Sample, Session, path
 from aiperf.system.sampler import Device
-from aiperf.system.summary import Telemetry, summarise
 from tests.builders.report_journal import Shape, invented
 
 WATTS = 300.0
@@ -43,15 +44,18 @@ def planted(events: Sequence[AnyEvent], blind: int | None = None) -> Iterator[Re
                 yield Sample(session, device, RecordedSample(device=device.id, at=at, wall_unix=at, power_watts=watts))
 
 
-def report_with(records: Iterator[Record]) -> Report:
-    def measured(window: tuple[float, float], offsets: Mapping[str, float], at_work: Spans) -> Telemetry:
-        return summarise(records, window, at_work())
+def report_with(records: Iterator[Record], folder: Path) -> Report:
+    (folder / "telemetry").mkdir()
+    for record in records:
+        line, session = (record.look, record.session) if isinstance(record, Sample) else (record, record)
+        assert isinstance(session, Session)
+        with path(folder, session.worker).open("ab") as file:
+            file.write(msgspec.json.encode(line) + b"\n")
+    return gather(LOSSY, folder)
 
-    return gather(LOSSY, measured)
 
-
-def test_joules_of_all_activities_sum_to_the_measured_energy() -> None:
-    report = report_with(planted(LOSSY))
+def test_joules_of_all_activities_sum_to_the_measured_energy(tmp_path: Path) -> None:
+    report = report_with(planted(LOSSY), tmp_path)
     fallen, energy = report.losses, report.energy
 
     assert fallen is not None and energy is not None
@@ -62,8 +66,8 @@ def test_joules_of_all_activities_sum_to_the_measured_energy() -> None:
         assert part.joules == pytest.approx(WATTS * part.device_seconds), part.activity
 
 
-def test_only_a_separable_part_has_joules() -> None:
-    fallen = report_with(planted(LOSSY)).losses
+def test_only_a_separable_part_has_joules(tmp_path: Path) -> None:
+    fallen = report_with(planted(LOSSY), tmp_path).losses
 
     assert fallen is not None
     measured = {loss.name: loss for loss in fallen.losses if loss.joules is not None}
@@ -72,8 +76,8 @@ def test_only_a_separable_part_has_joules() -> None:
         assert loss.joules == pytest.approx(WATTS * loss.accelerator_seconds, rel=1e-6), loss.name
 
 
-def test_an_accelerator_without_power_leaves_no_joules() -> None:
-    fallen = report_with(planted(LOSSY, blind=2)).losses
+def test_an_accelerator_without_power_leaves_no_joules(tmp_path: Path) -> None:
+    fallen = report_with(planted(LOSSY, blind=2), tmp_path).losses
 
     assert fallen is not None
     assert (fallen.joules, fallen.energy) == (None, ())

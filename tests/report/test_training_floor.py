@@ -59,7 +59,7 @@ def test_run_without_peak_or_bandwidth_has_no_section() -> None:
     assert roofline(report) is None
 
 
-def test_triad_of_preflight_is_shared_by_the_ranks_of_a_processor() -> None:
+def test_triad_is_shared_by_the_ranks_of_a_processor() -> None:
     events = with_triad(invented(Shape(workers=1)), 4e10)
     machine = {"measured_matmul_flops": {"fp32": 1e11}}
     events = [

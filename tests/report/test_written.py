@@ -102,7 +102,7 @@ def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
 
     assert all(a.get("alt") for tag, a in parsed.tags if tag == "img")
     roots = [a for tag, a in parsed.tags if tag == "svg"]
-    assert len(roots) == 8
+    assert len(roots) == 7
     assert all(a.get("role") == "img" and a.get("aria-label") for a in roots)
     tags = Counter(tag for tag, _ in parsed.tags)
     assert tags["table"] == tags["caption"] == tags["thead"]
@@ -112,7 +112,7 @@ def test_every_picture_has_words_and_every_table_a_caption(page: str) -> None:
 def test_figures_in_the_page_follow_its_light_and_dark_colours(page: str) -> None:
     drawn = re.findall(r'<svg role="img".*?</svg>', page, re.S)
 
-    assert len(drawn) == 8
+    assert len(drawn) == 7
     for one in drawn:
         assert "var(--muted)" in one
         assert [colour.role for colour in COLOURS if colour.light in one.lower()] == []

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
 from aiperf.rules.proposals import proposer_of
-from benchmarks.search_landscape import Landscape
 from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
 from searchers import (
     EvolutionConf,
@@ -30,6 +29,7 @@ from searchers.growth import grown_from_any
 from searchers.searcher_config import HpoConf, SearcherConf
 from tests.builders.history import SMALL, Run, runs, space
 from tests.builders.landscape_search import accuracy, search
+from tests.builders.landscapes import Landscape
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
 GUIDED = MorphismConf().build()

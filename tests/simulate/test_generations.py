@@ -13,13 +13,13 @@ from aiperf.journal.journal import NAME
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.procedure import predicted_accuracy
 from aiperf.simulate.session import open_run, world_of
-from benchmarks.search_landscape import Setting, configured
 from searchers.searcher_config import EvolutionConf, RandomConf, SearcherConf
 from tests.audit import laws
 from tests.audit.auditor import Auditor
 from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import BrokenLaw
 from tests.audit.restarts import drive
+from tests.builders.landscapes import Setting, configured
 
 LONG = Setting(workers=8, trials=80, factor=32.0)
 """Ten rounds of every worker, with sufficient room to grow."""

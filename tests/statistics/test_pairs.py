@@ -1,15 +1,35 @@
-"""The same trials of two runs, pair by pair."""
+"""Factors of a score, and the same trials of two runs, pair by pair."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from aiperf.comparison.work import work_of
-from aiperf.statistics.work_mix import RunWork, pairs
+from aiperf.comparison.compare import work_of
+from aiperf.statistics.work_mix import RunWork, TrialWork, pairs, ratio_factors
 from tests.builders.run import folder_of, run_of
+
+positive = st.floats(1e-3, 1e6)
+works = st.builds(
+    RunWork,
+    flops_per_second=positive,
+    accelerators=st.integers(1, 64),
+    window_seconds=positive,
+    trials=st.lists(st.builds(TrialWork, st.just("n"), st.just(8), positive, positive), min_size=1).map(tuple),
+)
+
+
+@given(st.lists(works, min_size=1), st.lists(works, min_size=1))
+def test_the_factors_multiply_to_the_ratio_of_scores(first: list[RunWork], second: list[RunWork]) -> None:
+    found = ratio_factors(first, second)
+
+    means = [math.fsum(math.log(run.flops_per_second) for run in runs) / len(runs) for runs in (first, second)]
+    assert math.fsum(math.log1p(factor.change) for factor in found) == pytest.approx(means[1] - means[0], abs=1e-6)
 
 
 def test_a_slower_following_run_shows_its_slowness_in_pairs(tmp_path: Path) -> None:

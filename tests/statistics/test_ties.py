@@ -29,23 +29,19 @@ def test_ties_are_not_transitive() -> None:
     assert (first.best_place, first.worst_place) == (1, 2)
     assert (middle.best_place, middle.worst_place) == (1, 3)
     assert (last.best_place, last.worst_place) == (2, 3)
-    assert [first.group, middle.group, last.group] == [1, 1, 2]
 
 
 @given(entries)
-def test_places_ranges_and_groups_are_consistent(
+def test_places_and_ranges_are_consistent(
     rows: list[tuple[float, Estimate | None]],
 ) -> None:
     standings = ties(rows)
 
     for (_, estimate), standing in zip(rows, standings, strict=True):
-        assert (estimate is None) == (standing.group is None) == (standing.best_place is None)
+        assert (estimate is None) == (standing.best_place is None)
         if standing.best_place is not None and standing.worst_place is not None:
             assert standing.best_place <= standing.place <= standing.worst_place or any(e is None for _, e in rows)
             assert standing.best_place >= 1 and standing.worst_place <= len(rows)
-    known = sorted((s for s in standings if s.group is not None), key=lambda s: s.place)
-    groups = [s.group for s in known]
-    assert groups == sorted(groups, key=lambda group: group or 0)
 
 
 @given(entries, st.randoms())
@@ -67,7 +63,7 @@ def test_equal_systems_are_separated_in_5_of_100_lists_at_most() -> None:
     wrong = 0
     for _ in range(400):
         rows = [(each.value, each) for each in map(of_repeats, chance.normal(100, 2, (10, 5)).tolist()) if each]
-        wrong += any((standing.group or 1) > 1 or standing.worst_place != 10 for standing in ties(rows))
+        wrong += any((standing.best_place, standing.worst_place) != (1, 10) for standing in ties(rows))
 
     assert wrong / 400 <= 0.08
 
@@ -75,7 +71,7 @@ def test_equal_systems_are_separated_in_5_of_100_lists_at_most() -> None:
 def test_an_entry_without_uncertainty_is_never_compared() -> None:
     sure, unknown = ties([_known(100.0, 0.1), (50.0, None)])
 
-    assert (unknown.place, unknown.group, unknown.best_place) == (2, None, None)
+    assert (unknown.place, unknown.best_place) == (2, None)
     assert (sure.best_place, sure.worst_place) == (1, 2)
 
 
@@ -91,7 +87,7 @@ def test_five_hundred_entries_take_no_more_than_a_glance() -> None:
 
     standings = ties(rows)
 
-    assert len({standing.group for standing in standings}) > 50
+    assert len({standing.best_place for standing in standings}) > 50
 
 
 def test_holm_stops_at_the_first_hypothesis_that_stands() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aiperf.journal.events import RunEnded, RunStarted
 from aiperf.journal.journal import read
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.report.candidate import candidate_of
 from aiperf.submission.announcement_file import read_log
 from aiperf.submission.announcements import RunBegun

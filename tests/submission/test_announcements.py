@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aiperf.errors import AnnouncementsDamaged, AnnouncementsNotWritten
 from aiperf.journal.sealed_log import ORIGIN, sealed
 from aiperf.submission.announcement_file import add, read_log
-from aiperf.submission.announcements import Announcements, HeadWitnessed, RunWithdrawn, continues, parse
+from aiperf.submission.announcements import Announcements, HeadWitnessed, RunWithdrawn, parse
 from tests.builders.submission import key_file
 
 
@@ -78,14 +78,6 @@ def test_a_line_that_is_removed_moved_or_repeated_is_told(four: bytes, order: li
 
     with pytest.raises(AnnouncementsDamaged, match="its hash does not follow from the line before it"):
         parse(b"".join(lines[number] for number in order), "log")
-
-
-def test_a_later_copy_reveals_a_cut_log(four: bytes) -> None:
-    lines = four.splitlines(keepends=True)
-    whole, cut = parse(four, "log"), parse(b"".join(lines[:3]), "log")
-
-    assert continues(whole, cut)
-    assert not continues(cut, whole)
 
 
 def test_what_was_not_announced_cannot_be_withdrawn(tmp_path: Path) -> None:

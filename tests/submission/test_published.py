@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from aiperf.config import configure
 from aiperf.journal.events import RunStarted
 from aiperf.journal.first_line import config_hash
-from aiperf.ranking.announced_seed import announced_seed
+from aiperf.ranking.candidate import announced_seed
 from aiperf.submission.announced_run import announced, announcement, witnessed_unix
 from aiperf.submission.announcement_file import add, read_log
 from aiperf.submission.announcements import (
@@ -96,11 +95,7 @@ def test_each_announced_run_counts_once(log: Announcements, numbers: list[int]) 
     assert (found.published, found.announced) == (len(set(numbers)), 4)
     assert {missing.number for missing in found.missing} == {1, 2, 3, 4} - set(numbers)
     assert found.words == f"{len(set(numbers))} of 4 announced runs published"
-    assert (found.unannounced, found.broken, found.used_twice, found.forked) == ((), (), (), 0)
-    assert [(key.announced, key.published) for key in found.by_key] == [
-        (3, len({1, 2, 3} & set(numbers))),
-        (1, len({4} & set(numbers))),
-    ]
+    assert (found.unannounced, found.broken, found.used_twice) == ((), (), ())
 
 
 def test_runs_that_do_not_fit_are_named_with_how(log: Announcements) -> None:
@@ -134,16 +129,6 @@ def test_a_withdrawn_run_stays_announced_and_its_reason_is_told(log: Announcemen
 
     assert found.words == "0 of 1 announced runs published"
     assert [missing.withdrawn for missing in found.missing] == ["no power"]
-
-
-def test_a_cut_or_restarted_log_is_reported(log: Announcements, tmp_path: Path) -> None:
-    cut = replace(log, entries=log.entries[:3])
-    announce(tmp_path / "log", 1, key_file(tmp_path))
-    anew = read_log(tmp_path / "log")
-
-    assert announced(log, [], [cut, log]).forked == 0
-    assert announced(cut, [], [cut, log]).forked == 1
-    assert announced(anew, [], [cut, log]).forked == 2
 
 
 def test_a_witness_is_another_principal_after_the_announcement(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.system.log import Sample, Session, parse
+from aiperf.system.recorder import Recording
 from aiperf.system.sampler import Device, DeviceSample, Unavailable
 from aiperf.system.samplers import nvml
 from aiperf.system.samplers.nvml import hardware_xids
@@ -189,10 +190,10 @@ def test_a_recorder_reads_its_workers_accelerators_only(invented_driver: Path, t
     recorders = []
     for worker, visible in enumerate(("0", "1", "")):
         out, calls = tmp_path / f"{worker}.jsonl", tmp_path / f"{worker}.calls"
-        arguments = ["--out", str(out), "--interval", "0.05", "--host", "n1", "--worker", str(worker)]
+        recording = Recording(out=str(out), host="n1", worker=worker, interval_seconds=0.05)
         recorders.append(
             subprocess.Popen(
-                [sys.executable, "-m", "aiperf.system.recorder", *arguments],
+                [sys.executable, "-m", "aiperf.system.recorder", msgspec.json.encode(recording)],
                 env=os.environ
                 | {"LD_LIBRARY_PATH": str(invented_driver), "CUDA_VISIBLE_DEVICES": visible, "NVML_CALLS": str(calls)},
             )
@@ -273,9 +274,9 @@ def test_a_lost_accelerator_does_not_stop_the_others(invented_driver: Path) -> N
 
 def test_a_recorder_records_its_workers_accelerators(invented_driver: Path, tmp_path: Path) -> None:
     out = tmp_path / "0.jsonl"
-    arguments = "--interval 0.05 --host n1 --worker 0 --accelerators 2"
+    recording = Recording(out=str(out), host="n1", worker=0, interval_seconds=0.05, accelerators=2)
     process = subprocess.Popen(
-        [sys.executable, "-m", "aiperf.system.recorder", "--out", str(out), *arguments.split()],
+        [sys.executable, "-m", "aiperf.system.recorder", msgspec.json.encode(recording)],
         env=os.environ
         | {"LD_LIBRARY_PATH": str(invented_driver), "CUDA_VISIBLE_DEVICES": "1", "NVML_THROTTLE": "0x40"},
     )

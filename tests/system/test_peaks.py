@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import msgspec
 import pytest
 
 from aiperf.system.peaks import DataType, Peak, Units, board_variant, peak, table
@@ -58,16 +57,12 @@ def test_every_sparse_model_is_compared_with_its_sparse_peak() -> None:
 
 
 @pytest.mark.parametrize("row", table(), ids=lambda row: row.example)
-def test_a_sparse_peak_cannot_enter_a_row_with_known_units(row: Peak) -> None:
-    if row.units is None:
-        assert row.example in WITHOUT_CLOCK
-        return
-    for dtype in row.dense_flops:
-        assert row.dense_flops[dtype] == pytest.approx(row.units.flops(dtype), rel=0.02)
-        if dtype != "fp32":
-            sparse = row.dense_flops | {dtype: 2 * row.dense_flops[dtype]}
-            with pytest.raises(ValueError, match=r"units × clock × operations per clock.*sparsity"):
-                msgspec.convert(msgspec.to_builtins(row) | {"dense_flops": sparse}, Peak)
+def test_a_peak_is_units_by_clock_by_operations(row: Peak) -> None:
+    """Within the rounding of data sheets. A figure with sparsity is wrong by a factor of 2."""
+    assert row.dense_flops and all(1e12 <= flops <= 1e16 for flops in row.dense_flops.values())
+    assert (row.units is None) == (row.example in WITHOUT_CLOCK)
+    for dtype, flops in row.dense_flops.items():
+        assert row.units is None or flops == pytest.approx(row.units.flops(dtype), rel=0.02)
 
 
 def test_each_memory_moves_what_a_device_of_its_kind_moves() -> None:
@@ -75,15 +70,8 @@ def test_each_memory_moves_what_a_device_of_its_kind_moves() -> None:
     for row in table():
         ridge = row.dense_flops["fp16"] / row.memory_bytes_per_second
         assert 60 <= ridge <= 450, row.example
+        assert 1e11 <= row.memory_bytes_per_second <= 2e13
         assert row.memory_source
-
-
-@pytest.mark.parametrize("bandwidth", [4.8, 4800, 4.8e14])
-def test_a_bandwidth_in_other_units_is_refused(bandwidth: float) -> None:
-    row = msgspec.to_builtins(table()[0]) | {"memory_bytes_per_second": bandwidth}
-
-    with pytest.raises(ValueError, match="bytes a second"):
-        msgspec.convert(row, Peak)
 
 
 def test_units_add_up() -> None:

@@ -10,11 +10,9 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from aiperf.system.log import Sample, Session, path, read
 from aiperf.system.processes import state
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.system.summary import summarise
 from tests.rigs.processes import comes_true
 
@@ -29,12 +27,15 @@ def is_running(pid: int) -> bool:
 
 def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
     file = path(tmp_path, 3)
-    with Recorder(
-        file, host="n3", worker=3, epoch_unix=time.time() - 100, interval_seconds=0.05, accelerators=0
-    ) as recorder:
-        assert has_lines(file, 8)
-        assert recorder.pid is not None
-        assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == 19
+    since = time.time() - 100
+    recorder = Recorder(
+        Recording(out=str(file), host="n3", worker=3, epoch_unix=since, interval_seconds=0.05, accelerators=0)
+    )
+    recorder.start()
+    assert has_lines(file, 8)
+    assert recorder.pid is not None
+    assert os.getpriority(os.PRIO_PROCESS, recorder.pid) == 19
+    assert recorder.stop() == 0
     assert not is_running(recorder.pid)
     assert recorder.stop() == 0  # again: the same
 
@@ -53,8 +54,8 @@ def test_a_recorder_samples_the_host_from_start_to_stop(tmp_path: Path) -> None:
 def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     file = tmp_path / "0.jsonl"
     parent_code = (
-        "import sys, time, pathlib; from aiperf.system.recorder import Recorder\n"
-        "r = Recorder(pathlib.Path(sys.argv[1]), host='n', worker=0, epoch_unix=time.time(), interval_seconds=3600.0)\n"
+        "import sys, time; from aiperf.system.recorder import Recorder, Recording\n"
+        "r = Recorder(Recording(out=sys.argv[1], host='n', worker=0, interval_seconds=3600.0))\n"
         "r.start(); print(r.pid, flush=True); time.sleep(600)"
     )
     parent = subprocess.Popen([sys.executable, "-c", parent_code, str(file)], stdout=subprocess.PIPE, text=True)
@@ -74,9 +75,9 @@ def test_a_recorder_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 def test_a_recorder_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     file = tmp_path / "0.jsonl"
     code = (
-        "import sys, time, pathlib, threading; from aiperf.system.recorder import Recorder\n"
+        "import sys, time, pathlib, threading; from aiperf.system.recorder import Recorder, Recording\n"
         "out = pathlib.Path(sys.argv[1])\n"
-        "r = Recorder(out, host='n', worker=0, epoch_unix=time.time(), interval_seconds=0.05)\n"
+        "r = Recorder(Recording(out=str(out), host='n', worker=0, interval_seconds=0.05))\n"
         "def start():\n"
         "    r.start()\n"
         "    while not out.exists() or out.read_bytes().count(b'\\n') < 3: time.sleep(0.02)\n"
@@ -95,8 +96,3 @@ def test_the_recorder_loads_neither_torch_nor_ray_nor_numpy() -> None:
         "assert not {'torch', 'ray', 'numpy', 'optuna', 'horovod'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_an_interval_of_nothing_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="interval"):
-        Recorder(tmp_path / "0.jsonl", host="n", worker=0, epoch_unix=0.0, interval_seconds=0.0)

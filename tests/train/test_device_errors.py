@@ -15,7 +15,7 @@ from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import OutOfMemory, TrialDone
 from aiperf.train import loop
-from aiperf.train.collectives import horovod_choice
+from aiperf.train.collectives import horovod_collective
 from aiperf.train.collectives.collective import SingleRank, is_of_exchange
 from aiperf.train.device_errors import is_of_device, is_out_of_memory
 from aiperf.train.device_timer import HostTimeline
@@ -148,7 +148,7 @@ def overflow_with(collective: object) -> None:
     assert not any(torch.equal(each, old) for each, old in zip(network.parameters(), before, strict=True))
 
 
-@pytest.mark.skipif(horovod_choice.missing(on_cuda=False) is not None, reason="no horovod")
+@pytest.mark.skipif(horovod_collective.missing(on_cuda=False) is not None, reason="no horovod")
 def test_horovods_optimiser_looks_for_the_overflow_itself() -> None:
     """In a separate process. The loss scaler then does not synchronize the device."""
     subprocess.run([sys.executable, "-c", ONE_HOROVOD_RANK], check=True, cwd=Path(__file__).parents[2])

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import IO
 
 import msgspec
@@ -19,8 +19,6 @@ from aiperf.data.errors import DamagedData, DataError
 from aiperf.files import NO_LOCKS, require_file
 
 FILE = "aiperf-checksums.jsonl"
-
-_FLUSHED_EVERY = 256
 
 
 class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -32,6 +30,7 @@ class FileCheck(msgspec.Struct, frozen=True, omit_defaults=True):
     changed: int
     """Time of change in nanoseconds."""
     sha256: str
+    """'' if the file could not be read."""
     split: str
     corrupt: str | None = None
     """The decoder's error. None if the image is valid."""
@@ -48,70 +47,38 @@ def set_checksum(lines: Iterable[FileCheck]) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
 class Checksums:
-    """File of checked files, open for appending. Use as a context."""
+    """File of checked files, open for appending."""
 
-    def __init__(self, path: Path) -> None:
-        """Read the existing lines. An incomplete last line is dropped. Raises DamagedData, DataError."""
-        self.path = path
-        self.known: dict[str, FileCheck] = {}
-        try:
-            require_file(path)
-            # created if absent, and never truncated here: another process may be writing it
-            self._out = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
-        except OSError as error:
-            raise DataError(
-                f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
-                "allow writing during the check, or name another file with --checksums FILE"
-            ) from error
-        try:
-            require_alone(self._out, path)
-            complete = self._read()
-        except BaseException:
-            self._out.close()
-            raise
-        self._out.truncate(complete)
-        self._out.seek(complete)
-        self._pending = 0
+    path: Path
+    known: dict[str, FileCheck]
+    out: IO[bytes]
 
     def add(self, line: FileCheck) -> None:
-        """Append a line. It is flushed with a few hundred others."""
+        """Append a line. The file's buffer is flushed with a few others."""
         self.known[line.file] = line
-        self._out.write(msgspec.json.encode(line) + b"\n")
-        self._pending += 1
-        if self._pending >= _FLUSHED_EVERY:
-            self._out.flush()
-            self._pending = 0
-
-    def __enter__(self) -> Checksums:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._out.close()
-
-    def _read(self) -> int:
-        """Fill `known`. Return the bytes of complete lines."""
-        content = self.path.read_bytes()
-        complete = content.rfind(b"\n") + 1
-        decoder = msgspec.json.Decoder(FileCheck)
-        for number, text in enumerate(content[:complete].splitlines(), 1):
-            try:
-                line = decoder.decode(text)
-            except msgspec.DecodeError as error:
-                raise DamagedData(
-                    f"{str(self.path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
-                ) from error
-            self.known[line.file] = line
-        return complete
+        self.out.write(msgspec.json.encode(line) + b"\n")
 
 
-def require_alone(file: IO[bytes], path: Path) -> None:
-    """Lock an open file until it is closed. Without effect on a file system without locks.
+@contextmanager
+def opened(path: Path) -> Iterator[Checksums]:
+    """Open the file for this process alone. An incomplete last line is dropped. Raises DamagedData, DataError."""
+    try:
+        require_file(path)
+        out = path.open("a+b")  # never truncated here: another process may be writing it
+    except OSError as error:
+        raise DataError(
+            f"the checksums {str(path)!r} cannot be written in the set's folder ({error.strerror}): "
+            "allow writing during the check, or name another file with --checksums FILE"
+        ) from error
+    with out:
+        _require_alone(out, path)
+        yield Checksums(path, _known(out, path), out)
 
-    Raises DataError: another process has the lock.
-    """
+
+def _require_alone(file: IO[bytes], path: Path) -> None:
+    """Lock an open file until it is closed. Without effect on a file system without locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -121,3 +88,20 @@ def require_alone(file: IO[bytes], path: Path) -> None:
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
+
+
+def _known(file: IO[bytes], path: Path) -> dict[str, FileCheck]:
+    file.seek(0)
+    content = file.read()
+    complete = content.rfind(b"\n") + 1
+    file.truncate(complete)
+    decoder, known = msgspec.json.Decoder(FileCheck), {}
+    for number, text in enumerate(content[:complete].splitlines(), 1):
+        try:
+            line = decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise DamagedData(
+                f"{str(path)!r} is damaged at line {number} ({error}): remove it, and all files are checked again"
+            ) from error
+        known[line.file] = line
+    return known

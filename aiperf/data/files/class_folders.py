@@ -7,18 +7,17 @@ million objects in each process.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False)
-class ClassFolders(Sequence[Path]):
+class ClassFolders:
     """Sequence of file paths, ordered by class and by name within a class."""
 
     folder: Path
@@ -49,7 +48,6 @@ class ClassFolders(Sequence[Path]):
         return np.repeat(np.arange(len(self.classes), dtype=np.int64), self.images)
 
     def files(self, label: int) -> list[str]:
-        """Return the names of a class's files, in order."""
         return [self._name(index) for index in range(int(self._firsts[label]), int(self._firsts[label + 1]))]
 
     def word(self, index: int) -> str:
@@ -73,13 +71,8 @@ class ClassFolders(Sequence[Path]):
     def __len__(self) -> int:
         return len(self.ends)
 
-    @overload
-    def __getitem__(self, index: int) -> Path: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Path]: ...
-    def __getitem__(self, index: int | slice) -> Path | Sequence[Path]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(*index.indices(len(self)))]
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return Path(self.word(index % len(self)))
+    def __getitem__(self, index: int) -> Path:
+        return Path(self.word(index))
+
+    def __iter__(self) -> Iterator[Path]:
+        return (self[index] for index in range(len(self)))

@@ -3,8 +3,8 @@
 The first line is "aiperf-folders 2 SHA256", the checksum of everything after it. The second is a JSON object (`Header`). Then
 follow columns, little-endian, split by split: bytes of each file (int64), end of its name (int64), and the concatenated names.
 The file is read at once, and other processes of a host find it in the page cache. `python -m aiperf prepare` writes it. It is
-valid while the folders have the listed files. `Index.check` verifies this: folders that changed are listed again, and the sizes
-of some files are compared. A file with another size is rejected when it is read (`Samples.read`).
+valid while the folders have the listed files. `Index.check` lists folders that changed again. A file with another size is
+rejected when it is read (`Samples.read`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ from aiperf.files import require_file
 
 FILE = "aiperf-folders.index"
 VERSION = 2
-FILES_CHECKED = 64
-"""Number of a set's files whose size is compared with the index at each opening."""
 FOLDERS_CHECKED = 32
 """Number of a set's class folders whose time of change is checked at each opening. The planner checks all of them."""
 _THREADS = 16
@@ -82,8 +80,8 @@ class Index:
     def check(self, host: str | None) -> None:
         """Check that the index is valid.
 
-        `host`: name of the opening host. It selects some folders and files to check, so that many hosts together check most of
-        them. None to check all folders. Raises StaleIndex with the difference.
+        `host`: name of the opening host. It selects some folders to check, so that many hosts together check most of them.
+        None to check all folders. Raises StaleIndex with the difference.
         """
         chosen = random.Random(f"{self.header.fingerprint} {host}")
         for samples, header in zip((self.training, self.validation), self.header.splits, strict=True):
@@ -93,14 +91,9 @@ class Index:
                     f"the class folders of '{folder}' have changed: {_difference(header.classes, classes)}"
                 )
             labels = range(len(header.classes))
-            labels_to_check = (
-                labels if host is None else sorted(chosen.sample(labels, min(FOLDERS_CHECKED, len(labels))))
-            )
+            some = labels if host is None else sorted(chosen.sample(labels, min(FOLDERS_CHECKED, len(labels))))
             with ThreadPoolExecutor(_THREADS) as pool:
-                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), labels_to_check))
-                files = range(len(samples))
-                some = chosen.sample(files, min(FILES_CHECKED, len(files)))
-                list(pool.map(lambda index, of=samples: _check_file(of, index), some))
+                list(pool.map(lambda label, of=samples, split=header: _check_class(of, split, label), some))
 
 
 def require_writable(path: Path) -> None:
@@ -226,19 +219,6 @@ def _check_names(samples: Samples, header: SplitHeader, label: int) -> None:
     if listed != indexed:
         raise StaleIndex(
             f"'{folder}' holds {len(listed)} images and {len(indexed)} were indexed: {_difference(indexed, listed)}"
-        )
-
-
-def _check_file(samples: Samples, index: int) -> None:
-    assert samples.indexed_sizes is not None
-    name = samples.name(index)
-    try:
-        bytes_now = Path(name).stat().st_size
-    except OSError as error:
-        raise StaleIndex(f"'{name}' cannot be read: {error.strerror}") from error
-    if bytes_now != samples.indexed_sizes[index]:
-        raise StaleIndex(
-            f"'{name}' has {bytes_now} bytes, and {samples.indexed_sizes[index]} when the index was written"
         )
 
 

@@ -109,17 +109,11 @@ class Samples:
         """
         if self.is_sharded:
             return self.length
-        return self._sizes_and_times[0] if self.indexed_sizes is None else self.indexed_sizes
-
-    def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the bytes of each image, and its file's time of change in nanoseconds, both (images,), as first read.
-
-        Raises OSError.
-        """
-        return self._sizes_and_times
+        return self.sizes_and_times[0] if self.indexed_sizes is None else self.indexed_sizes
 
     @cached_property
-    def _sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def sizes_and_times(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Bytes of each image, and its file's time of change in nanoseconds, both (images,), as first read. Raises OSError."""
         with ThreadPoolExecutor(_THREADS) as pool:
             words = (self.name(index) for index in range(len(self))) if not self.is_sharded else self.paths
             stats = list(pool.map(os.stat, words, chunksize=64))

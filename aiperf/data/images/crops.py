@@ -36,7 +36,6 @@ class Crop(Protocol):
 
     def numbers(self, images: NDArray[np.int64], seed: int, epoch: int) -> NDArray[np.float64]:
         """Return the random numbers of each image, shape (images, any)."""
-        ...
 
     def box(self, height: int, width: int, numbers: NDArray[np.float64]) -> Box: ...
 

@@ -6,52 +6,64 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 
 from aiperf.data.dataset_config import Cifar10Conf
 from aiperf.data.description import DataSet
 from aiperf.data.files import cifar10
 from aiperf.data.files.fingerprint import of_files
-from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.prepare_report import PrepareReport, require_images
 from aiperf.data.sets import images
 from aiperf.data.survey import require_fingerprint, root_of
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
 
+FILES = (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)
+
 
 def describe(conf: Cifar10Conf) -> DataSet:
-    """Return the set's numbers, as published or by the names of its files."""
+    """Return the set's numbers, as published or by the names of its files. Raises OtherData if another set is configured."""
     root = root_of(conf)
-    if (folder := cifar10.find(root)) is not None:
-        return replace(conf.published(), fingerprint=fingerprint(conf, folder))
-    return images.describe(conf)
-
-
-def fingerprint(conf: Cifar10Conf, folder: Path) -> str:
-    """Return the fingerprint of the binary version in the folder. Raises OtherData if another one is configured."""
-    fingerprint = of_files(
-        root_of(conf), [folder / name for name in (*cifar10.TRAINING_FILES, cifar10.VALIDATION_FILE)]
-    )
+    if (folder := cifar10.find(root)) is None:
+        return images.describe(conf)
+    fingerprint = of_files(root, [folder / name for name in FILES])
     require_fingerprint(conf, fingerprint)
-    return fingerprint
+    return replace(conf.published(), fingerprint=fingerprint)
 
 
 def open_data(conf: Cifar10Conf, cores: int | None) -> OpenData:
-    """Open pixels in memory, one copy per host. Class folders are opened as other images."""
+    """Open the pixels in memory. Class folders are opened as other images."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.open_data(conf, cores)
-    from aiperf.data.opening import open_cifar10
+    import torch
 
-    return open_cifar10(conf, folder, fingerprint(conf, folder))
+    from aiperf.data.images.pixels import Normaliser
+    from aiperf.data.inmemory import InMemory, PixelsInMemory
+    from aiperf.data.opened import OpenData
+
+    description = describe(conf)
+    labels = np.concatenate([cifar10.labels(folder / name) for name in FILES])
+    stored = torch.from_numpy(np.concatenate([cifar10.pixels(folder / name) for name in FILES]))
+    normalise = Normaliser(32, description.mean, description.std)
+    cut = description.training_images
+    return OpenData(
+        description,
+        InMemory(PixelsInMemory(stored[:cut]), labels[:cut], normalise, padding=4),
+        InMemory(PixelsInMemory(stored[cut:]), labels[cut:], normalise),
+        augment=conf.augment,
+        how="pixels in memory",
+    )
 
 
 def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read and hash every file, and decode the images."""
+    """Check sizes and labels of the binary version. Decode and hash class folders."""
     folder = cifar10.find(root_of(conf))
     if folder is None:
         return images.prepare(conf, pack, out, checksums)
-    from aiperf.data.verification import prepare_cifar10
-
-    return prepare_cifar10(conf, folder, pack, out, checksums)
+    require_images(description := describe(conf), pack)
+    for name in FILES:
+        cifar10.labels(folder / name)
+    return PrepareReport(description, remark=f"the {len(FILES)} files have the right sizes and labels")

@@ -16,7 +16,7 @@ from aiperf.data.dataset_config import DigitsConf
 from aiperf.data.description import DIGITS, DataSet
 from aiperf.data.errors import MissingData
 from aiperf.data.files.fingerprint import of_options
-from aiperf.data.prepare_report import PrepareReport, nothing_to_check
+from aiperf.data.prepare_report import PrepareReport, require_images
 from aiperf.data.visiting_order import draws
 
 if TYPE_CHECKING:
@@ -58,7 +58,6 @@ def read() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 
 def describe(conf: DigitsConf) -> DataSet:
-    """Return the set's numbers, including the noise."""
     return replace(DIGITS, noise=conf.noise, fingerprint=of_options(conf))
 
 
@@ -92,5 +91,5 @@ def open_data(conf: DigitsConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: DigitsConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return a report without checks, because there are no files."""
-    return nothing_to_check(describe(conf), pack)
+    require_images(describe(conf), pack)
+    return PrepareReport(describe(conf))

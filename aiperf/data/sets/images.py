@@ -30,7 +30,6 @@ def open_data(conf: FilesConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: FilesConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Read, hash and decode every image."""
     from aiperf.data.verification import prepare_images
 
     return prepare_images(conf.as_images(), pack, out, checksums)

@@ -10,14 +10,13 @@ from rich.console import Console
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.description import SYNTHETIC_MEAN, SYNTHETIC_STD, DataSet
 from aiperf.data.files.fingerprint import of_options
-from aiperf.data.prepare_report import PrepareReport, nothing_to_check
+from aiperf.data.prepare_report import PrepareReport, require_images
 
 if TYPE_CHECKING:
     from aiperf.data.opened import OpenData
 
 
 def describe(conf: SyntheticConf) -> DataSet:
-    """Return the set's numbers, as configured."""
     return DataSet(
         conf.name,
         conf.training_images,
@@ -40,5 +39,5 @@ def open_data(conf: SyntheticConf, cores: int | None) -> OpenData:
 
 
 def prepare(conf: SyntheticConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
-    """Return a report without checks, because there are no files."""
-    return nothing_to_check(describe(conf), pack)
+    require_images(describe(conf), pack)
+    return PrepareReport(describe(conf))

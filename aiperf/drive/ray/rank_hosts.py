@@ -21,7 +21,7 @@ from aiperf.drive.ray.slots import Share
 from aiperf.errors import AiperfError
 from aiperf.journal.messages import HelperDown, Word
 from aiperf.system.log import path as telemetry_path
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.distant_host import DistantHost
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.remote_ranks import HostProperties, HostRankServer, StartChanges
@@ -79,12 +79,14 @@ class RankHost:
 
     def _new_recorder(self) -> Recorder:
         recorder = Recorder(
-            telemetry_path(self._recipe.run_folder, self._recipe.worker, self._host),
-            host=self._name,
-            worker=self._recipe.worker,
-            epoch_unix=self._started_unix,
-            accelerators=self._accelerators,
-            driver=self._driver,
+            Recording(
+                out=str(telemetry_path(self._recipe.run_folder, self._recipe.worker, self._host)),
+                host=self._name,
+                worker=self._recipe.worker,
+                epoch_unix=self._started_unix,
+                accelerators=self._accelerators,
+                driver=self._driver,
+            )
         )
         recorder.start()
         return recorder

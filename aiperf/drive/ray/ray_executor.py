@@ -9,14 +9,14 @@ changes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.cluster.existing import draining_nodes
@@ -179,20 +179,6 @@ class RayExecutor:
             self._next_look = now + min(max(LOOK_SECONDS, took / LOOK_SHARE), LONGEST_LOOK_SECONDS)
         own, self._own = self._own, []
         return words + own
-
-    def peaks_again(self, seconds: float, is_wanted: Callable[[], bool]) -> dict[int, float]:
-        with self._runtime.watched():
-            waited = {worker.host.peak_again.remote(seconds): worker.number for worker in self._workers.up}
-            end = time.monotonic() + seconds
-            found: dict[int, float] = {}
-            while waited and is_wanted() and (left := end - time.monotonic()) > 0:
-                done, _ = ray.wait([*waited], num_returns=len(waited), timeout=min(left, 0.5))
-                for call in done:
-                    number = waited.pop(call)
-                    with suppress(RayError):  # a lost worker measures nothing
-                        if (flops := ray.get(call)) is not None:
-                            found[number] = flops
-            return found
 
     def close(self) -> None:
         """End all workers. Workers of a lost Ray have already ended."""

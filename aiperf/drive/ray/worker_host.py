@@ -26,10 +26,9 @@ from aiperf.journal.messages import (
     Word,
     WorkerUp,
 )
-from aiperf.measure.peak_after_run import measured_again
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import path as telemetry_path
-from aiperf.system.recorder import Recorder
+from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.protocol import Ready
 from aiperf.train.trainer_config import TrainerConf
 
@@ -122,9 +121,6 @@ class WorkerHost:
         self._recorder_began = 0.0
         """Time of the last replacement."""
         self._ended = threading.Event()
-        self._ready: Ready | None = None
-        self._stopped = threading.Event()
-        """Set when ranks and recorder have ended."""
 
     def stands(self) -> None:
         """Return as soon as this actor has its place."""
@@ -147,17 +143,18 @@ class WorkerHost:
                 self._group.close()
         finally:
             self._recorder.stop()
-            self._stopped.set()
             self._sender.flush()
 
     def _new_recorder(self) -> Recorder:
         recorder = Recorder(
-            telemetry_path(self._plan.folder, self._plan.worker),
-            host=socket.gethostname(),
-            worker=self._plan.worker,
-            epoch_unix=self._plan.started_unix,
-            accelerators=self._plan.accelerators,
-            driver=self._plan.driver,
+            Recording(
+                out=str(telemetry_path(self._plan.folder, self._plan.worker)),
+                host=socket.gethostname(),
+                worker=self._plan.worker,
+                epoch_unix=self._plan.started_unix,
+                accelerators=self._plan.accelerators,
+                driver=self._plan.driver,
+            )
         )
         recorder.start()
         return recorder
@@ -170,7 +167,7 @@ class WorkerHost:
         return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
-        self._ready = ready = group.start()
+        ready = group.start()
         folders = folders_of(self._plan.folder, getattr(self._plan.dataset, "root", None))
         machine = msgspec.to_builtins(describe(folders))
         if ready.matmul_flops is not None:
@@ -210,19 +207,3 @@ class WorkerHost:
 
     def end(self) -> None:
         self._ended.set()
-
-    def peak_again(self, seconds: float) -> float | None:
-        """End the worker, then measure its processors again. Return FLOPS of one rank.
-
-        None if they were not measured at the start of the worker, or if `seconds` are over.
-        """
-        ready, hosts = self._ready, 1 + len(self._plan.others)
-        if ready is None or ready.matmul_flops is None:
-            return None
-        deadline = time.monotonic() + seconds
-        self._ended.set()
-        if not self._stopped.wait(seconds):
-            return None
-        ranks = max(1, ready.ranks // hosts)
-        threads = self._plan.trainer.threads or max(1, self._plan.cores // ranks)
-        return measured_again(ranks, threads, ready.precision, max(0.0, deadline - time.monotonic()))

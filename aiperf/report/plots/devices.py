@@ -7,14 +7,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from aiperf.report.facts import Report
-from aiperf.report.phrases import source
+from aiperf.report.phrases import share, source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import BLUE, GREEN
 from aiperf.report.plots.progress import shade_warmup
 from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
 from aiperf.system.utilization_series import UtilizationSeries, mean
-from aiperf.units import NOT_MEASURED, count, duration, share
+from aiperf.units import count, duration
 
 
 def devices_over_time(report: Report) -> DrawnFigure:
@@ -22,9 +22,7 @@ def devices_over_time(report: Report) -> DrawnFigure:
     name, title = "devices", "Utilization and memory over time"
     course = shown(report)
     if course is None:
-        return DrawnFigure(
-            name, title, "", "", None, None, None, "Utilization and memory of the devices: not measured."
-        )
+        return DrawnFigure(name, title, empty="Utilization and memory of the devices: not measured.")
     whose, parts = _whose(course)
     busy = mean(course.utilisation, course.utilisation_seconds)
     full = mean(course.memory, course.memory_seconds)
@@ -47,14 +45,14 @@ def devices_over_time(report: Report) -> DrawnFigure:
         axes.set_yticks([0, 25, 50, 75, 100], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         legend_above(axes, handles)
 
-    svg, png, pdf = drawn(draw, name, 3.1, source(report))
-    averages = f"{parts[0]} {_share(busy)}, {parts[1]} {_share(full)}"
+    files = drawn(draw, name, 3.1, source(report))
+    averages = f"{parts[0]} {share(busy)}, {parts[1]} {share(full)}"
     caption = (
         f"{whose}: means of {count(len(course.utilisation))} parts of {duration(course.part_seconds)}, over all sampled "
         "devices. A gap in a line is time without samples. Utilization is the share of time in which the device was active, "
         "as defined by its vendor; MFU counts the work done. Both may fall between two trials."
     )
-    return DrawnFigure(name, title, caption, f"Line chart; on average over the run {averages}.", svg, png, pdf)
+    return DrawnFigure(name, title, caption, f"Line chart; on average over the run {averages}.", *files)
 
 
 def shown(report: Report) -> UtilizationSeries | None:
@@ -74,10 +72,6 @@ def _whose(course: UtilizationSeries) -> tuple[str, tuple[str, str]]:
     if course.kind == "accelerator":
         return "All accelerators", ("accelerators busy", "their memory used")
     return "No accelerator was sampled; processors and memory of the hosts", ("processors busy", "host memory used")
-
-
-def _share(value: float | None) -> str:
-    return NOT_MEASURED if value is None else share(value)
 
 
 def each_device_over_time(report: Report) -> DrawnFigure | None:
@@ -107,7 +101,7 @@ def each_device_over_time(report: Report) -> DrawnFigure | None:
         axes.grid(visible=False)
         figure.colorbar(image, ax=axes, pad=0.01, aspect=24).set_label("utilization in %")
 
-    svg, png, pdf = drawn(draw, name, 0.9 + max(0.9, 0.16 * len(rows)), source(report))
+    files = drawn(draw, name, 0.9 + max(0.9, 0.16 * len(rows)), source(report))
     caption = f"One row for each of the first {count(len(rows))} sampled devices. White: not measured."
     described = f"Heat map of the utilization of {count(len(rows))} devices."
-    return DrawnFigure(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, *files)

@@ -45,7 +45,7 @@ def score_over_time(report: Report) -> DrawnFigure:
     """Draw score and regulated score, with the warm-up shaded and the 95 % interval."""
     name, title = "score", "Score over time"
     if not report.curve:
-        return DrawnFigure(name, title, "", "", None, None, None, "No work has been reported yet.")
+        return DrawnFigure(name, title, empty="No work has been reported yet.")
     run, score, curve = report.run, report.score, report.curve
     own = accent(is_simulated=run.is_simulated)
     at = np.array([point.at for point in curve])
@@ -119,7 +119,7 @@ def score_over_time(report: Report) -> DrawnFigure:
                 color=MUTED.light,
             )
 
-    svg, png, pdf = drawn(draw, name, 4.9, source(report))
+    files = drawn(draw, name, 4.9, source(report))
     figure_of = "no valid window" if score.flops_per_second is None else flops_per_second(score.flops_per_second)
     caption = (
         f"Counted work at {len(curve)} evenly spaced times. The score counts from the end of the warm-up "
@@ -127,13 +127,7 @@ def score_over_time(report: Report) -> DrawnFigure:
         f"{interval_meaning(report)}."
     )
     return DrawnFigure(
-        name,
-        title,
-        caption,
-        f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.",
-        svg,
-        png,
-        pdf,
+        name, title, caption, f"Line chart of the score over {duration(run.end)}; at the end {figure_of}.", *files
     )
 
 
@@ -153,9 +147,9 @@ def error_over_time(report: Report) -> DrawnFigure:
     """Draw the error of every epoch, and the best so far."""
     name, title = "error", "Error over time"
     if not report.errors:
-        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet: the error is not defined.")
+        return DrawnFigure(name, title, empty="No evaluation yet: the error is not defined.")
     run = report.run
-    svg, png, pdf = drawn(lambda figure: _errors(figure, report), name, 3.5, source(report))
+    files = drawn(lambda figure: _errors(figure, report), name, 3.5, source(report))
     shown, all_ = len(report.errors), report.error_points
     rule = (
         f"{count(shown)} of {count(all_)}: every improvement, and evenly chosen others"
@@ -169,9 +163,7 @@ def error_over_time(report: Report) -> DrawnFigure:
         title,
         caption,
         f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}.",
-        svg,
-        png,
-        pdf,
+        *files,
     )
 
 

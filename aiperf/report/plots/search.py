@@ -15,12 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
+from aiperf import units
 from aiperf.report.facts import ArchitectureTree, Report, TrialFacts
 from aiperf.report.phrases import source
 from aiperf.report.plots.figure import drawn, legend_above
 from aiperf.report.plots.palette import LINE, MUTED, PAPER, VERMILION
 from aiperf.report.section import DrawnFigure
-from aiperf.units import count, operations, scale, share
+from aiperf.report.trial_facts import operations, pareto_front
+from aiperf.units import count, scale, share
 
 # Viridis without its ends, which are invisible on a dark or a white page.
 ACCURACY_COLOURS = LinearSegmentedColormap.from_list(
@@ -36,10 +38,10 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
     name, title = "operations", "Accuracy against operations"
     measured = [trial for trial in report.trials if trial.accuracy is not None]
     if not measured:
-        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet.")
+        return DrawnFigure(name, title, empty="No evaluation yet.")
     shown = _best_and_others(measured)
     best = next(trial for trial in measured if trial.number == report.best)
-    svg, png, pdf = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9, source(report))
+    files = drawn(lambda figure: _scatter(figure, shown, best), name, 3.9, source(report))
     if len(shown) == len(measured):
         rule = f"{count(len(measured))}, all of them"
     else:
@@ -47,13 +49,9 @@ def accuracy_against_operations(report: Report) -> DrawnFigure:
     caption = f"One point for each evaluated trial: {rule}. The accuracy axis is logarithmic in the error."
     described = (
         f"Scatter plot; the best is trial {best.number} with {share(_accuracy(best))} "
-        f"at {operations(_operations(best))} per image."
+        f"at {units.operations(operations(best))} per image."
     )
-    return DrawnFigure(name, title, caption, described, svg, png, pdf)
-
-
-def _operations(trial: TrialFacts) -> int:
-    return trial.forward_flops + trial.backward_flops
+    return DrawnFigure(name, title, caption, described, *files)
 
 
 def _accuracy(trial: TrialFacts) -> float:
@@ -63,11 +61,11 @@ def _accuracy(trial: TrialFacts) -> float:
 
 def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> None:
     axes = figure.subplots()
-    unit, unit_name = scale(float(max(_operations(trial) for trial in shown)), "FLOP")
+    unit, unit_name = scale(float(max(operations(trial) for trial in shown)), "FLOP")
     # A logarithmic axis has no error of 0. A perfect accuracy is drawn half a step above the best other.
     errors = np.array([1 - _accuracy(trial) for trial in shown])
     floor = float(errors[errors > 0].min()) / 2 if (errors > 0).any() else 1e-4
-    costs = np.array([_operations(trial) for trial in shown], dtype=np.float64)
+    costs = np.array([operations(trial) for trial in shown], dtype=np.float64)
     rounds = np.array([trial.round for trial in shown])
     many = len(shown) > 400
     # Set before drawing: for nearly equal errors matplotlib would choose an axis of length 0.
@@ -87,9 +85,9 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
         zorder=2,
         rasterized=many,
     )
-    frontier = _frontier(shown)
+    frontier = pareto_front(shown)
     axes.step(
-        [_operations(trial) / unit for trial in frontier],
+        [operations(trial) / unit for trial in frontier],
         [max(floor, 1 - _accuracy(trial)) for trial in frontier],
         where="post",
         color=MUTED.light,
@@ -98,7 +96,7 @@ def _scatter(figure: Figure, shown: Sequence[TrialFacts], best: TrialFacts) -> N
     )
     ring: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": VERMILION.light, "linestyle": ""}
     axes.plot(
-        _operations(best) / unit,
+        operations(best) / unit,
         max(floor, 1 - _accuracy(best)),
         marker="o",
         markersize=12,
@@ -158,23 +156,14 @@ def _best_and_others(measured: list[TrialFacts]) -> list[TrialFacts]:
     return ranked[:half] + others[:: -(-len(others) // half)]
 
 
-def _frontier(shown: Sequence[TrialFacts]) -> list[TrialFacts]:
-    """Return the points without an equally accurate cheaper point."""
-    kept: list[TrialFacts] = []
-    for trial in sorted(shown, key=lambda trial: (_operations(trial), -_accuracy(trial))):
-        if not kept or _accuracy(trial) > _accuracy(kept[-1]):
-            kept.append(trial)
-    return kept
-
-
 def tree_of_architectures(report: Report) -> DrawnFigure:
     """Draw the tree of inheritance, coloured by accuracy."""
     name, title, tree = "tree", "Tree of architectures", report.tree
     if tree.shown == 0:
         why = "proposed" if not tree.trials else "evaluated"
-        return DrawnFigure(name, title, "", "", None, None, None, f"No architecture has been {why} yet.")
+        return DrawnFigure(name, title, empty=f"No architecture has been {why} yet.")
     rows = max(node.row for node in tree.nodes) + 1
-    svg, png, pdf = drawn(
+    files = drawn(
         lambda figure: _tree(figure, tree, rows), name, min(10.0, max(2.4, 1.1 + 0.19 * rows)), source(report)
     )
     if tree.shown == tree.trials:
@@ -183,7 +172,7 @@ def tree_of_architectures(report: Report) -> DrawnFigure:
         rule = f"{count(tree.shown)} of {count(tree.trials)} trials: the best and all their ancestors"
     caption = f"{rule}; hollow: not evaluated. The coloured line goes from the starting graph to the best architecture."
     described = f"Tree of {count(tree.shown)} architectures grown from the starting graph."
-    return DrawnFigure(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, *files)
 
 
 def _tree(figure: Figure, tree: ArchitectureTree, rows: float) -> None:

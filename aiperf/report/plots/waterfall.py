@@ -30,7 +30,7 @@ def waterfall(report: Report) -> DrawnFigure:
     name, title, fallen = "losses", "From the peak to the score", report.losses
     if fallen is None:
         empty = "No loss waterfall: no valid window, no accelerator in it, or neither a peak nor a training step to begin at."
-        return DrawnFigure(name, title, "", "", None, None, None, empty)
+        return DrawnFigure(name, title, empty=empty)
     shown = [loss for loss in fallen.losses if loss.flops_per_second != 0]
     none = [loss.name for loss in fallen.losses if loss.flops_per_second == 0]
 
@@ -79,7 +79,7 @@ def waterfall(report: Report) -> DrawnFigure:
         _columns(axes, fallen, len(rows))
         legend_above(axes, _legend(fallen, own))
 
-    svg, png, pdf = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0), source(report))
+    files = drawn(draw, name, height + (ENERGY_INCHES if fallen.energy else 0.0), source(report))
     caption = (
         f"From {waterfall_top(fallen)} down to the score: each bar begins at the end of the bar above it. A second of an "
         f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
@@ -92,7 +92,7 @@ def waterfall(report: Report) -> DrawnFigure:
     if negative:
         caption += f" Green is gained: {'; '.join(negative)}."
     described = f"Waterfall; largest losses: {largest_losses(report) or 'none'}."
-    return DrawnFigure(name, title, caption, described, svg, png, pdf)
+    return DrawnFigure(name, title, caption, described, *files)
 
 
 def _energy(axes: Axes, fallen: Waterfall) -> None:

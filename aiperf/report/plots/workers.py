@@ -15,7 +15,7 @@ from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import AMBER, GREEN, IDLE, INK, SHADE, VERMILION, Accent, accent
 from aiperf.report.section import DrawnFigure
 from aiperf.sanitize import sanitize
-from aiperf.units import NOT_MEASURED, count, duration
+from aiperf.units import count, duration
 
 MOST_BARS_AS_VECTORS = 4000
 """Maximum number of bars drawn as vectors. More bars become pixels."""
@@ -25,7 +25,7 @@ def workers_over_time(report: Report) -> DrawnFigure:
     """Draw the Gantt chart of the workers. Empty strips are idle."""
     name, title, chart = "workers", "Workers over time", report.gantt
     if not chart.workers:
-        return DrawnFigure(name, title, "", "", None, None, None, "No worker has joined yet.")
+        return DrawnFigure(name, title, empty="No worker has joined yet.")
     rows = len(chart.workers)
     bars_height = 0.95 + max(0.42, min(0.34, 6.4 / rows) * rows)
     grid_height = 3.4 if chart.grid else 0.0
@@ -39,7 +39,7 @@ def workers_over_time(report: Report) -> DrawnFigure:
             axes = figure.subplots()
         _bars(axes, chart, report.run.warmup_seconds, own)
 
-    svg, png, pdf = drawn(draw, name, bars_height + grid_height, source(report))
+    files = drawn(draw, name, bars_height + grid_height, source(report))
     rule = f"Pauses shorter than {duration(chart.merged_gap_seconds)} are not drawn."
     if chart.grid:
         first, last = chart.grid_rows[0]
@@ -47,10 +47,8 @@ def workers_over_time(report: Report) -> DrawnFigure:
             f" Above, all {count(chart.all_workers)} workers in groups of {last - first + 1}: the share of accelerator time "
             f"spent in steps. Below, the first {rows}."
         )
-    busy = report.score.busy_share
-    measured = NOT_MEASURED if busy is None else share(busy)
-    described = f"Gantt chart of {count(chart.all_workers)} workers; busy time {measured}."
-    return DrawnFigure(name, title, f"Neighbouring trials alternate in shade. {rule}", described, svg, png, pdf)
+    described = f"Gantt chart of {count(chart.all_workers)} workers; busy time {share(report.score.busy_share)}."
+    return DrawnFigure(name, title, f"Neighbouring trials alternate in shade. {rule}", described, *files)
 
 
 def _bars(axes: Axes, chart: Gantt, warmup: float, own: Accent) -> None:
@@ -137,7 +135,7 @@ def accelerators_over_time(report: Report) -> DrawnFigure:
     """Draw a step line: up when a worker joins, down when one is lost."""
     name, title, available = "accelerators", "Accelerators over time", report.availability
     if not report.workers:
-        return DrawnFigure(name, title, "", "", None, None, None, "No worker has joined yet.")
+        return DrawnFigure(name, title, empty="No worker has joined yet.")
     warmup, end = report.run.warmup_seconds, report.run.end
     planned = "planned" if available.is_declared else "largest number at once"
 
@@ -162,6 +160,6 @@ def accelerators_over_time(report: Report) -> DrawnFigure:
         axes.set_ylabel("accelerators")
         legend_above(axes, handles)
 
-    svg, png, pdf = drawn(draw, name, 2.6, source(report))
+    files = drawn(draw, name, 2.6, source(report))
     described = f"Accelerators over time, {count(available.planned)} {planned}; available {share(available.share)}."
-    return DrawnFigure(name, title, f"{availability_meaning(report)}.", described, svg, png, pdf)
+    return DrawnFigure(name, title, f"{availability_meaning(report)}.", described, *files)

@@ -7,7 +7,7 @@ from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.devices import devices_over_time, each_device_over_time
 from aiperf.report.section import Paragraph, Section
-from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.report.tables import Cell, Column, Table, measured, row_of
 from aiperf.system.load.host_load import HostLoad
 
 MOST_DEVICES = 64
@@ -16,10 +16,8 @@ MOST_HOSTS = 64
 
 def devices(report: Report) -> Section:
     """Utilization, memory, power and temperature of the devices, and load of the hosts."""
-    measured = telemetry(report) or Paragraph(
-        "Utilization, power and temperature of the devices: not measured.", "empty"
-    )
-    parts = (devices_over_time(report), each_device_over_time(report), measured, loads(report))
+    missing = Paragraph("Utilization, power and temperature of the devices: not measured.", "empty")
+    parts = (devices_over_time(report), each_device_over_time(report), telemetry(report) or missing, loads(report))
     return Section("devices", "Utilization and memory over time", parts, "Utilization")
 
 
@@ -40,18 +38,15 @@ def telemetry(report: Report) -> Table | None:
         Column("not measured", True, "time of the window without samples"),
     )
 
-    def measured(value: float | None, text: str) -> Cell:
-        return Cell("—", -1.0) if value is None else Cell(text, value)
-
     rows = tuple(
         row_of(
             f"{one.device.model or one.device.id} on {one.host}",
             Cell(str(one.worker), one.worker),
-            measured(one.utilisation_mean, phrases.share(one.utilisation_mean)),
-            measured(one.memory_used_max_bytes, units.size(one.memory_used_max_bytes or 0)),
-            measured(one.power_mean_watts, units.si(one.power_mean_watts or 0.0, "W")),
-            measured(one.energy_joules, units.si(one.energy_joules or 0.0, "J")),
-            measured(one.temperature_max_celsius, f"{one.temperature_max_celsius or 0:.0f} °C"),
+            measured(one.utilisation_mean, units.share),
+            measured(one.memory_used_max_bytes, units.size),
+            measured(one.power_mean_watts, units.watts),
+            measured(one.energy_joules, units.joules),
+            measured(one.temperature_max_celsius, "{:.0f} °C".format),
             ", ".join(f"{reason} {units.share(part)}" for reason, part in (one.throttled or {}).items() if part > 0)
             or "—",
             Cell(units.duration(one.seconds_missing), one.seconds_missing),
@@ -73,8 +68,6 @@ def loads(report: Report) -> Table | None:
         Column("host"),
         Column("this run", True, "programs of this run, including Ray"),
         Column("other programs", True),
-        Column("peak of others", True, "largest share in one part of the window"),
-        Column("time of peak", True, "since the start of the run"),
         Column("kernel", True, "interrupts and the kernel's own threads"),
         Column("stolen", True, "given to other virtual machines by the hypervisor"),
         Column("waiting", True, "time in which a program waited for a processor (/proc/pressure/cpu)"),
@@ -92,9 +85,7 @@ def loads(report: Report) -> Table | None:
 def _load(one: HostLoad) -> tuple[Cell, ...]:
     return (
         Cell(one.host),
-        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.most_others)),
-        Cell(f"{one.most_at[0]:.0f}–{one.most_at[1]:.0f} s", one.most_at[0]),
-        *(Cell(phrases.share(part), part) for part in (one.kernel, one.stolen)),
-        Cell("—", -1.0) if one.stalled is None else Cell(phrases.share(one.stalled), one.stalled),
+        *(Cell(phrases.share(part), part) for part in (one.own, one.others, one.kernel, one.stolen)),
+        measured(one.stalled, units.share),
         Cell(units.duration(one.seconds), one.seconds),
     )

@@ -6,7 +6,7 @@ from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.section import Paragraph, Section
-from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.report.tables import Cell, Column, Table, measured, row_of
 
 
 def energy(report: Report) -> Section:
@@ -32,24 +32,18 @@ def energy_table(report: Report) -> Table | None:
         Column("FLOPS/W", True, "score ÷ power of these devices only"),
     )
 
-    def quantity(value: float | None, unit: str) -> Cell:
-        return Cell("—", -1.0) if value is None else Cell(units.si(value, unit), value)
-
-    def part(value: float | None) -> Cell:
-        return Cell("—", -1.0) if value is None else Cell(units.share(value), value)
-
     rows = tuple(
         row_of(
             one.scope,
             Cell(units.count(one.devices), one.devices),
-            part(one.measured_share),
-            quantity(one.watts, "W"),
-            quantity(one.joules, "J"),
-            quantity(one.counted_joules, "J"),
-            quantity(one.sampled_joules, "J"),
-            part(one.disagreement),
-            part(one.worst_disagreement),
-            quantity(one.flops_per_watt, "FLOPS/W"),
+            measured(one.measured_share, units.share),
+            measured(one.watts, units.watts),
+            measured(one.joules, units.joules),
+            measured(one.counted_joules, units.joules),
+            measured(one.sampled_joules, units.joules),
+            measured(one.disagreement, units.share),
+            measured(one.worst_disagreement, units.share),
+            measured(one.flops_per_watt, units.flops_per_watt),
         )
         for one in report.energy.scopes
     )
@@ -64,7 +58,7 @@ def energy_level(report: Report) -> Table | None:
     """Return the level of the EE HPC Working Group's methodology by aspect, or None without measured power."""
     if report.energy is None:
         return None
-    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for the next level"))
+    columns = (Column("aspect"), Column("level", True), Column("found"), Column("missing for Level 1"))
     rows = tuple(
         row_of(aspect.name, str(aspect.level), aspect.found, aspect.missing or "—")
         for aspect in report.energy.level.aspects

@@ -65,7 +65,7 @@ def _lines(found: PredictionFacts) -> Table | None:
 def _bars(found: PredictionFacts, report: Report) -> DrawnFigure:
     name, title = "prediction", "Accelerator time, predicted and measured"
     if not found.lines:
-        return DrawnFigure(name, title, "", "", None, None, None, "No valid window, so that nothing is compared.")
+        return DrawnFigure(name, title, empty="No valid window, so that nothing is compared.")
     colour = accent(is_simulated=report.run.is_simulated).strong
 
     def draw(figure: Figure) -> None:
@@ -79,6 +79,6 @@ def _bars(found: PredictionFacts, report: Report) -> DrawnFigure:
         axes.set_xlabel("% of the accelerator time")
         legend_above(axes, [Patch(color=AMBER.light, label="predicted"), Patch(color=colour.light, label="measured")])
 
-    svg, png, pdf = drawn(draw, name, 0.8 + ROW_INCHES * len(found.lines), phrases.source(report))
+    files = drawn(draw, name, 0.8 + ROW_INCHES * len(found.lines), phrases.source(report))
     caption = "Each line of the time breakdown: above as predicted, below as measured."
-    return DrawnFigure(name, title, caption, f"{title}. {_gap(found)}", svg, png, pdf)
+    return DrawnFigure(name, title, caption, f"{title}. {_gap(found)}", *files)

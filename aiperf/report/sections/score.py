@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.peaks_after_run import in_words
 from aiperf.report.plots.progress import error_over_time, score_over_time
 from aiperf.report.section import Section
 from aiperf.report.tables import Column, Table, row_of
@@ -83,7 +80,6 @@ def result(report: Report) -> Table:
         ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
         ("busy time", phrases.share(score.busy_share), "accelerator time in the window spent in steps"),
         ("MFU", phrases.share(used.mfu), _peak(report)),
-        *_again(report),
         ("MFU while busy", phrases.share(used.mfu_busy), "as MFU, but ÷ (peak per rank × busy time of all ranks)"),
         ("communication", phrases.share(used.communication_share), "share of the busy time; not hidden by the backward pass"),
         ("pause between trials", phrases.seconds(used.gap_median_seconds), gap),
@@ -95,14 +91,6 @@ def result(report: Report) -> Table:
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     return Table("result", "The run's figures", columns, tuple(row_of(*row) for row in rows))
-
-
-def _again(report: Report) -> Iterable[tuple[str, str, str]]:
-    """Yield the row of the worker whose measured peak changed most."""
-    if report.peaks_again:
-        worst = max(report.peaks_again, key=lambda one: abs(one.change))
-        meaning = f"worker {worst.worker}: {in_words(worst)}; MFU uses the value at the start"
-        yield "measured peak, change", f"{'+' if worst.change > 0 else ''}{units.share(worst.change)}", meaning
 
 
 def _at_random(report: Report) -> str:

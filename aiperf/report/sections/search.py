@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from aiperf import units
 from aiperf.report import changes, phrases
 from aiperf.report.architecture import graph_of
 from aiperf.report.facts import Report, TrialFacts
-from aiperf.report.plots.parameters import trials_as_lines
 from aiperf.report.plots.search import accuracy_against_operations, tree_of_architectures
 from aiperf.report.section import DrawnFigure, Paragraph, Section, Steps
-from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.report.tables import Cell, Column, Table, measured, row_of
 from aiperf.report.trial_facts import operations
 from morphism.draw import svg
 
@@ -44,7 +44,7 @@ def architecture(report: Report) -> Section:
 def trials(report: Report) -> Section:
     """Table of the best trials."""
     shown = trial_table(report) if report.trials else Paragraph("No trial has been proposed yet.", "empty")
-    return Section("trials", "Trials", (trials_as_lines(report), shown))
+    return Section("trials", "Trials", (shown,))
 
 
 def best_drawn(report: Report) -> DrawnFigure:
@@ -52,10 +52,10 @@ def best_drawn(report: Report) -> DrawnFigure:
     name, title = "architecture", "Best architecture"
     best = report.architecture
     if best is None:
-        return DrawnFigure(name, title, "", "", None, None, None, "No evaluation yet: there is no best architecture.")
+        return DrawnFigure(name, title, empty="No evaluation yet: there is no best architecture.")
     graph = graph_of(best)
     if graph is None:
-        return DrawnFigure(name, title, "", "", None, None, None, f"Not drawn: {best.why_not}")
+        return DrawnFigure(name, title, empty=f"Not drawn: {best.why_not}")
     reached = next(trial.accuracy for trial in report.trials if trial.number == best.trial)
     described = f"trial {best.trial}, {units.share(reached or 0.0, 2)}"
     nodes = units.count(len(graph.nodes))
@@ -65,8 +65,6 @@ def best_drawn(report: Report) -> DrawnFigure:
         f"Trial {best.trial}. Orange: added or changed by its morphs. {nodes} nodes.",
         f"Drawing of the best architecture, {described}.",
         svg(graph, title=described, highlight=best.added),
-        None,
-        None,
         has_own_style=True,
     )
 
@@ -89,7 +87,7 @@ def front(report: Report) -> Table | None:
         row_of(
             Cell(str(trial.number), trial.number),
             Cell(units.operations(operations(trial)), operations(trial)),
-            Cell("—", -1.0) if start is None else Cell(f"{operations(trial) / start:.2f} ×", operations(trial) / start),
+            measured(operations(trial) / start if start else None, "{:.2f} ×".format),
             Cell(phrases.error_of(1 - (trial.accuracy or 0.0), report.run), 1 - (trial.accuracy or 0.0)),
             Cell(units.si(trial.parameters, ""), trial.parameters),
             changes.change(trial),
@@ -137,13 +135,12 @@ def _trial(trial: TrialFacts, trials: Mapping[int, TrialFacts]) -> tuple[Cell, .
     outcome += "" if trial.attempts < 2 else f", attempt {trial.attempts}"
     lineage = tuple(changes.lineage(trial, trials))
     change = changes.change(trial)
+    accuracy = partial(units.share, decimals=2)
     is_complete = len(lineage) == 1 and lineage[0].endswith(f": {change}")
     return row_of(
         Cell(str(trial.number), trial.number),
-        Cell("—", -1.0) if trial.accuracy is None else Cell(units.share(trial.accuracy, 2), trial.accuracy),
-        Cell("—", -1.0)
-        if trial.reported_accuracy is None
-        else Cell(units.share(trial.reported_accuracy, 2), trial.reported_accuracy),
+        measured(trial.accuracy, accuracy),
+        measured(trial.reported_accuracy, accuracy),
         Cell(str(trial.round), trial.round),
         Cell("start", -1.0) if trial.parent is None else Cell(str(trial.parent), trial.parent),
         Cell(change, unfolds=() if is_complete else lineage),

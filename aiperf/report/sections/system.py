@@ -8,7 +8,7 @@ from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import NodeFacts, Report
 from aiperf.report.section import CollapsedTables, Paragraph, Section, SideBySide
-from aiperf.report.tables import Cell, Column, Table, pairs, row_of
+from aiperf.report.tables import Cell, Column, Table, measured, pairs, row_of
 from aiperf.system.description.of_run import MOST_NAMED, NodeKind, SystemDescription
 
 MOST_SYSTEMS = 8
@@ -84,8 +84,8 @@ def nodes(report: Report) -> Table | None:
 
 
 def _node(node: NodeFacts) -> tuple[Cell, ...]:
-    def rate(value: float | None, unit: str = "B/s") -> Cell:
-        return Cell("—", -1.0) if value is None else Cell(units.si(value, unit), value)
+    def rate(value: float | None) -> Cell:
+        return measured(value, lambda each: units.si(each, "B/s"))
 
     offset = node.clock_offset_seconds
     clock = (
@@ -97,7 +97,7 @@ def _node(node: NodeFacts) -> tuple[Cell, ...]:
         clock,
         rate(node.disk_write_bytes_per_second),
         rate(node.disk_read_bytes_per_second),
-        rate(node.matmul_flops, "FLOPS"),
+        measured(node.matmul_flops, units.flops_per_second),
         rate(node.memory_bytes_per_second),
         rate(node.pair_bytes_per_second),
         rate(node.bus_bytes_per_second),

@@ -9,7 +9,7 @@ from aiperf.report import phrases
 from aiperf.report.facts import Report
 from aiperf.report.plots.waterfall import waterfall
 from aiperf.report.section import Section
-from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.report.tables import Cell, Column, Table, measured, row_of
 
 TITLE = "Where the time went"
 """Warnings name this section by its title."""
@@ -67,7 +67,7 @@ def loss_table(report: Report) -> Table | None:
             Cell(units.share(loss.share), loss.share, bar=max(0.0, min(1.0, loss.share))),
             Cell(_signed(loss.flops_per_second, units.flops_per_second), loss.flops_per_second),
             Cell(units.duration(loss.accelerator_seconds), loss.accelerator_seconds),
-            Cell("—", -1.0) if loss.joules is None else Cell(units.si(loss.joules, "J"), loss.joules),
+            measured(loss.joules, units.joules),
             loss.meaning if loss.why_negative is None else f"{loss.meaning}; below 0: {loss.why_negative}",
         )
         for loss in fallen.losses

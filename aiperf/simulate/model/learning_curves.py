@@ -2,7 +2,7 @@
 
 The error of an epoch falls as a power of the epochs trained. The floor falls as a power of the architecture's operations (the
 shape of Hestness et al. 2017, arXiv:1712.00409, with other constants). A run can get another `Learning`: studies of searchers
-use defined landscapes (benchmarks/search_landscape.py). The curves do not describe any data set.
+use defined landscapes (tests/builders/landscapes.py). The curves do not describe any data set.
 """
 
 from __future__ import annotations

@@ -93,8 +93,16 @@ def pace(
 def seconds_of_an_image(
     costs: Sequence[float], figures: Cost, generation: int, batch: int, *, is_training: bool
 ) -> float:
-    """Return compute seconds of one accelerator by the five-cost model of `aiperf.statistics.speed_model`."""
+    """Return compute seconds of one accelerator by the five-cost model: the sum of cost · content."""
+    content = content_of_an_image(figures, generation, batch, is_training=is_training)
+    return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
+
+
+def content_of_an_image(figures: Cost, generation: int, batch: int, *, is_training: bool) -> tuple[float, ...]:
+    """Return the content of a step per image, in the order of the costs.
+
+    These are steps, convolution operations, other operations, parameters · steps, and generation · steps.
+    """
     operations = figures.training_flops if is_training else figures.forward_validation_flops
     tensor = figures.tensor_forward_flops + figures.tensor_backward_flops * is_training
-    content = (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)
-    return sum(cost * amount for cost, amount in zip(costs, content, strict=True))
+    return (1 / batch, tensor, operations - tensor, figures.parameters / batch, generation / batch)

@@ -1,7 +1,7 @@
 """Performance profile of a cluster, from the journal of a real run.
 
-Compute time is described by the five costs of `aiperf.statistics.speed_model`, fitted to all trials, so that each network has
-its own speed at each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of
+Compute time is described by five costs (`content_of_an_image`), fitted to all trials, so that each network has its own speed at
+each batch size. Gradient exchange is described by α and bandwidth of one link, fitted to the exchange of
 the steps and the parameters. Other times are means: a simulation must reproduce their sums.
 """
 
@@ -13,20 +13,22 @@ from math import fsum
 from statistics import fmean, median, pstdev
 
 import numpy as np
+import numpy.typing as npt
 
 from aiperf.errors import BadConfiguration
 from aiperf.journal import events
 from aiperf.journal.journal import folding, read
 from aiperf.journal.run_folder import run_folder
-from aiperf.simulate.model.pace import GRADIENT_BYTES, seconds_of_an_image
-from aiperf.statistics.speed_model import content_of_an_image, fit, trials_of
-from aiperf.statistics.work_mix import RunWork, TrialWork
+from aiperf.simulate.model.pace import GRADIENT_BYTES, content_of_an_image, seconds_of_an_image
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf, exchange_seconds
 from morphism import Cost
 
+Real = npt.NDArray[np.float64]
+
+SMALLEST_COST = 1e-6
 FASTEST_LINK = 1e18
 """Largest bandwidth of a link in bytes per second: no time."""
 
@@ -52,20 +54,9 @@ class WorkOfAttempt:
         """Return the number of training steps. A smaller last step of an epoch counts as a part of a step."""
         return self.training_images / (self.batch * ranks)
 
-    def as_trial(self, ranks: int) -> TrialWork:
-        """Return the attempt's training steps in the form of the speed model."""
-        own, trained = self.proposal, self.training_images
-        return TrialWork(
-            network=own.fingerprint,
-            batch=self.batch,
-            started=0.0,
-            images=trained,
-            operations=trained * (own.forward_flops + own.backward_flops),
-            tensor_operations=trained * (own.tensor_forward_flops + own.tensor_backward_flops),
-            parameters=own.parameters,
-            generation=self.generation,
-            busy_seconds=self.steps_seconds * ranks,
-        )
+    def content(self) -> tuple[float, ...]:
+        """Return the content of a training step per image."""
+        return content_of_an_image(_figures(self.proposal), self.generation, self.batch, is_training=True)
 
 
 @dataclass(slots=True)
@@ -221,14 +212,14 @@ def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
 
     All costs are scaled to reproduce the total time in training steps and in validation steps.
     """
-    both = [(each, each.as_trial(figures.ranks)) for each in figures.work]
-    both = [(each, trial) for each, trial in both if trial.is_measured]
-    trials = tuple(trial for _, trial in both)
-    fitted = fit(trials_of([RunWork("profile", 0.0, figures.ranks, 0.0, trials)])).costs
-    expected = np.array([trial.images * float(fitted @ content_of_an_image(trial, trial.batch)) for trial in trials])
-    busy = np.array([trial.busy_seconds for trial in trials])
+    trained = [each for each in figures.work if each.training_images and each.steps_seconds > 0]
+    images = np.array([each.training_images for each in trained])
+    content = np.array([each.content() for each in trained])
+    busy = np.array([each.steps_seconds * figures.ranks for each in trained])
+    fitted = _fit(content, busy / images, busy)
+    expected = images * (content @ fitted)
     scale = float(busy.sum() / expected.sum())
-    workers = np.array([each.worker for each, _ in both])
+    workers = np.array([each.worker for each in trained])
     speeds = [
         float(scale * expected[workers == worker].sum() / busy[workers == worker].sum())
         for worker in np.unique(workers)
@@ -243,13 +234,33 @@ def _costs(figures: Profile) -> tuple[list[float], list[float], float]:
     return costs, speeds, measured / validated if validated > 0 else 1.0
 
 
+def _fit(content: Real, seconds: Real, weight: Real) -> Real:
+    """Return the costs by non-negative least squares of the relative deviation, with scaled columns. Shape (5,).
+
+    Args:
+        content: Content of a step per image, shape (attempts, 5).
+        seconds: Busy accelerator-seconds per image, shape (attempts,).
+        weight: Busy accelerator-seconds, shape (attempts,).
+    """
+    from scipy.optimize import nnls  # imported late: takes 0.3 s
+
+    rows = content / seconds[:, None] * np.sqrt(weight)[:, None]
+    size = np.linalg.norm(rows, axis=0)
+    size[size == 0] = 1.0
+    solution, _ = nnls(rows / size, np.sqrt(weight))
+    # Each cost is positive: at least a millionth of the cost that would explain the whole time alone.
+    whole = weight @ content
+    alone = np.divide(float(weight @ seconds), whole, out=np.zeros(content.shape[1]), where=whole > 0)
+    return np.asarray(np.maximum(solution / size, SMALLEST_COST * alone), dtype=np.float64)
+
+
 def _link(figures: Profile) -> LinkConf:
     """Return the one link whose all-reduce takes the measured exchange, by non-negative least squares.
 
     The exchange of a step is a·α + b·parameters ÷ bandwidth with the factors of `exchange_seconds`. Both terms are scaled to
     reproduce the total.
     """
-    from scipy.optimize import nnls  # imported late: takes 0.3 s
+    from scipy.optimize import nnls
 
     ranks = figures.ranks
     trained = [each for each in figures.work if each.training_images]

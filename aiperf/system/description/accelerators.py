@@ -27,22 +27,16 @@ _MOST_LINKS = 18
 def accelerators() -> Part:
     """Return all devices that samplers report, without serial numbers, and for each absent sampler the reason."""
     devices, not_seen = sampled_accelerators()
+    properties = ("model", "memory_bytes", "driver", "power_cap_watts")
     part: Part = {
         "devices": [
-            {
-                "name": f"{device.vendor} {device.index}",
-                "model": device.model or unread("the library gives no name"),
-                "memory_bytes": device.memory_bytes or unread("the library does not tell"),
-                "driver": device.driver or unread("the library does not tell"),
-                "power_cap_watts": device.power_cap_watts or unread("the library does not tell"),
-            }
+            {"name": f"{device.vendor} {device.index}"}
+            | {name: getattr(device, name) or unread("the vendor's library gives none") for name in properties}
             for device in devices
         ],
         "not_seen": not_seen,
     }
-    if "nvml" not in not_seen:
-        part["nvidia"] = _nvidia()
-    return part
+    return part if "nvml" in not_seen else part | {"nvidia": _nvidia()}
 
 
 def _nvidia() -> Part:
@@ -66,11 +60,8 @@ def _nvidia() -> Part:
 def _device(nvml: Any, handle: Any) -> Part:
     return {
         "vbios": _value(lambda: nvml.nvmlDeviceGetVbiosVersion(handle)),
-        "pcie": _value(
-            lambda: (
-                f"generation {nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)} ×{nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)}"
-            )
-        ),
+        "pcie": _value(lambda: f"generation {nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)}"),
+        "pcie_width": _value(lambda: nvml.nvmlDeviceGetMaxPcieLinkWidth(handle)),
         "ecc": _value(lambda: "on" if nvml.nvmlDeviceGetEccMode(handle)[0] else "off"),
         "mig": _value(lambda: "on" if nvml.nvmlDeviceGetMigMode(handle)[0] else "off"),
         "persistence": _value(lambda: "on" if nvml.nvmlDeviceGetPersistenceMode(handle) else "off"),
@@ -115,8 +106,6 @@ def _value(call: Callable[[], Any]) -> Any:
 
     try:
         value = call()
-    except pynvml.NVMLError as error:
-        return unread(error)
-    except AttributeError as error:  # an nvidia-ml-py without this call
+    except (pynvml.NVMLError, AttributeError) as error:  # AttributeError: an nvidia-ml-py without this call
         return unread(error)
     return value.decode() if isinstance(value, bytes) else value

@@ -8,8 +8,7 @@ import resource
 from collections.abc import Mapping
 from pathlib import Path
 
-from aiperf.system.control_groups import membership
-from aiperf.system.description.values import Part, chosen, common, number, text, unread
+from aiperf.system.description.values import Part, chosen, number, text, unread
 from aiperf.system.host import cpu_features, cpu_model, meminfo
 
 
@@ -18,9 +17,7 @@ def memory(proc: Path, sys: Path) -> Part:
     sizes = meminfo((proc / "meminfo").read_text())
     return {
         "gibibytes": round(sizes["MemTotal"] / 2**30),
-        "swap_gibibytes": round(sizes["SwapTotal"] / 2**30)
-        if "SwapTotal" in sizes
-        else unread("/proc/meminfo tells none"),
+        "swap_gibibytes": round(sizes["SwapTotal"] / 2**30) if "SwapTotal" in sizes else unread("no SwapTotal"),
         "transparent_huge_pages": chosen(sys / "kernel/mm/transparent_hugepage/enabled"),
         "huge_page_defragmentation": chosen(sys / "kernel/mm/transparent_hugepage/defrag"),
         "numa_balancing": number(proc / "sys/kernel/numa_balancing"),
@@ -29,19 +26,11 @@ def memory(proc: Path, sys: Path) -> Part:
     }
 
 
-def boot_parameters(proc: Path, wanted: frozenset[str]) -> str:
-    """Return the `wanted` parameters of the kernel's command line. Others may name the host or contain secrets."""
-    parameters = text(proc / "cmdline").split()
-    return (
-        " ".join(each for each in parameters if each.partition("=")[0] in wanted) or "none of those that are looked for"
-    )
-
-
 _FEATURES = frozenset(
     ("avx2", "avx512f", "avx512_bf16", "avx512_fp16", "avx512_vnni", "amx_bf16", "amx_int8", "amx_tile",
-     "bf16", "sve", "sve2", "asimd")
+     "bf16", "sve", "sve2", "asimd", "hypervisor")
 )  # fmt: skip
-"""Instruction sets that determine the speed of training."""
+"""Instruction sets that determine the speed of training, and the mark of a virtual machine."""
 
 
 def processors(proc: Path, sys: Path) -> Part:
@@ -51,6 +40,7 @@ def processors(proc: Path, sys: Path) -> Part:
     packages = {text(each / "physical_package_id") for each in topologies}
     cores = {text(each / "thread_siblings_list") for each in topologies}
     logical = len(topologies)
+    governors = cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")
     return {
         "model": cpu_model(proc) or unread("/proc/cpuinfo gives no name"),
         "sockets": len(packages) or unread("the kernel shows no topology"),
@@ -63,9 +53,8 @@ def processors(proc: Path, sys: Path) -> Part:
         "caches": _caches(cpus / "cpu0/cache"),
         "largest_frequency_khz": number(cpus / "cpu0/cpufreq/cpuinfo_max_freq"),
         "frequency_driver": text(cpus / "cpu0/cpufreq/scaling_driver"),
-        "governor": common(sorted(cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")), "frequency governor"),
+        "governor": ", ".join(sorted({text(each) for each in governors})) or unread("the kernel shows no governor"),
         "turbo": _turbo(cpus),
-        "idle_driver": text(cpus / "cpuidle/current_driver"),
         "microcode": text(cpus / "cpu0/microcode/version"),
         "mitigations": _mitigations(cpus / "vulnerabilities"),
     }
@@ -106,15 +95,15 @@ def _mitigations(folder: Path) -> Part | str:
     return affected or (unread("the kernel shows none") if not states else "not affected by any that the kernel knows")
 
 
-_IDENTITY = ("sys_vendor", "product_name", "product_version", "board_vendor", "board_name", "chassis_type")
-_FIRMWARE = ("bios_vendor", "bios_version", "bios_date", "bios_release", "ec_firmware_release")
+_IDENTITY = ("sys_vendor", "product_name", "product_version", "board_name")
+_FIRMWARE = ("bios_vendor", "bios_version", "bios_date", "bios_release")
 _BOOT = frozenset({
     "mitigations", "nosmt", "isolcpus", "nohz_full", "rcu_nocbs", "skew_tick", "idle", "numa_balancing",
     "transparent_hugepage", "hugepages", "hugepagesz", "default_hugepagesz", "iommu", "intel_iommu", "amd_iommu", "pcie_aspm",
     "processor.max_cstate", "intel_idle.max_cstate", "intel_pstate", "amd_pstate", "tsc", "clocksource",
 })  # fmt: skip
 """Kernel parameters that affect speed."""
-_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_CORE", "RLIMIT_AS")
+_LIMITS = ("RLIMIT_NOFILE", "RLIMIT_NPROC", "RLIMIT_MEMLOCK", "RLIMIT_STACK", "RLIMIT_AS")
 
 VARIABLES = re.compile(
     r"(NCCL|GLOO|UCX|OMP|KMP|GOMP|MKL|OPENBLAS|NUMEXPR|CUDA|CUDNN|CUBLAS|NVIDIA|HIP|HSA|ROCR|RCCL|MIOPEN|TORCH|PYTORCH|TRITON|HOROVOD|RAY|"
@@ -126,15 +115,7 @@ _OF_ONE_PROCESS = re.compile(
 )
 """Suffixes of variables of Ray and launchers that differ between processes and do not describe the machine."""
 SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-_IMAGES = ("AIPERF_IMAGE", "APPTAINER_NAME", "APPTAINER_CONTAINER", "SINGULARITY_NAME", "SINGULARITY_CONTAINER",
-           "CONTAINER_IMAGE", "SLURM_CONTAINER", "ENROOT_ROOTFS")  # fmt: skip
-_MARKS = (
-    ("kubepods", "kubernetes"),
-    ("libpod", "podman"),
-    ("docker", "docker"),
-    ("containerd", "containerd"),
-    ("lxc", "lxc"),
-)
+_IMAGES = ("AIPERF_IMAGE", "APPTAINER_CONTAINER", "SINGULARITY_CONTAINER", "CONTAINER_IMAGE", "SLURM_CONTAINER")
 
 
 def maker(sys: Path) -> Part:
@@ -143,42 +124,27 @@ def maker(sys: Path) -> Part:
 
 
 def firmware(sys: Path) -> Part:
-    """Return the firmware of the board, and of its management controller if its driver is loaded."""
-    controllers = sorted(sys.glob("devices/platform/ipmi_bmc.*/firmware_revision"))
-    return {
-        **{name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE},
-        "bmc": text(controllers[0]) if controllers else unread("the kernel shows no management controller (ipmi_si)"),
-    }
+    return {name: text(sys / "class/dmi/id" / name) for name in _FIRMWARE}
 
 
 def kernel(proc: Path, sys: Path) -> Part:
-    """Return the kernel, the operating system and the boot parameters."""
+    """Return the kernel, the operating system and the boot parameters. Others may name the host or contain secrets."""
+    parameters = [each for each in text(proc / "cmdline").split() if each.partition("=")[0] in _BOOT]
     return {
         "release": text(proc / "sys/kernel/osrelease"),
         "version": text(proc / "sys/kernel/version"),
         "system": operating_system() or unread("there is no os-release file"),
         "architecture": platform.machine(),
         "c_library": " ".join(platform.libc_ver()).strip() or unread("it tells no name"),
-        "boot_parameters": boot_parameters(proc, _BOOT),
+        "boot_parameters": " ".join(parameters) or "none of those that are looked for",
         "clock_source": text(sys / "devices/system/clocksource/clocksource0/current_clocksource"),
-        "lockdown": chosen(sys / "kernel/security/lockdown"),
-        "hypervisor": text(sys / "hypervisor/type") if (sys / "hypervisor/type").exists() else _virtual(proc),
     }
 
 
-def _virtual(proc: Path) -> str:
-    flags = re.search(r"^flags\s*:.*$", text(proc / "cpuinfo"), re.MULTILINE)
-    return "one, without a name" if flags and " hypervisor" in flags[0] else "none seen"
-
-
 def limits() -> Part:
-    """Return the soft and hard limits of a process."""
-    return {name.removeprefix("RLIMIT_").lower(): _limit(getattr(resource, name)) for name in _LIMITS}
-
-
-def _limit(which: int) -> str:
-    values = ("unlimited" if each == resource.RLIM_INFINITY else str(each) for each in resource.getrlimit(which))
-    return " of ".join(values)
+    """Return the soft and hard limits of a process. -1: unlimited."""
+    of = {name: resource.getrlimit(getattr(resource, name)) for name in _LIMITS}
+    return {name.removeprefix("RLIMIT_").lower(): f"{soft} of {hard}" for name, (soft, hard) in of.items()}
 
 
 def container(environment: Mapping[str, str], root: Path) -> str | None:
@@ -202,20 +168,12 @@ def operating_system() -> str | None:
         return None
 
 
-def container_of(environment: Mapping[str, str], root: Path, proc: Path) -> Part:
-    """Return the container runtime by its markers, and the image if the environment or the container's file names it."""
-    own = text(root / "run/.containerenv")
-    image = re.search(r'^image="(.*)"$', own, re.MULTILINE)
-    named = next((environment[name] for name in _IMAGES if environment.get(name)), None)
-    groups = membership(proc)
-    by_group = next((name for mark, name in _MARKS if mark in groups), None)
-    runtime = container(environment, root) or by_group
-    if runtime is None:
-        return {"runtime": "no mark of one", "image": "none"}
-    image_name = named or (image[1] if image else None)
+def container_of(environment: Mapping[str, str], root: Path) -> Part:
+    """Return the container runtime by its markers, and the image if the environment names it."""
+    image = next((environment[name] for name in _IMAGES if environment.get(name)), None)
     return {
-        "runtime": runtime,
-        "image": image_name or unread(f"neither {', '.join(_IMAGES)} nor /run/.containerenv says"),
+        "runtime": container(environment, root) or "no mark of one",
+        "image": image or unread(f"none of {', '.join(_IMAGES)} is set"),
     }
 
 

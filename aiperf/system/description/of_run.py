@@ -30,7 +30,6 @@ class Difference:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All nodes that differ from the usual value, sorted."""
         return tuple(sorted(node for _, nodes in self.others for node in nodes))
 
 
@@ -131,7 +130,6 @@ class SystemDescription:
 
     @property
     def nodes(self) -> int:
-        """Number of described nodes."""
         return sum(len(kind.nodes) for kind in self.kinds)
 
 

@@ -21,7 +21,6 @@ def unread(why: object) -> str:
 
 
 def text(file: Path) -> str:
-    """Return the stripped contents of a kernel file."""
     try:
         return file.read_text(errors="replace").strip() or unread(f"{file} is empty")
     except OSError as error:
@@ -29,7 +28,6 @@ def text(file: Path) -> str:
 
 
 def number(file: Path) -> int | str:
-    """Return the integer in a kernel file."""
     content = text(file)
     if content.lstrip("-").isdecimal():
         return int(content)
@@ -41,10 +39,3 @@ def chosen(file: Path) -> str:
     content = text(file)
     _, bracket, rest = content.partition("[")
     return rest.partition("]")[0] if bracket and not content.startswith(UNREAD) else content
-
-
-def common(files: list[Path], what: str) -> str:
-    """Return the contents that the files have in common, or all different contents, sorted."""
-    if not files:
-        return unread(f"the kernel shows no {what}")
-    return ", ".join(sorted({text(file) for file in files}))

@@ -6,22 +6,17 @@ A period without samples has no load.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aiperf.system.log import RecordedSample, Session
-from aiperf.system.utilization_series import overlaps
 
-PARTS = 240
-LEAST_PART_SECONDS = 10.0
-"""Samples are five seconds apart. A shorter part would show sampling noise."""
 LONGEST_STEP_SECONDS = 600.0
 """Longest time between two samples of all processes. A longer gap counts as not measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostLoad:
-    """Load of one machine. Shares refer to all its processor time in the measured seconds."""
+    """Mean load of one machine. Shares refer to all its processor time in the measured seconds."""
 
     host: str
     """Name of the machine, or names of its containers if there are several."""
@@ -37,24 +32,19 @@ class HostLoad:
     """Share taken by the hypervisor."""
     stalled: float | None
     """Share of the time in which a process waited for a processor. None if it was not measured."""
-    most_others: float
-    """`others` in the part of the window with its maximum."""
-    most_at: tuple[float, float]
-    """Start and end of that part in seconds since the start of the run."""
 
 
 @dataclass(slots=True)
-class _Sums:
-    """Sums of one recorder by part of the window: processor seconds, and wall-clock seconds in `looked`."""
+class _View:
+    """Sums over the recorders that see the same processes: processor seconds, and wall-clock seconds."""
 
-    passed: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    programs: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    own: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    kernel: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    stolen: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    stalled: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    looked: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    has_stalled: bool = True
+    passed: float = 0.0
+    programs: float = 0.0
+    own: float = 0.0
+    kernel: float = 0.0
+    stolen: float = 0.0
+    stalled: float | None = 0.0
+    seconds: float = 0.0
 
 
 class LoadBuilder:
@@ -62,10 +52,7 @@ class LoadBuilder:
 
     def __init__(self, window: tuple[float, float]) -> None:
         self._window = window
-        length = window[1] - window[0]
-        self._parts = max(1, min(PARTS, int(length / LEAST_PART_SECONDS)))
-        self._width = length / self._parts
-        self._sums: dict[str, dict[str, _Sums]] = {}
+        self._views: dict[str, dict[str, _View]] = {}
         """By machine and process space."""
         self._names: dict[str, set[str]] = {}
         self._last: tuple[Session, RecordedSample] | None = None
@@ -78,64 +65,42 @@ class LoadBuilder:
         last, self._last = self._last, (session, look)
         if last is None or last[0] is not session:
             return
-        before, seconds = last[1], look.at - last[1].at
+        before, step = last[1], look.at - last[1].at
         was = before.processors
         assert was is not None, "samples without processor time are not kept"
-        passed = now.passed - was.passed
-        if passed <= 0 or not 0 < seconds <= LONGEST_STEP_SECONDS:
+        inside = min(look.at, self._window[1]) - max(before.at, self._window[0])
+        if now.passed <= was.passed or not 0 < step <= LONGEST_STEP_SECONDS or inside <= 0:
             return
         machine = session.boot_id or session.host
         self._names.setdefault(machine, set()).add(session.host)
-        sums = self._sums.setdefault(machine, {}).setdefault(session.process_space or "", _Sums())
-        sums.has_stalled = sums.has_stalled and None not in (now.stalled, was.stalled)
-        for index, part in overlaps(before.at, look.at, self._window, self._parts):
-            share = part / seconds
-            sums.looked[index] += part
-            for name in ("passed", "programs", "own", "kernel", "stolen"):
-                getattr(sums, name)[index] += share * (getattr(now, name) - getattr(was, name))
-            sums.stalled[index] += share * ((now.stalled or 0.0) - (was.stalled or 0.0))
+        view = self._views.setdefault(machine, {}).setdefault(session.process_space or "", _View())
+        view.seconds += inside
+        for name in ("passed", "programs", "own", "kernel", "stolen"):
+            gained = (getattr(now, name) - getattr(was, name)) * inside / step
+            setattr(view, name, getattr(view, name) + gained)
+        if view.stalled is None or now.stalled is None or was.stalled is None:
+            view.stalled = None
+        else:
+            view.stalled += (now.stalled - was.stalled) * inside / step
 
     def loads(self) -> tuple[HostLoad, ...]:
         """Return the loads, sorted by machine name."""
-        loads = [self._load(machine, list(views.values())) for machine, views in self._sums.items()]
-        return tuple(sorted((one for one in loads if one is not None), key=lambda one: one.host))
+        loads = [
+            self._load(", ".join(sorted(self._names[machine])), [*of.values()]) for machine, of in self._views.items()
+        ]
+        return tuple(sorted(loads, key=lambda one: one.host))
 
-    def _load(self, machine: str, views: list[_Sums]) -> HostLoad | None:
-        """Return the mean load of a machine. Each part is weighted by its measured seconds."""
-        parts = sorted({index for view in views for index, passed in view.passed.items() if passed > 0})
-        if not parts:
-            return None
-        seconds = {index: min(self._width, max(view.looked[index] for view in views)) for index in parts}
-
-        def shares(name: str, index: int, of: str = "passed") -> float:
-            """Return the share over all views. Each view covers the whole machine."""
-            part, whole = (sum(float(getattr(view, of_all)[index]) for view in views) for of_all in (name, of))
-            return part / whole
-
-        own = {
-            index: sum(view.own[index] / view.passed[index] for view in views if view.passed[index] > 0)
-            for index in parts
-        }
-        others = {index: max(0.0, shares("programs", index) - own[index]) for index in parts}
-        whole = sum(seconds.values())
-
-        def mean(by_part: dict[int, float]) -> float:
-            return sum(by_part[index] * seconds[index] for index in parts) / whole
-
-        most = max(parts, key=lambda index: others[index])
+    def _load(self, host: str, views: list[_View]) -> HostLoad:
+        passed, seconds = sum(view.passed for view in views), sum(view.seconds for view in views)
+        own = sum(view.own / view.passed for view in views)
+        stalled = [view.stalled for view in views if view.stalled is not None]
         return HostLoad(
-            host=", ".join(sorted(self._names[machine])),
-            seconds=whole,
-            own=mean(own),
-            # The mean over the window is limited to 0, not each part: an error of one sample is corrected by the next.
-            others=max(0.0, mean({index: shares("programs", index) - own[index] for index in parts})),
-            kernel=mean({index: shares("kernel", index) for index in parts}),
-            stolen=mean({index: shares("stolen", index) for index in parts}),
-            stalled=(
-                min(1.0, mean({index: shares("stalled", index, "looked") for index in parts}))
-                if all(view.has_stalled for view in views)
-                else None
-            ),
-            most_others=others[most],
-            most_at=(self._window[0] + most * self._width, self._window[0] + (most + 1) * self._width),
+            host=host,
+            seconds=min(self._window[1] - self._window[0], max(view.seconds for view in views)),
+            own=own,
+            # each view covers the programs of the whole machine
+            others=max(0.0, sum(view.programs for view in views) / passed - own),
+            kernel=sum(view.kernel for view in views) / passed,
+            stolen=sum(view.stolen for view in views) / passed,
+            stalled=min(1.0, sum(stalled) / seconds) if len(stalled) == len(views) else None,
         )

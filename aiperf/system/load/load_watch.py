@@ -41,7 +41,6 @@ class LoadWatch:
     _threads: dict[tuple[int, int], int] | None = None
 
     def is_due(self) -> bool:
-        """Return true if the next sample is due."""
         return time.monotonic() >= self._due
 
     def look(self) -> ProcessorTime:

@@ -83,7 +83,6 @@ class OwnProcesses:
         return frozenset(pid for pid, _ in self._last or ())
 
     def look(self, everyone: Mapping[int, Process]) -> None:
-        """Add the ticks since the last sample."""
         now = {(process.pid, process.started): process for process in self._family(everyone)}
         if self._last is None:
             self._first_start = max((process.started for process in everyone.values()), default=0)
@@ -116,23 +115,14 @@ class OwnProcesses:
 
 def gained(before: Mapping[_Key, Process], now: Mapping[_Key, Process], first_start: int) -> int:
     """Return the ticks of a process family between two samples. A process that started after `first_start` counts in full."""
-    # Ticks of ended processes that were already counted. They appear again in the count of the process that waited for them.
-    counted: defaultdict[_Key, int] = defaultdict(int)
-    by_pid = {key[0]: key for key in before}
-    for key, ended in before.items():
-        if key in now:
-            continue
-        heir = by_pid.get(ended.parent)
-        while heir is not None and heir not in now:
-            heir = by_pid.get(before[heir].parent)
-        if heir is not None:
-            counted[heir] += ended.ticks + ended.children_ticks
-    ticks = 0
-    for key, process in now.items():
-        was = before.get(key)
-        if was is not None:
-            ticks += max(0, process.ticks - was.ticks)
-            ticks += max(0, process.children_ticks - was.children_ticks - counted[key])
-        elif process.started > first_start:
-            ticks += process.ticks + process.children_ticks
-    return ticks
+    survivors = before.keys() & now.keys()
+    own = sum(max(0, now[key].ticks - before[key].ticks) for key in survivors)
+    new = sum(_total(one) for key, one in now.items() if key not in before and one.started > first_start)
+    # A process that waits for an ended one inherits its ticks. They were counted until the last sample
+    inherited = sum(now[key].children_ticks - before[key].children_ticks for key in survivors)
+    counted = sum(_total(one) for key, one in before.items() if key not in now)
+    return own + new + max(0, inherited - counted)
+
+
+def _total(process: Process) -> int:
+    return process.ticks + process.children_ticks

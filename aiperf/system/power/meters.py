@@ -21,14 +21,13 @@ from aiperf import bounded_yaml
 from aiperf.errors import BadPower
 from aiperf.files import bounded_lines, require_file
 from aiperf.system.log import Damage, Record, RecordedSample, Sample, Session
-from aiperf.system.power.eehpc import AVERAGES, WHOLE, Loss, Measurement, Point
+from aiperf.system.power.eehpc import Loss, Measurement, Point
 from aiperf.system.sampler import LARGEST_READING, Device
 from aiperf.system.summary import DamagedFile, DeviceTelemetry, summarise
 
 FOLDER = "power"
 LONGEST_LINE = 1 << 16
 """Maximum characters per line of a table."""
-_NONE = -1.0
 COLUMNS = ("unix_seconds", "watts", "joules")
 
 
@@ -47,10 +46,6 @@ class MeterForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """True if the column joules is energy that the meter integrates itself without a break."""
     estimated: list[str] = []
     """Subsystems with estimated power that is included in the samples."""
-    participating: list[str] | None = None
-    """All subsystems of the machine that took part in the run."""
-    idle_watts: Annotated[float, msgspec.Meta(ge=0, le=LARGEST_READING)] | None = None
-    """Power behind the meter when no job runs."""
     device: str = ""
     """Maker and model of the meter, and its accuracy."""
 
@@ -63,51 +58,37 @@ class Meter:
     form: MeterForm
     window: DeviceTelemetry
     """Its energy, integrated like that of a device."""
-    run_share: float
-    """Measured share of the whole run."""
-    averages: int
-    """Number of completely measured parts among ten equal parts of the window."""
     interval_seconds: float
     damaged: DamagedFile | None = None
     """Skipped lines of its table."""
 
 
-def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float], end: float) -> tuple[Meter, ...]:
-    """Return all meters of a run. Empty without a folder power/. `end`: end of the run in seconds since its start.
+def read_meters(run_folder: Path, started_unix: float, window: tuple[float, float]) -> tuple[Meter, ...]:
+    """Return all meters of a run over its window. Empty without a folder power/.
 
     Raises:
         BadPower: if a form or a table is invalid.
     """
     forms = sorted((run_folder / FOLDER).glob("*.yaml"))
-    return tuple(_meter(form, started_unix, window, end) for form in forms)
+    return tuple(_meter(form, started_unix, window) for form in forms)
 
 
 def measurement(meters: tuple[Meter, ...], all_nodes: int) -> Measurement:
     """Combine all meters of a run to one measurement: each property has the lowest value of any meter."""
     points: tuple[Point, ...] = ("unknown", "inside nodes", "downstream", "upstream")
-    losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured off line", "measured")
+    losses: tuple[Loss, ...] = ("not adjusted", "modelled", "measured")
     watts = [meter.window.power_mean_watts for meter in meters]
     known = [each for each in watts if each is not None]
-    idle = [meter.form.idle_watts for meter in meters]
-    participating = [meter.form.participating for meter in meters]
     below = [meter.form.loss for meter in meters if meter.form.point != "upstream"]
     return Measurement(
         interval_seconds=max(meter.interval_seconds for meter in meters),
         is_integrated=all(meter.form.integrated and meter.window.energy_counted_share == 1.0 for meter in meters),
         core_share=min(_share(meter.window) for meter in meters),
-        run_share=min(meter.run_share for meter in meters),
-        averages=min(meter.averages for meter in meters),
-        idle_watts=None if None in idle else math.fsum(each for each in idle if each is not None),
         nodes=sum(meter.form.nodes for meter in meters if "nodes" in meter.form.measured),
         all_nodes=all_nodes,
         watts=math.fsum(known) if len(known) == len(watts) else None,
         measured=frozenset(part for meter in meters for part in meter.form.measured),
         estimated=frozenset(part for meter in meters for part in meter.form.estimated),
-        participating=(
-            frozenset(part for each in participating if each is not None for part in each)
-            if any(participating)
-            else None
-        ),
         point=min((meter.form.point for meter in meters), key=points.index),
         loss=min(below, key=losses.index) if below else "not adjusted",
     )
@@ -118,7 +99,7 @@ def _share(one: DeviceTelemetry) -> float:
     return one.seconds_measured / whole if whole > 0 else 0.0
 
 
-def _meter(file: Path, started_unix: float, window: tuple[float, float], end: float) -> Meter:
+def _meter(file: Path, started_unix: float, window: tuple[float, float]) -> Meter:
     try:
         form = msgspec.convert(bounded_yaml.read(file), MeterForm)
     except (msgspec.ValidationError, bounded_yaml.BadYaml, OSError) as error:
@@ -130,21 +111,9 @@ def _meter(file: Path, started_unix: float, window: tuple[float, float], end: fl
         why = f" (line {damaged[0].line} of it: {damaged[0].why})" if damaged else ""
         raise BadPower(f"a meter's table has two samples or more; {table} has {len(looks)}{why}")
     interval = median(later.at - earlier.at for earlier, later in pairwise(looks))
-
-    def over(start: float, until: float) -> DeviceTelemetry:
-        return summarise(_records(file.stem, interval, looks), (start, until)).devices[0]
-
-    width = (window[1] - window[0]) / AVERAGES
-    parts = [over(window[0] + index * width, window[0] + (index + 1) * width) for index in range(AVERAGES)]
-    return Meter(
-        file.stem,
-        form,
-        over(*window),
-        _share(over(0.0, end)),
-        sum(_share(part) >= WHOLE for part in parts),
-        interval,
-        DamagedFile(damaged[0].file, damaged[0].line, damaged[0].why, len(damaged)) if damaged else None,
-    )
+    (over_window,) = summarise(_records(file.stem, interval, looks), window).devices
+    skipped = DamagedFile(damaged[0].file, damaged[0].line, damaged[0].why, len(damaged)) if damaged else None
+    return Meter(file.stem, form, over_window, interval, skipped)
 
 
 def _records(name: str, interval: float, looks: list[RecordedSample]) -> Iterator[Record]:
@@ -169,19 +138,15 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
                 raise BadPower(f"{law}; {table} has {sorted(names)!r}")
             before = -math.inf
             for row in reader:
-                figures = {name: _number(row, name) for name in COLUMNS if name in names}
-                at = figures[COLUMNS[0]]
-                if (why := _wrong(row, figures, before)) is not None or at is None:
-                    damaged.append(Damage(f"{table.parent.name}/{table.name}", reader.line_num, str(why)))
+                try:
+                    look = _look(row, table.stem, started_unix)
+                    if look.wall_unix <= before:
+                        raise ValueError(f"each sample must be later than the one before, but found {look.wall_unix!r}")
+                except ValueError as error:
+                    damaged.append(Damage(f"{table.parent.name}/{table.name}", reader.line_num, str(error)))
                     continue
-                before = at
-                yield RecordedSample(
-                    device=table.stem,
-                    at=at - started_unix,
-                    wall_unix=at,
-                    power_watts=figures.get("watts"),
-                    energy_joules=figures.get("joules"),
-                )
+                before = look.wall_unix
+                yield look
     except OSError as error:
         raise BadPower(f"{law}. {table} cannot be read: {error.strerror}") from error
     except csv.Error as error:
@@ -190,22 +155,21 @@ def _looks(table: Path, started_unix: float, damaged: list[Damage]) -> Iterator[
         raise BadPower(f"{law}. {table} is no text in UTF-8 ({error.reason} at byte {error.start})") from error
 
 
-def _wrong(row: dict[str, str], figures: dict[str, float | None], before: float) -> str | None:
-    """Return the reason why a line is not a valid sample. None if it is valid."""
-    for name, figure in figures.items():
-        if figure == _NONE:
-            return f"{name}={row[name][:40]!r} is no number from 0 to {LARGEST_READING:g}"
-    at = figures[COLUMNS[0]]
-    if at is None or at <= before:
-        return f"samples are in the order of time, each with its {COLUMNS[0]}: sort it, and leave out what stands twice"
-    return None
+def _look(row: dict[str, str], meter: str, started_unix: float) -> RecordedSample:
+    """Return the sample of a line. Raises ValueError."""
+    at, watts, joules = (_number(row, name) for name in COLUMNS)
+    if at is None:
+        raise ValueError(f"a sample needs its {COLUMNS[0]}, but the cell is empty")
+    return RecordedSample(device=meter, at=at - started_unix, wall_unix=at, power_watts=watts, energy_joules=joules)
 
 
 def _number(row: dict[str, str], name: str) -> float | None:
-    """Return a cell's number, None for an empty cell (no sample), or `_NONE` for text or a number outside the limits."""
-    text = row.get(name) or ""
+    """Return a cell's number, or None for an empty cell. Raises ValueError for text or a number outside the limits."""
+    text = (row.get(name) or "").strip()
     try:
-        value = float(text) if text.strip() else None
+        value = float(text) if text else None
     except ValueError:
-        return _NONE
-    return value if value is None or 0 <= value <= LARGEST_READING else _NONE
+        value = math.nan
+    if value is not None and not 0 <= value <= LARGEST_READING:
+        raise ValueError(f"{name} must be a number from 0 to {LARGEST_READING:g}, but found {text[:40]!r}")
+    return value

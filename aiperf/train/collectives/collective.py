@@ -56,15 +56,12 @@ class Exchange(Protocol):
         Return the marks between which the rank waited for the exchange after its own backward pass. None if nothing is
         exchanged.
         """
-        ...
 
     def update(self) -> None:
         """Run the optimiser's step and release the gradients."""
-        ...
 
     def close(self) -> None:
         """Release everything of the trial."""
-        ...
 
 
 class Collective(Protocol):
@@ -77,28 +74,23 @@ class Collective(Protocol):
 
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         """Copy rank 0's values into every rank's tensors, in place. Shapes and types must be equal on all ranks."""
-        ...
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         """Replace every rank's tensors by the mean over ranks, in place.
 
         Floating point only. Shapes must be equal on all ranks.
         """
-        ...
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Return the sums over all ranks, element by element, in double precision."""
-        ...
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> Exchange:
         """Prepare a trial's exchange of gradients. The module's values must be equal on all ranks (see `broadcast`)."""
-        ...
 
     def close(self) -> None:
         """Leave the group."""
-        ...
 
 
 class RankFailed(Exception):
@@ -117,6 +109,16 @@ def is_of_exchange(error: BaseException) -> bool:
         return True
     words = ("gloo", "Gloo", "NCCL", "Connection", "Horovod has been shut down")
     return isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+
+
+def or_rank_failed(act: Callable[[], object]) -> None:
+    """Run a part of an exchange. Raises RankFailed if another rank is lost."""
+    try:
+        act()
+    except RuntimeError as error:
+        if is_of_exchange(error):
+            raise RankFailed(str(error)) from error
+        raise
 
 
 class SingleRank:
@@ -211,11 +213,9 @@ class CollectiveModule(Protocol):
 
     def missing(self, *, on_cuda: bool) -> str | None:
         """Return why the collective cannot be used here. None if it can."""
-        ...
 
     def join(self, joining: Joining) -> Collective:
         """Join the other ranks. Every rank must call it."""
-        ...
 
 
 def module_of(name: str) -> CollectiveModule:

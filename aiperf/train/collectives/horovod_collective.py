@@ -1,4 +1,4 @@
-"""Ranks joined by Horovod: Gloo between CPUs, NCCL between GPUs.
+"""Ranks joined by Horovod: Gloo between CPUs, NCCL between GPUs. Can be imported without Horovod.
 
 Horovod's own thread fuses gradients into buffers and exchanges them during the backward pass. Its environment (HOROVOD_RANK and
 others) is set at the rank's start: see `group.py`. All Horovod-specific code is in this file and in `rendezvous.py`.
@@ -6,25 +6,56 @@ others) is set at the rank's start: see `group.py`. All Horovod-specific code is
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
-import horovod
-import horovod.torch as hvd
 import torch
-from horovod.common.exceptions import HorovodInternalError
 from torch import Tensor, nn
 
-from aiperf.train.collectives.collective import Meet, RankFailed, Scaler, as_bytes, dense_view, in_one_piece
-from aiperf.train.device_errors import is_out_of_memory
+from aiperf.train.collectives.collective import (
+    Joining,
+    Meet,
+    Scaler,
+    as_bytes,
+    dense_view,
+    in_one_piece,
+    or_rank_failed,
+)
 from aiperf.train.device_timer import Mark, Timeline
+
+HOW = "docs/training.md says how to build it"
+
+
+def missing(*, on_cuda: bool) -> str | None:
+    """Return why Horovod cannot be used here. None if it can."""
+    if importlib.util.find_spec("horovod") is None:
+        return f"the package horovod is not installed; {HOW}"
+    try:
+        import horovod.torch as hvd
+    except ImportError as error:
+        return f"horovod's torch extension does not load ({error}); {HOW}"
+    if on_cuda and not hvd.nccl_built():
+        return f"this horovod was built without NCCL, so that gradients would travel through the host; {HOW}"
+    if not on_cuda and not hvd.gloo_built():
+        return f"this horovod was built without Gloo; {HOW}"
+    return None
+
+
+def join(joining: Joining) -> Horovod:
+    """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
+    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet)
 
 
 class Horovod:
     """Collective by Horovod. See `collective.Collective`. One per process."""
 
     def __init__(self, *, fp16_compression: bool, meet: Meet) -> None:
+        import horovod
+        import horovod.torch as hvd
+
+        self._hvd: Any = hvd
         if hvd.nccl_built():
             lend_the_stream_to_the_exchange(os.environ)
         hvd.init()
@@ -37,26 +68,28 @@ class Horovod:
     def broadcast(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
             as_bytes(tensors),
-            lambda buffer: self._together(lambda: hvd.broadcast_async_(buffer, 0, name=_name("broadcast", buffer))),
+            lambda buffer: self._together(
+                lambda: self._hvd.broadcast_async_(buffer, 0, name=_name("broadcast", buffer))
+            ),
         )
 
     def average(self, tensors: Sequence[Tensor]) -> None:
         in_one_piece(
             tensors,
             lambda buffer: self._together(
-                lambda: hvd.allreduce_async_(buffer, op=hvd.Average, name=_name("average", buffer))
+                lambda: self._hvd.allreduce_async_(buffer, op=self._hvd.Average, name=_name("average", buffer))
             ),
         )
 
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
-        self._together(lambda: hvd.allreduce_async_(buffer, op=hvd.Sum, name=_name("total", buffer)))
+        self._together(lambda: self._hvd.allreduce_async_(buffer, op=self._hvd.Sum, name=_name("total", buffer)))
         return [float(value) for value in buffer]
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline
     ) -> _Overlapped:
-        distributed = hvd.DistributedOptimizer(
+        distributed = self._hvd.DistributedOptimizer(
             optimiser, named_parameters=list(module.named_parameters()), compression=self._compression
         )
         # DistributedOptimizer is a new optimiser over the same groups, without the state of the first and without its flag
@@ -66,7 +99,7 @@ class Horovod:
         return _Overlapped(module, distributed, scaler, timeline, self._meet)
 
     def close(self) -> None:
-        hvd.shutdown()
+        self._hvd.shutdown()
 
     def _together(self, begin: Callable[[], int]) -> None:
         """Send this rank's part, then wait for the other ranks. Raises RankFailed if one of them is lost."""
@@ -74,9 +107,9 @@ class Horovod:
         def act() -> None:
             handle = begin()
             self._meet()
-            hvd.synchronize(handle)
+            self._hvd.synchronize(handle)
 
-        _or_failed(act)
+        or_rank_failed(act)
 
 
 def lend_the_stream_to_the_exchange(environment: MutableMapping[str, str]) -> None:
@@ -106,10 +139,10 @@ class _Overlapped:
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        _or_failed(scaled.backward)  # gradients are handed to Horovod within it
+        or_rank_failed(scaled.backward)  # gradients are handed to Horovod within it
         own = self._timeline.mark()
         self._meet()
-        _or_failed(self.optimiser.synchronize)
+        or_rank_failed(self.optimiser.synchronize)
         return own, self._timeline.mark()
 
     def update(self) -> None:
@@ -124,15 +157,6 @@ class _Overlapped:
     def close(self) -> None:
         # a reference cycle through C++, which Python's garbage collector cannot detect (horovod 0.28)
         self.optimiser._grad_accs.clear()
-
-
-def _or_failed(act: Callable[[], Any]) -> None:
-    try:
-        act()
-    except HorovodInternalError as error:
-        if is_out_of_memory(error):
-            raise
-        raise RankFailed(str(error)) from error
 
 
 class _InPlace:

@@ -16,11 +16,10 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from aiperf.train.collectives.collective import (
     Joining,
     Meet,
-    RankFailed,
     Scaler,
     as_bytes,
     in_one_piece,
-    is_of_exchange,
+    or_rank_failed,
     step,
 )
 from aiperf.train.collectives.rendezvous_place import MeetingPlace, StoreAt
@@ -101,7 +100,7 @@ class TorchCollective:
             self._meet()
             work.wait()
 
-        _or_failed(act)
+        or_rank_failed(act)
 
 
 def _store(meeting: MeetingPlace, ranks: int) -> Any:
@@ -156,7 +155,7 @@ class _Bucketed:
 
     def backward(self, loss: Tensor) -> tuple[Mark, Mark]:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
-        _or_failed(scaled.backward)
+        or_rank_failed(scaled.backward)
         return self._own.end, self._timeline.mark()
 
     def update(self) -> None:
@@ -193,12 +192,3 @@ def _marking(
     # DDP compares these annotations with its own types, so strings do not match (torch 2.13)
     marked.__annotations__.update({"bucket": GradBucket, "return": torch.futures.Future[Tensor]})
     return marked
-
-
-def _or_failed(act: Callable[[], Any]) -> None:
-    try:
-        act()
-    except RuntimeError as error:
-        if is_of_exchange(error):
-            raise RankFailed(str(error)) from error
-        raise

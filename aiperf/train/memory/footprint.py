@@ -39,19 +39,15 @@ class DeviceMemory(Protocol):
 
     def release(self) -> None:
         """Release reserved memory that is not in use."""
-        ...
 
     def begin(self) -> None:
         """Reset the peak."""
-        ...
 
     def peak(self) -> int:
         """Return the maximum bytes reserved since `begin`."""
-        ...
 
     def hold(self, size: int) -> object:
         """Allocate `size` bytes. They are freed with the result. Raises torch.cuda.OutOfMemoryError."""
-        ...
 
 
 class CudaMemory:

@@ -12,24 +12,7 @@ from typing import Any, assert_never
 import torch
 from torch import Tensor, nn
 
-from morphism import (
-    Add,
-    AveragePooling,
-    BatchNormalisation,
-    Concat,
-    Convolution,
-    Dense,
-    Dropout,
-    GlobalAveragePooling,
-    Graph,
-    Input,
-    Map,
-    MaxPooling,
-    Relu,
-    Softmax,
-    Vector,
-)
-from morphism.ops import BATCH_NORMALISATION_EPSILON, BATCH_NORMALISATION_MOMENTUM
+from morphism import Graph, Map, Vector, ops
 
 
 def build(graph: Graph) -> "Network":
@@ -92,25 +75,25 @@ def _layer(graph: Graph, index: int) -> nn.Module | None:
     """Return the submodule that holds the node's tensors. None if it has none."""
     node = graph.nodes[index]
     match node.op:
-        case Convolution(out_channels, kernel, stride, padding, groups):
+        case ops.Convolution(out_channels, kernel, stride, padding, groups):
             channels = _channels(graph, index)
             return _UnsetConvolution(channels, out_channels, kernel, stride, padding, groups=groups, bias=False)
-        case BatchNormalisation():
+        case ops.BatchNormalisation():
             return nn.BatchNorm2d(
-                _channels(graph, index), eps=BATCH_NORMALISATION_EPSILON, momentum=BATCH_NORMALISATION_MOMENTUM
+                _channels(graph, index), eps=ops.BATCH_NORMALISATION_EPSILON, momentum=ops.BATCH_NORMALISATION_MOMENTUM
             )
-        case Dense(out_features):
+        case ops.Dense(out_features):
             return _UnsetDense(_channels(graph, index), out_features)
         case (
-            Input()
-            | Relu()
-            | Add()
-            | Concat()
-            | MaxPooling()
-            | AveragePooling()
-            | GlobalAveragePooling()
-            | Dropout()
-            | Softmax()
+            ops.Input()
+            | ops.Relu()
+            | ops.Add()
+            | ops.Concat()
+            | ops.MaxPooling()
+            | ops.AveragePooling()
+            | ops.GlobalAveragePooling()
+            | ops.Dropout()
+            | ops.Softmax()
         ):
             return None
         case _:
@@ -151,12 +134,12 @@ def expression(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
     first = f"v{node.inputs[0]}" if node.inputs else ""
     match node.op:
-        case Convolution() | BatchNormalisation() | Dense():
+        case ops.Convolution() | ops.BatchNormalisation() | ops.Dense():
             path = "".join(f"._modules[{segment!r}]" for segment in node.name.split("."))
             return f"self{path}({first})"
-        case Relu():
+        case ops.Relu():
             return f"{first}.relu_()" if _may_overwrite(graph, node.inputs[0]) else f"{first}.relu()"
-        case Add():
+        case ops.Add():
             # in place into a summand without other readers, like a hand-written `out += identity`
             left, right = node.inputs
             if _may_overwrite(graph, left):
@@ -164,17 +147,17 @@ def expression(graph: Graph, index: int) -> str:
             if _may_overwrite(graph, right):
                 return f"v{right}.add_(v{left})"
             return f"v{left} + v{right}"
-        case Concat():
+        case ops.Concat():
             return f"cat(({', '.join(f'v{entering}' for entering in node.inputs)}), 1)"
-        case MaxPooling(kernel, stride, padding):
+        case ops.MaxPooling(kernel, stride, padding):
             return f"max_pool2d({first}, {kernel!r}, {stride!r}, {padding!r})"
-        case AveragePooling(kernel, stride, padding):
+        case ops.AveragePooling(kernel, stride, padding):
             return f"avg_pool2d({first}, {kernel!r}, {stride!r}, {padding!r})"
-        case GlobalAveragePooling():
+        case ops.GlobalAveragePooling():
             return f"{first}.mean((2, 3))"
-        case Dropout(probability):
+        case ops.Dropout(probability):
             return f"dropout({first}, {probability!r}, self.training)"
-        case Input() | Softmax():
+        case ops.Input() | ops.Softmax():
             raise AssertionError(f"{node.name!r}: an input is only ever the first node, a softmax the last")
         case _:
             assert_never(node.op)
@@ -187,7 +170,7 @@ def _may_overwrite(graph: Graph, index: int) -> bool:
     not overwritten.
     """
     return len(graph.readers[index]) == 1 and isinstance(
-        graph.nodes[index].op, Convolution | BatchNormalisation | Add | Dense
+        graph.nodes[index].op, ops.Convolution | ops.BatchNormalisation | ops.Add | ops.Dense
     )
 
 

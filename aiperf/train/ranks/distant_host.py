@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from aiperf.journal.messages import Word
-from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 from aiperf.train.ranks.remote_ranks import RankStatus, StartChanges
@@ -129,7 +129,6 @@ class DistantHost:
         return self.lost is not None or (self._start is not None and self._start.seen >= moment)
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send an order to its ranks."""
         self._of_start("send", do)
 
     def hang_up(self) -> None:
@@ -137,7 +136,6 @@ class DistantHost:
         self._of_start("hang_up")
 
     def kill(self) -> None:
-        """Kill its ranks."""
         self._of_start("kill")
 
     def end(self) -> Future[Any] | None:
@@ -202,5 +200,4 @@ class DistantHost:
 
 
 def _in_words(error: BaseException) -> str:
-    """Return a remote error in one line."""
     return " ".join(str(error).split()) or type(error).__name__

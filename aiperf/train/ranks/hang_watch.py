@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from aiperf.system import processes
-from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.protocol import Failed
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, Stage
 
@@ -55,7 +55,6 @@ class ProcessProgress:
         self._last = self._moved = now
 
     def quiet_for(self, now: float) -> float:
-        """Return the seconds since the last activity."""
         return now - self._last
 
 
@@ -64,7 +63,6 @@ class AnyProgress(Protocol):
 
     def quiet_for(self, now: float) -> float:
         """Return the seconds since the last activity."""
-        ...
 
 
 def look_at(progress: Sequence[ProcessProgress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
@@ -88,22 +86,18 @@ class AnyRank(Protocol):
     @property
     def pid(self) -> int:
         """Return its process id on its host."""
-        ...
 
     def has_ended(self) -> bool:
         """Return whether it has ended, as far as known here."""
-        ...
 
     def end_in_words(self) -> str:
         """Describe its end, with the last lines of its log."""
-        ...
 
     def stopped_for(self, now: float) -> float:
         """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)).
 
         0 while it runs.
         """
-        ...
 
 
 OPEN_ENDED_FACTOR = 10

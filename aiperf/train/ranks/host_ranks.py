@@ -15,12 +15,12 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
-from aiperf.data.hostcache import NAMES
+from aiperf.data.hostcache import SHARING
 from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, look_at
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, Setup
 from aiperf.train.ranks.rendezvous import horovod_environment
@@ -60,7 +60,6 @@ class RankStart:
 
     @property
     def own(self) -> tuple[RankPlace, ...]:
-        """Return the seats on this host."""
         return tuple(seat for seat in self.seats if seat.host == self.host)
 
 
@@ -109,8 +108,8 @@ class HostRanks:
 
     def _environment(self, seat: RankPlace) -> dict[str, str]:
         at, address, interface = self._start.directions.horovod, self._start.address, self._interface
-        # ranks of all workers on this host share images through the run's folder; without one, the ranks of this worker
-        chosen = {NAMES: os.environ.get(MARK, str(self.folder))}
+        # ranks of all workers of the run on this host share images; without a run, the ranks of this worker
+        chosen = {SHARING: os.environ.get(MARK, str(self.folder))}
         if address is not None:
             # NCCL interprets a name as a prefix unless it begins with '='. A value of the user is kept
             chosen["NCCL_SOCKET_IFNAME"] = os.environ.get("NCCL_SOCKET_IFNAME", f"={interface}")
@@ -142,7 +141,6 @@ class HostRanks:
         return received
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send an order to each rank."""
         for process in self.processes:
             self.heartbeats.beat(process.rank, 0, Stage.BUILD, self._recipe.conf.start_seconds)
             process.send(do)
@@ -165,7 +163,6 @@ class HostRanks:
         self.kill()
         deadline = time.monotonic() + DEATH_SECONDS
         left = [process for process in self.processes if not process.has_gone(deadline - time.monotonic())]
-        self.heartbeats.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         return [
             (

@@ -86,7 +86,6 @@ class RankProcess:
         return code is not None
 
     def end_in_words(self) -> str:
-        """Describe its end, with the last lines of its log."""
         how = f"was ended by {self.signal.name}" if self.signal else f"ended with status {self._process.poll()}"
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from aiperf.errors import BadConfiguration
 from aiperf.system.host import cpu_model, near_processors
 from aiperf.system.processes import signal_at_end_of_parent
-from aiperf.train.ranks.heartbeat import HeartbeatFile
+from aiperf.train.heartbeat import HeartbeatFile, RankHeartbeat
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready, Setup
 from aiperf.train.stages import Stage
 
@@ -61,8 +61,7 @@ def main() -> None:
 
 
 def _serve(setup: Setup, pipe: Connection) -> None:
-    heartbeats = HeartbeatFile(setup.heartbeats, setup.ranks)
-    liveness = _Watched(heartbeats, setup.rank)
+    liveness = RankHeartbeat(HeartbeatFile(setup.heartbeats, setup.ranks), setup.rank)
     patience = setup.conf.start_seconds
     liveness.enter(Stage.IMPORT, patience)
 
@@ -77,7 +76,6 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.checkpoints.checkpoint_writer import Writer
     from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
-    from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
     from morphism import decode
 
@@ -96,15 +94,14 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
     liveness.enter(Stage.JOIN, patience)
-    heartbeats.meet(setup.rank)
+    liveness.meet()
     fp16 = setup.conf.fp16_compression
-    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, lambda: heartbeats.meet(setup.rank))
+    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, liveness.meet)
     collective = join(setup.conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
     writer = Writer(CheckpointFolder(setup.checkpoints), setup.conf.keep_checkpoints_seconds) if is_first else None
-    conf = settled(setup.conf, start, device, collective, setup.ceilings)
-    context = RankContext.make(conf, data, start, device, collective, writer, liveness, setup.local_ranks)
+    context = RankContext.make(setup.conf, data, start, device, collective, writer, liveness, setup.local_ranks)
     _warm_up(context)
 
     def measure() -> int:
@@ -136,7 +133,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     orders: queue.SimpleQueue[ExecuteOrder] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, orders, writer), name="orders", daemon=True).start()
     while True:
-        heartbeats.beat(setup.rank, 0, Stage.IDLE, inf)
+        liveness.beat(0, Stage.IDLE, inf)
         do = orders.get()
         for word in loop.train(do.order, context, do.taken):
             if is_first or isinstance(word, CorruptImagesFound):  # each rank reads other images
@@ -214,10 +211,11 @@ def _kind(setup: Setup, context: RankContext) -> CeilingKey:
 def _measured_peak(context: RankContext, threads: int) -> float:
     from aiperf.measure.matrix_product import matmul_passes
 
-    for one in matmul_passes(context.precision.name, threads):
-        if context.collective.total([float(one.is_faster)]) == [0.0]:
-            break
-    return one.flops
+    passes = matmul_passes(context.precision.name, threads)
+    while True:
+        flops, is_faster = next(passes)
+        if context.collective.total([float(is_faster)]) == [0.0]:
+            return flops
 
 
 def _measured_bandwidth(context: RankContext, threads: int, local_ranks: int) -> float:
@@ -236,34 +234,6 @@ def _listen(pipe: Connection, orders: queue.SimpleQueue[ExecuteOrder], writer: W
     if writer is not None:
         writer.settle(timeout=5.0)  # the supervisor kills what takes longer
     os._exit(0)
-
-
-class _Watched:
-    """Line of the rank in the heartbeat file. See `rank_context.Liveness`."""
-
-    def __init__(self, heartbeats: HeartbeatFile, rank: int) -> None:
-        self._heartbeats = heartbeats
-        self._rank = rank
-        self._requests = 0
-
-    def enter(self, stage: Stage, silent_seconds: float) -> None:
-        self._heartbeats.enter(self._rank, stage, silent_seconds)
-
-    def beat(self, step: int, stage: Stage, silent_seconds: float) -> None:
-        self._heartbeats.beat(self._rank, step, stage, silent_seconds)
-
-    def processed(self, training: int, validation: int) -> None:
-        self._heartbeats.processed(self._rank, training, validation)
-
-    def images(self) -> tuple[int, int]:
-        return self._heartbeats.images()
-
-    def own_images(self) -> tuple[int, int]:
-        return self._heartbeats.images_of(self._rank)
-
-    def is_asked_for_sums(self) -> bool:
-        before, self._requests = self._requests, self._heartbeats.asked_for_sums()
-        return self._requests > before
 
 
 def _failure(error: BaseException) -> Failed:

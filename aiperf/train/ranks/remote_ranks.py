@@ -17,7 +17,7 @@ from multiprocessing.connection import Pipe
 
 from aiperf.journal.messages import Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train.ranks.heartbeat import Sign
+from aiperf.train.heartbeat import Sign
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
 
@@ -85,7 +85,6 @@ class HostRankServer:
         self._guard.start()
 
     def hello(self) -> HostProperties:
-        """Return this host's name and cores."""
         return HostProperties(socket.gethostname(), min(self._recipe.cores, usable_processors()))
 
     def start(self, number: int, start: RankStart) -> None:
@@ -102,7 +101,6 @@ class HostRankServer:
         return StartChanges((), ())
 
     def send(self, number: int, do: ExecuteOrder) -> None:
-        """Send an order to the ranks."""
         ranks = self._ranks
         if ranks is not None and self._number == number:
             ranks.send(do)
@@ -127,7 +125,6 @@ class HostRankServer:
             return ranks.end()
 
     def close(self) -> None:
-        """End the ranks and all threads."""
         self._closed.set()
         self.end(self._number)
         self._starter.shutdown()

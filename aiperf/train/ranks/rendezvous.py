@@ -94,13 +94,7 @@ class HorovodRendezvous:
         """Port on 127.0.0.1."""
         return self._server.server_port
 
-    def environment(self, rank: int, ranks: int) -> dict[str, str]:
-        """Return the environment of a rank whose worker is on this host alone."""
-        seat = RankPlace(rank, 0, None, local_rank=rank, local_size=ranks, cross_rank=0, cross_size=1)
-        return horovod_environment(seat, ranks, "127.0.0.1", self.port, "lo", "localhost")
-
     def close(self) -> None:
-        """Stop listening. May be called repeatedly."""
         if self._thread is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -55,8 +55,6 @@ class FilteredPort:
         asyncio.run_coroutine_threadsafe(shut(), self._loop).result()
 
     def close(self) -> None:
-        """Stop listening and end all connections."""
-
         async def end() -> None:
             self._server.close()
             for task in self._standing:
@@ -173,7 +171,6 @@ class OpenRendezvous:
         self._close_servers()
 
     def close(self) -> None:
-        """Close all ports and servers."""
         for door in self._doors.values():
             door.close()
         self._doors = {}

@@ -10,10 +10,10 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks import host_ranks
 from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
 from aiperf.train.ranks.hang_watch import AnyRank, Watch
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
 from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready
 from aiperf.train.ranks.rendezvous_point import OpenRendezvous
@@ -85,7 +85,6 @@ class Ranks:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
-        """Start all ranks."""
         distant_ranks: list[DistantRank] = []
         for number, other in enumerate(self._distant, 1):
             distant_ranks += other.begin(self._number, self._start_of(number, other.address))
@@ -107,7 +106,6 @@ class Ranks:
         return f" (sent away at the meeting point, as none of its hosts: {', '.join(strangers)})" if strangers else ""
 
     def named(self, rank: int) -> str:
-        """Return a rank's name with its host."""
         return f"rank {rank} of {len(self.seats)} on {self._names[self.seats[rank].host]}"
 
     def receive(self, timeout: float, wake: Connection) -> list[tuple[int, Ready | Word | Failed]]:
@@ -132,7 +130,6 @@ class Ranks:
         return messages
 
     def send(self, do: ExecuteOrder) -> None:
-        """Send an order to each rank."""
         self._local.send(do)
         for other in self._distant:
             other.send(do)
@@ -146,7 +143,6 @@ class Ranks:
         return None
 
     def has_ended(self) -> bool:
-        """Return whether a rank has ended."""
         return any(process.has_ended() for process in self.processes)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
@@ -183,7 +179,6 @@ class Ranks:
         return failure(process, self.named(process.rank)), process.rank
 
     def failed_devices(self) -> int:
-        """Number of ranks that reported a failure of their accelerator."""
         return sum(process.failed is not None and process.failed.is_device for process in self.processes)
 
     def _are_seen_since(self, moment: float) -> bool:
@@ -257,7 +252,6 @@ def culprit(processes: Sequence[AnyRank], heartbeats: HeartbeatFile) -> AnyRank:
 
 
 def failure(process: AnyRank, name: str) -> Failed:
-    """Return the failure of a process, with its name."""
     if process.failed is not None:
         return replace(process.failed, reason=f"{name} failed: {process.failed.reason}")
     return Failed(f"{name} {process.end_in_words()}")

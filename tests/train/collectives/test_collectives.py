@@ -23,6 +23,7 @@ from aiperf.train.collectives.collective import SingleRank, choose, module_of
 from aiperf.train.collectives.torch_collective import unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.trainer_config import COLLECTIVES
+from tests.builders.rendezvous import on_one_host
 from tests.rigs.collective_duties import LATE_SECONDS, Training
 
 PROJECT = Path(__file__).parent.parent.parent.parent
@@ -43,7 +44,7 @@ def carried_out(name: str, folder: Path, *more: str) -> Answers:
         for rank in range(ranks):
             log = stack.enter_context((folder / f"log-{rank}").open("wb"))
             words = [sys.executable, "-m", "tests.rigs.collective_duties", name, str(rank), str(ranks), str(folder)]
-            environment = {**os.environ, **rendezvous.environment(rank, ranks)}
+            environment = {**os.environ, **on_one_host(rank, ranks, rendezvous.port)}
             process = subprocess.Popen([*words, *more], cwd=PROJECT, env=environment, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.kill)

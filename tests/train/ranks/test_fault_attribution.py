@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.errors import BadConfiguration
+from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
-from aiperf.train.ranks.heartbeat import HeartbeatFile
 from aiperf.train.ranks.process import RankProcess
 from aiperf.train.ranks.protocol import Failed, Setup
-from aiperf.train.ranks.rendezvous import HorovodRendezvous
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
+from tests.builders.rendezvous import on_one_host
 
 
 def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -> None:
@@ -35,7 +35,6 @@ def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -
     assert heartbeats.steps() == (5, 4)
     heartbeats.beat(1, 5, Stage.IDLE, math.inf)
     assert heartbeats.overdue(1e12) == (0,)
-    heartbeats.close()
 
 
 @dataclass
@@ -99,7 +98,6 @@ def test_the_late_rank_without_progress_is_blamed(
         early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
         found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
         late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
-        heartbeats.close()
 
     at_work = [rank for rank, (_, _, _, stage, _) in enumerate(ranks) if stage is not Stage.IDLE]
     fewest = min((ranks[rank][1] for rank in at_work), default=0)
@@ -135,7 +133,6 @@ def test_a_waiting_rank_gets_a_new_deadline(tmp_path: Path) -> None:
     assert looked(500.2) is None  # the exchange has begun just now
     assert looked(529.0) is None
     assert looked(531.0) == (0, "hangs: no sign of life within the time it had announced, at step 7")
-    heartbeats.close()
 
 
 @pytest.mark.parametrize("on_accelerators", [False, True])
@@ -157,7 +154,6 @@ def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: 
         found = looked(3002.0)
         assert (found is not None) == is_limited
         assert found is None or "more than 10 × trainer.start_seconds" in found[1]
-    heartbeats.close()
 
 
 def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +174,7 @@ def bystander(rank: int, folder: Path) -> RankProcess:
     """A rank's real process, as far as it comes without a group: it waits for its orders' world."""
     heartbeats = folder / "heartbeats"
     if not heartbeats.exists():
-        HeartbeatFile(heartbeats, 2, create=True).close()
+        HeartbeatFile(heartbeats, 2, create=True)
     setup = Setup(
         conf=TrainerConf(),
         dataset=SyntheticConf(),
@@ -215,7 +211,6 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
 
     assert blamed.rank == victim
     assert "SIGKILL" in failure(blamed, "it").reason
-    heartbeats.close()
     for rank in ranks:
         rank.kill()
         assert rank.has_gone(60.0)
@@ -260,9 +255,7 @@ def test_progress_of_a_process_is_seen_and_sleep_is_quiet(does: str, tmp_path: P
 
 def test_library_timeouts_exceed_the_deadlines_of_groups() -> None:
     """Gloo's 30 s struck before our 60: the rank that waited was blamed for the one that was stopped."""
-    server = HorovodRendezvous()
-    environment = server.environment(0, 2)
-    server.close()
+    environment = on_one_host(0, 2, port=1)
 
     assert float(environment["HOROVOD_GLOO_TIMEOUT_SECONDS"]) == PEER_SECONDS
     assert environment["HOROVOD_STALL_CHECK_DISABLE"] == "1"

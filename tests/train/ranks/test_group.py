@@ -40,7 +40,7 @@ from aiperf.journal.messages import (
 )
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
-from aiperf.train.collectives.horovod_choice import missing as horovod_missing
+from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.inprocess import train_here
 from aiperf.train.ranks.group import RankGroup, WorkerEnded
 from aiperf.train.ranks.protocol import Ready
@@ -77,7 +77,7 @@ def wait_in_an_exchange(number, frame):
         dist.recv(torch.zeros(1), 1 - dist.get_rank(), tag=1)
 
 def sleep_when_it_has_come_to_the_next_exchange(number, frame):
-    from aiperf.train.ranks.heartbeat import HeartbeatFile
+    from aiperf.train.heartbeat import HeartbeatFile
     say = HeartbeatFile.meet
     def say_and_sleep(self, rank):
         say(self, rank)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aiperf.data.hostcache import NAMES
+from aiperf.data.hostcache import SHARING
 from aiperf.train.ranks import rendezvous
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import seats
@@ -61,7 +61,7 @@ def test_a_server_is_opened_only_for_horovod(
         if port is not None:
             socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()
         assert environment["GLOO_SOCKET_IFNAME"] == environment["NCCL_SOCKET_IFNAME"] == "lo"
-        assert Path(environment[NAMES]).stat().st_mode == 0o40700  # images are handed over there alone
+        assert Path(environment[SHARING]).stat().st_mode == 0o40700  # a name that nobody else can guess
     finally:
         assert shared.end() == []
     # the one that answered this test's own connection ends in its own time

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from aiperf.errors import BadConfiguration
 from aiperf.journal.messages import Crashed, Prepared, TrialDone, Word
 from aiperf.system.network import interface_of
-from aiperf.train.collectives.horovod_choice import missing as horovod_missing
+from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.ranks import distant_host, remote_ranks
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import seats

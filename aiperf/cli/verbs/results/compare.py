@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aiperf.comparison.compare import Comparison
 
 DESCRIPTION = """Compares runs from their journals: differences in configuration, system and figures, their statistical
-significance, and their causes. The uncertainty of several equal runs is their spread, that of one run is the
+significance, and the factors of the score. The uncertainty of several equal runs is their spread, that of one run is the
 confidence interval of its score.
 
 Exit status: 0 no regression beyond the margin, 1 a regression beyond it, 2 undetermined (not significant does
@@ -34,11 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs", metavar="RUN", nargs="+", help="a run's folder, its name under runs/, or a folder of equal runs"
     )
     parser.add_argument("--with", dest="others", metavar="RUN", nargs="+", help="the runs of the second side")
+    parser.add_argument("--repeats", action="store_true", help="all are repeats of one run: print their spread")
     parser.add_argument(
-        "--repeats", action="store_true", help="all are repeats of one run: print their spread and its causes"
-    )
-    parser.add_argument(
-        "--scaling", action="store_true", help="weak scaling: table, and runs/scaling/scaling.png, .svg and .pdf"
+        "--scaling", action="store_true", help="weak scaling: print score and efficiency by number of accelerators"
     )
     parser.add_argument(
         "--max-regression", metavar="SHARE", help="largest accepted regression of the second side: 2%% or 0.02"
@@ -88,13 +86,9 @@ def _two_sides(arguments: argparse.Namespace) -> tuple[list[str], list[str]]:
 
 
 def _repeats(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
     from aiperf.comparison.compare import repeats
     from aiperf.comparison.compared_runs import side
-    from aiperf.comparison.repeats_plot import draw
     from aiperf.comparison.text import repeats_lines
-    from aiperf.planning.plan import make_folder
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare(
@@ -107,23 +101,20 @@ def _repeats(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(asdict(comparison), indent=2))
         return 0
-    print("\n".join([*repeats_lines(comparison), *map(str, draw(group, make_folder(Path("runs/repeats"))))]))
+    print("\n".join(repeats_lines(comparison)))
     return 0
 
 
 def _scaling(arguments: argparse.Namespace) -> int:
-    from pathlib import Path
-
-    from aiperf.comparison.scaling import as_plain, draw, scaling, scaling_lines
-    from aiperf.planning.plan import make_folder
+    from aiperf.comparison.scaling import cluster_sizes, scaling_lines
 
     if arguments.others is not None or arguments.max_regression is not None:
         raise CannotCompare("--scaling takes neither --with nor --max-regression: leave these out")
-    comparison = scaling(arguments.runs)
+    sizes = cluster_sizes(arguments.runs)
     if arguments.json:
-        print(json.dumps(as_plain(comparison), indent=2))
+        print(json.dumps([asdict(size) for size in sizes], indent=2))
         return 0
-    print("\n".join([*scaling_lines(comparison), *map(str, draw(comparison, make_folder(Path("runs/scaling"))))]))
+    print("\n".join(scaling_lines(sizes)))
     return 0
 
 

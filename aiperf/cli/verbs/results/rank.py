@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="announcement log of a site. A run of the ranking has no place without it; may be repeated",
     )
-    parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.md, rank.csv and rank.json there")
+    parser.add_argument("--out", metavar="DIR", help="write rank.html, rank.csv and rank.json there")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -21,7 +21,6 @@ EXAMPLES = (
     "runs/20261121-120000-digits",
     "20261121-120000-digits",
     "/archive/20261121-120000-digits --out report",
-    "runs/after --against runs/before",
 )
 OPTIONS = ""
 
@@ -30,9 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--out", metavar="DIR", type=given_path, help="output folder, created if missing (default: the run's folder)"
-    )
-    parser.add_argument(
-        "--against", metavar="RUN", help="add a section with the causes of the score difference to this run"
     )
     parser.add_argument(
         "--roofs",
@@ -51,11 +47,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.write import report_of, write
 
     report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
-    from aiperf.comparison.sections import against, following
-
-    comparisons = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
-    shown = [each for each in comparisons if each is not None]
-    page = write(report, arguments.out or folder, folder, shown).page
+    page = write(report, arguments.out or folder, folder).page
     for line in closing_lines(report, page, arguments.run):
         print_line(line)
     return 0

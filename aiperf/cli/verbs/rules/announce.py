@@ -69,7 +69,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
 def _add(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.config import configure
-    from aiperf.ranking.announced_seed import announced_seed
+    from aiperf.ranking.candidate import announced_seed
     from aiperf.submission.announced_run import announcement
     from aiperf.submission.announcement_file import add, log_path, make_folder
     from aiperf.submission.announcements import AnyEntry, HeadWitnessed, RunWithdrawn
@@ -139,7 +139,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 def _as_json(signed: SignedEntry) -> dict[str, object]:
-    from aiperf.ranking.announced_seed import announced_seed
+    from aiperf.ranking.candidate import announced_seed
     from aiperf.submission.announcements import RunAnnounced
 
     entry = signed.entry

@@ -16,9 +16,8 @@ from aiperf.sanitize import sanitize
 if TYPE_CHECKING:
     from aiperf.submission.inspect_run import Inspection
 
-DESCRIPTION = """Checks submissions: checksums, signature, announcements, the journal of each run, and that report,
-configuration and system description agree with the journal. Exit status: 0 nothing bad was found, 1 something
-bad was found, 2 a submission could not be checked."""
+DESCRIPTION = """Checks submissions: checksums, signature, announcements, and the journal of each run. Exit status: 0 nothing
+bad was found, 1 something bad was found, 2 a submission could not be checked."""
 EXAMPLES = (
     "20261121-120000-imagenet.aiperf.tar.gz --allowed allowed_signers",
     "site.aiperf.tar.gz --json",

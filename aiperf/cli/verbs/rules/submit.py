@@ -7,9 +7,9 @@ from pathlib import Path
 
 from aiperf.cli.output import print_line
 
-DESCRIPTION = """Bundles runs into one file: journals, telemetry, system descriptions, configurations, recomputed reports, the
-site's announcements, checksums and a signature. The file is created only if `inspect` finds nothing bad in
-it. docs/ranking.md lists what the file reveals about the site."""
+DESCRIPTION = """Bundles runs into one file: journals, telemetry, recomputed reports, the site's announcements, checksums and a
+signature. The file is created only if `inspect` finds nothing bad in it. docs/ranking.md lists what the file
+reveals about the site."""
 EXAMPLES = (
     "20261121-120000-imagenet --key ~/.ssh/id_ed25519 --log site/",
     "runs/20261121-* --key ~/.ssh/id_ed25519.pub --out site.aiperf.tar.gz",

@@ -1,22 +1,16 @@
-"""Compare guided search, evolution and random search on landscapes in simulated runs, by the best error that they reach.
-
-    python -m benchmarks.search_landscape [--landscape balanced one_stage punished saturated] [--workers 8] [--seeds 24]
-        [--trials 200] [--searchers morphism evolution random] [--first-seed 1000] [--factor 4]
+"""Landscapes: the error of an architecture as a formula of its properties, and searches on them in simulated runs.
 
 No network is trained. Each run uses the simulated cluster with its rounds, observations, late proposal requests and a spare
-proposal. Rules, searchers and journal are those of a real run. A landscape gives the error of an architecture as
-a formula of its properties. Its coefficients are drawn for each seed, so that a searcher cannot be fitted to it. Trainings
-approach this error epoch by epoch, with noise while the learning rate is high. Compared is the true error of the
-architecture with the best measured accuracy, which a run would name its best.
+proposal. Rules, searchers and journal are those of a real run. The coefficients of a landscape are drawn for each seed, so that
+a searcher cannot be fitted to it. Trainings approach its error epoch by epoch, with noise while the learning rate is high.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import exp, log2
 from pathlib import Path
@@ -31,11 +25,9 @@ from aiperf.rules.limits import LimitsConf, ScheduleConf
 from aiperf.simulate.drive import drive
 from aiperf.simulate.model.learning_curves import Curve, curve
 from aiperf.simulate.session import open_run, world_of
-from aiperf.statistics.interleaved import interval_of_median
-from benchmarks.pairs import describe_machine
 from cluster.simulated import SimulatedConf
 from morphism import Convolution, Graph, Map, cost, layer_cost, start
-from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, SearcherConf
+from searchers.searcher_config import OffConf, SearcherConf
 
 HEAT: Final = 0.4
 """Relative increase of the error by the first epoch's learning rate. It falls with the learning rate to 0 after 60 epochs."""
@@ -65,7 +57,6 @@ class OnLandscape:
     landscape: Landscape
 
     def floor(self, graph: Graph) -> float:
-        """Return the error of the landscape."""
         return self.landscape.true_error(graph)
 
     def curve(self, seed: int, classes: int, floor: float, inherited_epochs: float, epochs: int) -> Curve:
@@ -157,11 +148,6 @@ def _mean_kernel(graph: Graph) -> float:
     return statistics.fmean(edges) if edges else 1.0
 
 
-FIRST_SEED = 1000
-"""The searchers' defaults were chosen on seeds 0 to 11. Reported seeds are others."""
-CHECKPOINTS = (50, 100, 200)
-"""Numbers of finished trials after which the errors are compared."""
-SEARCHERS: dict[str, type[SearcherConf]] = {"morphism": MorphismConf, "evolution": EvolutionConf, "random": RandomConf}
 EPOCH_SECONDS = 4.0
 """Epoch time of the starting graph on one worker. It is short, since a driver polls about every half second of a run."""
 IMAGES = 50_000
@@ -238,64 +224,3 @@ def configured(setting: Setting, searcher: SearcherConf, seed: int) -> RunConf:
         start=setting.start,
         seed=seed,
     )
-
-
-def main() -> None:
-    """Print medians over seeds with their 95 % intervals, as Markdown."""
-    arguments = _arguments()
-    setting = Setting(arguments.workers, arguments.trials, arguments.start, arguments.factor, arguments.warmup_rounds)
-    checkpoints = [trials for trials in CHECKPOINTS if trials <= arguments.trials]
-    conditions = f"budget {arguments.factor:g} × the start, {arguments.seeds} seeds from {arguments.first_seed}"
-    print(f"{describe_machine()}; {arguments.start}, {setting.workers} workers, {conditions}\n")
-    for landscape in arguments.landscape:
-        errors = {
-            name: [
-                run(setting, SEARCHERS[name](), seed, landscape)
-                for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
-            ]
-            for name in arguments.searchers
-        }
-        _print(landscape, errors, checkpoints)
-
-
-def _print(landscape: str, errors: dict[str, list[list[float]]], checkpoints: Sequence[int]) -> None:
-    """Print the true error of each searcher, and the difference of guided search to each other searcher."""
-    heads = " | ".join(f"after {trials} trials" for trials in checkpoints)
-    print(f"\n**{landscape}**\n\n| true error | {heads} |\n| --- |" + " --- |" * len(checkpoints))
-    for name, runs in errors.items():
-        print(
-            f"| {name} | " + " | ".join(_median([best[trials - 1] for best in runs]) for trials in checkpoints) + " |"
-        )
-    if "morphism" not in errors:
-        return
-    print(f"\n| guided − other, within a seed | {heads} | guided better |\n| --- |" + " --- |" * (len(checkpoints) + 1))
-    for name in errors.keys() - {"morphism"}:
-        pairs = list(zip(errors["morphism"], errors[name], strict=True))
-        cells = [_median([guided[at - 1] - other[at - 1] for guided, other in pairs]) for at in checkpoints]
-        wins = sum(guided[-1] < other[-1] for guided, other in pairs)
-        print(f"| against {name} | " + " | ".join(cells) + f" | {wins} of {len(pairs)} seeds |")
-
-
-def _median(values: Sequence[float]) -> str:
-    if len(values) < 6:  # too few for an interval
-        return f"{statistics.median(values):.4f}"
-    low, high = interval_of_median(values)
-    return f"{statistics.median(values):.4f} ({low:.4f}–{high:.4f})"
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--landscape", nargs="+", choices=LANDSCAPES, default=list(LANDSCAPES))
-    parser.add_argument("--searchers", nargs="+", choices=SEARCHERS, default=list(SEARCHERS))
-    parser.add_argument("--workers", type=int, default=8)
-    parser.add_argument("--seeds", type=int, default=24)
-    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
-    parser.add_argument("--trials", type=int, default=max(CHECKPOINTS))
-    parser.add_argument("--start", default="digits_small")
-    parser.add_argument("--factor", type=float, default=4.0, help="budget, in multiples of the start")
-    parser.add_argument("--warmup-rounds", type=int, default=3)
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    main()

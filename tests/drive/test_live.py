@@ -7,8 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from aiperf.drive.live import LINE_SECONDS, Live
-from aiperf.drive.live_table import line, table
+from aiperf.drive.live import LINE_SECONDS, Live, line, table
 from aiperf.drive.live_view import LiveView, WorkerView
 
 VIEW = LiveView(

@@ -119,11 +119,7 @@ class SimulatedAttempt:
             return self._end_epoch(now)
         self._last_report = now
         self._set_due()
-        return [self._advanced(now)]
-
-    def sums(self, now: float) -> messages.Advanced:
-        """Return the sums of the current epoch, as requested by the driver."""
-        return self._advanced(now)
+        return [self.sums(now)]
 
     def _prepare(self, now: float) -> None:
         """Build the network. If memory runs out, it does so here, before weights are read and before anything is compiled."""
@@ -200,7 +196,7 @@ class SimulatedAttempt:
                 )
             ]
         fate.out_of_memory_in = None
-        self._sums_before = attrgetter(*SUMS)(self._advanced(now))
+        self._sums_before = attrgetter(*SUMS)(self.sums(now))
         word = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
@@ -212,7 +208,7 @@ class SimulatedAttempt:
         self.losses.append(loss)
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
-        sums = self._advanced(now)
+        sums = self.sums(now)
         self._sums_before = attrgetter(*SUMS)(sums)
         done = messages.EpochDone(
             advanced=sums,
@@ -231,7 +227,7 @@ class SimulatedAttempt:
             ]
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
-    def _advanced(self, now: float) -> messages.Advanced:
+    def sums(self, now: float) -> messages.Advanced:
         """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0

@@ -142,7 +142,7 @@ def _flush() -> None:
 def _status() -> int:
     interrupts.unwind()
     try:
-        return interrupts.status_unwound(main())
+        return interrupts.status(main(), interrupts.UNWINDING)
     except SystemExit as exiting:
         if exiting.code != signal.SIGTERM:
             raise

@@ -56,9 +56,6 @@ class BudgetConf:
     batch: int = field(default=32, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Images per accelerator at which training memory is estimated."""
 
-    def __post_init__(self) -> None:
-        hold(self, "budget")
-
 
 @dataclass
 class BatchConf:
@@ -70,9 +67,6 @@ class BatchConf:
     """Smallest batch of tuning. Default: the smaller of batch.default and half the largest."""
     largest: int | None = field(default=None, metadata={"least": 1, "most": LARGEST_BATCH, "unit": "images"})
     """Largest batch of tuning. Default: training images / (20 · ranks). The measured largest batch bounds both."""
-
-    def __post_init__(self) -> None:
-        hold(self, "batch")
 
 
 @dataclass
@@ -95,7 +89,7 @@ class RunConf:
     """Place of the run. Default: this machine. +cluster=NAME selects another place."""
     name: str | None = field(
         default=None,
-        metadata={"form": (r"[\w.-]+", "part of a folder's name: letters, digits, '.', '_' and '-'")},
+        metadata={"form": (r"[\w.-]{1,50}", "part of a folder's name: at most 50 letters, digits, '.', '_' and '-'")},
     )
     """Second half of the run's folder, runs/<time>-<name>. Default: the name of the data set."""
     runs: str = "runs"

@@ -146,17 +146,8 @@ def noted(then: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def status(otherwise: int) -> int:
-    """Return the exit status of a run: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, else `otherwise`."""
-    return _status_at(NOTED, otherwise)
-
-
-def status_unwound(otherwise: int) -> int:
-    """Return the exit status of a command at the stage UNWINDING, as `status` does for a run."""
-    return _status_at(UNWINDING, otherwise)
-
-
-def _status_at(stage: str, otherwise: int) -> int:
+def status(otherwise: int, stage: str = NOTED) -> int:
+    """Return the exit status at a stage: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP, else `otherwise`."""
     return 128 + _requests.first if _requests.first is not None and _requests.stage == stage else otherwise
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import re
 import types
 import typing
@@ -23,7 +24,13 @@ from typing import Any
 
 from aiperf.errors import BadConfiguration
 
-BOUNDS = ("least", "above", "most", "below")
+BOUNDS: dict[str, tuple[Callable[[float, float], bool], str]] = {
+    "least": (operator.ge, "at least"),
+    "above": (operator.gt, "above"),
+    "most": (operator.le, "at most"),
+    "below": (operator.lt, "below"),
+}
+"""Comparison and words of each bound."""
 KEYS = frozenset({*BOUNDS, "among", "form", "fewest", "unit", "records"})
 """Keys of the metadata. `records`: classes of the records of a list (aiperf/config.py)."""
 WIDEST = 2**63 - 1
@@ -130,20 +137,13 @@ class FieldLimits:
         return isinstance(value, self.types)
 
     def _is_within(self, number: float) -> bool:
-        least, above, most, below = (self.metadata.get(name) for name in BOUNDS)
-        return (
-            (least is None or number >= least)
-            and (above is None or number > above)
-            and (most is None or number <= most)
-            and (below is None or number < below)
-        )
+        return all(holds(number, self.metadata[name]) for name, (holds, _) in BOUNDS.items() if name in self.metadata)
 
     def _bounds(self) -> str:
         bounds = {name: _written(self.metadata[name]) for name in BOUNDS if name in self.metadata}
         if bounds.keys() == {"least", "most"}:
             return f"is between {bounds['least']} and {bounds['most']}"
-        words = {"least": "at least", "above": "above", "most": "at most", "below": "below"}
-        parts = [f"{words[name]} {value}" for name, value in bounds.items()]
+        parts = [f"{BOUNDS[name][1]} {value}" for name, value in bounds.items()]
         if float in self.types and not bounds.keys() & {"most", "below"}:
             parts.append("finite")
         return f"is {' and '.join(parts)}" if parts else f"is between {-WIDEST} and {WIDEST}"

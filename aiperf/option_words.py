@@ -28,17 +28,8 @@ HERE = frozenset(
         "system.file",
     }
 )
-"""Paths on the machine of the command. Shells do not expand `~` after an equals sign, so it is expanded here."""
-PATHS = HERE | {
-    "cluster.data_path",
-    "cluster.directory",
-    "cluster.python",
-    "cluster.runs_path",
-    "dataset.index",
-    "dataset.root",
-    "storage.journal",
-}
-"""All paths, including those on other machines, where `~` may differ."""
+"""Paths on the machine of the command. Shells do not expand `~` after an equals sign, so it is expanded here. Paths on other
+machines, where `~` may differ, are not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +113,8 @@ def _command_word(word: str, name: str, options: Options) -> CommandWord:
         return CommandWord(word, name, None)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return CommandWord(word, name, text[1:-1])
-    if not text and name in PATHS:
-        raise BadConfiguration(f"{name} is a path, but {word!r} has nothing after the equals sign")
+    if not text:
+        raise BadConfiguration(f"{name} is a text, but {word!r} has nothing after the equals sign: give one, or null")
     return CommandWord(word, name, str(given_path(text)) if name in HERE else text)
 
 

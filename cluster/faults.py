@@ -5,22 +5,13 @@ aiperf/simulate/faults.py implements them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import get_args
 
 from cluster.place import LONGEST_SECONDS
 
-
-def _share(default: float) -> float:
-    return field(default=default, metadata={"least": 0, "most": 1})
-
-
-def _seconds(default: float) -> float:
-    return field(default=default, metadata={"least": 0.001, "most": LONGEST_SECONDS})
-
-
-def _factor(default: float) -> float:
-    return field(default=default, metadata={"least": 0.001, "most": 1_000_000})
+SHARE = {"least": 0, "most": 1}
+SECONDS = {"least": 0.001, "most": LONGEST_SECONDS}
 
 
 @dataclass
@@ -30,20 +21,13 @@ class FaultConf:
     kind: str = "???"
     """Name of the fault. It determines the other fields."""
 
-    def __str__(self) -> str:
-        """Return the fault as written on a command line, without default values."""
-        chosen = {each.name: getattr(self, each.name) for each in fields(self)}
-        usual = {each.name: each.default for each in fields(self)}
-        named = [f"{name}: {value}" for name, value in chosen.items() if name == "kind" or value != usual[name]]
-        return f"{{{', '.join(named)}}}"
-
 
 @dataclass
 class WorkerLostConf(FaultConf):
     """A worker ends before, during or after a trial. Another worker replaces it."""
 
     kind: str = "worker_lost"
-    rate: float = _share(0.15)
+    rate: float = field(default=0.15, metadata=SHARE)
     """Share of attempts."""
     when: str = field(default="any", metadata={"among": ("before", "during", "after", "any")})
     """Time of the loss: before the network is built, during the epochs, after the last epoch, or any of these."""
@@ -54,7 +38,7 @@ class WorkerHungConf(FaultConf):
     """A worker stops sending messages without being reported as lost."""
 
     kind: str = "worker_hung"
-    rate: float = _share(0.05)
+    rate: float = field(default=0.05, metadata=SHARE)
     """Share of attempts."""
 
 
@@ -63,21 +47,10 @@ class NodeLostConf(FaultConf):
     """A host fails with all its workers, and returns."""
 
     kind: str = "node_lost"
-    every_seconds: float = _seconds(200.0)
+    every_seconds: float = field(default=200.0, metadata=SECONDS)
     """Mean interval between failures in the whole cluster."""
-    back_seconds: float = _seconds(60.0)
+    back_seconds: float = field(default=60.0, metadata=SECONDS)
     """Time until its workers are up again."""
-
-
-@dataclass
-class LateJoinConf(FaultConf):
-    """Some workers come up long after the others."""
-
-    kind: str = "late_join"
-    rate: float = _share(0.3)
-    """Share of places for workers."""
-    seconds: float = _seconds(120.0)
-    """Maximum delay."""
 
 
 @dataclass
@@ -85,9 +58,9 @@ class StragglerConf(FaultConf):
     """Some workers are slow."""
 
     kind: str = "straggler"
-    rate: float = _share(0.25)
+    rate: float = field(default=0.25, metadata=SHARE)
     """Share of workers."""
-    factor: float = _factor(4.0)
+    factor: float = field(default=4.0, metadata={"least": 0.001, "most": 1_000_000})
     """Factor on all their durations."""
 
 
@@ -96,9 +69,9 @@ class CrashConf(FaultConf):
     """An attempt crashes, but its worker continues."""
 
     kind: str = "crash"
-    rate: float = _share(0.1)
+    rate: float = field(default=0.1, metadata=SHARE)
     """Share of attempts."""
-    final: float = _share(0.2)
+    final: float = field(default=0.2, metadata=SHARE)
     """Share of crashes after which the next attempt must end the same way, since the trial diverged."""
 
 
@@ -110,7 +83,7 @@ class MemoryRunsOutConf(FaultConf):
     """
 
     kind: str = "memory_runs_out"
-    rate: float = _share(0.2)
+    rate: float = field(default=0.2, metadata=SHARE)
     """Share of attempts."""
 
 
@@ -119,31 +92,18 @@ class CheckpointsUnwrittenConf(FaultConf):
     """The disk accepts no checkpoint of an attempt."""
 
     kind: str = "checkpoints_unwritten"
-    rate: float = _share(0.2)
+    rate: float = field(default=0.2, metadata=SHARE)
     """Share of attempts."""
-
-
-@dataclass
-class LateConf(FaultConf):
-    """Messages are delayed independently, so later messages may overtake them."""
-
-    kind: str = "late"
-    rate: float = _share(0.2)
-    """Share of messages."""
-    seconds: float = _seconds(20.0)
-    """Maximum delay."""
 
 
 AnyFault = (
     WorkerLostConf
     | WorkerHungConf
     | NodeLostConf
-    | LateJoinConf
     | StragglerConf
     | CrashConf
     | MemoryRunsOutConf
     | CheckpointsUnwrittenConf
-    | LateConf
 )
 """Any fault."""
 FAULTS: tuple[type[AnyFault], ...] = get_args(AnyFault)

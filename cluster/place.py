@@ -255,10 +255,6 @@ class ClusterConf:
         """Return the number of workers in words, if it is known."""
         return f"as many as the nodes of +cluster={self.kind} hold"
 
-    def notes(self) -> list[str]:
-        """Return notes before a run begins: options without effect, and settings that are not the run's own."""
-        return []
-
 
 @dataclass
 class NodesConf(ClusterConf):

@@ -63,15 +63,6 @@ class RayConf(NodesConf):
             )
         ]
 
-    def notes(self) -> list[str]:
-        return [
-            "a Ray that others have started is joined as it is. What a run would set for a Ray of its own is theirs: "
-            "interfaces and ports, the token, the dashboard, the endpoint for metrics, the folder of its files "
-            "(RAY_TMPDIR), what processors and accelerators each node shows, and RAY_worker_niceness (a run's own has 0, Ray's "
-            "default is 15: the ranks give way to whatever else wakes up on their node)",
-            f"cluster.nodes={self.nodes} says how many are waited for; none is started",
-        ]
-
     def place(self, environment: Mapping[str, str]) -> Place:
         each = {"CPU": float(self.ask_cpus)} | ({"GPU": float(self.ask_accelerators)} if self.ask_accelerators else {})
         demand = Demand(self.ask_nodes, each) if self.ask_nodes else None

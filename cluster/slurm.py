@@ -112,10 +112,8 @@ class SlurmConf(SchedulerConf):
     """Time before the time limit at which the run is ended cleanly: its journal is closed and its report written."""
     requeue: bool = False
     """Queue the job again after the time limit or the loss of the first node. The run is resumed from its journal."""
-    modules: list[str] = field(default_factory=list, metadata=form(WORD, "a module's name, cuda/12.4"))
-    """Modules to load on the nodes first: module load …"""
     setup: list[str] = field(default_factory=list, metadata=form(LINE, "a line of bash, source /opt/venv/bin/activate"))
-    """Lines of bash that run after the modules."""
+    """Lines of bash that run first on the nodes: module load cuda/12.4. A line that fails ends the job."""
     container: str | None = field(
         default=None, metadata=form(LINE, "an image as its runtime takes it, /images/aiperf.sqsh")
     )
@@ -275,12 +273,7 @@ def batch_script(conf: SlurmConf, submission: JobSubmission) -> str:
         lines.append(f"#SBATCH {name}{equals}{quoted(value)}")
     run = shlex.quote(str(submission.folder))
     step, prefix = _container(conf, submission)
-    before = "".join(
-        [
-            *(f"module load {shlex.quote(name)} || exit\n" for name in conf.modules),
-            *(f"{line}\n" for line in conf.setup),
-        ]
-    )
+    before = "".join(f"{line} || exit\n" for line in conf.setup)
     aiperf = f"{prefix}{shlex.quote(submission.python)} -m aiperf"
     without_head = "scontrol requeue" if conf.requeue else "scancel"
     at_limit = '[ -z "$limit" ] || scontrol requeue "$SLURM_JOB_ID"\n' if conf.requeue else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiperf import interrupts
 from aiperf.cli import batch
-from aiperf.cli.output import print_folded, print_line
+from aiperf.cli.output import print_folded
 from aiperf.cli.phases import Phases
 from aiperf.cli.plan_lines import INDENT as PLAN_INDENT
 from aiperf.cli.plan_lines import plan_text, preview_text
@@ -75,7 +75,6 @@ def _execute(words: Sequence[str]) -> int:
         check_options(conf)
         if isinstance(conf.cluster, JoinedConf):
             return _run_on_hosts(conf, conf.cluster, words)
-        _print_notes(conf.cluster.notes())
         return _start(conf, _describe_data_set(conf), words)
     if conf.dry_run:
         plan = _plan_here(conf, words)
@@ -122,7 +121,6 @@ def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> i
     if not cluster.submit:
         print(cluster.shown(folder))
         return 0
-    _print_notes(cluster.notes())
     dataset = _describe_data_set(conf)
     folder = make_folder(folder)
     try:
@@ -131,11 +129,6 @@ def _run_on_hosts(conf: RunConf, cluster: JoinedConf, words: Sequence[str]) -> i
         with suppress(OSError):
             folder.rmdir()  # the run has not started
         raise
-
-
-def _print_notes(notes: Sequence[str]) -> None:
-    for note in notes:
-        print_line(note)
 
 
 def drive(words: Sequence[str], folder: Path) -> int:

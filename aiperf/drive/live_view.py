@@ -73,9 +73,6 @@ class LiveView:
     follows: FollowedRun | None = None
     """Run to repeat. None if the run searches."""
 
-    ranks_of_worker: int | None = None
-    """Planned ranks of each worker. None if unknown."""
-
     @property
     def workers_present(self) -> int:
         """Number of workers that are up."""
@@ -112,7 +109,6 @@ def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
         workers=_workers(run, now),
         is_simulated=run.started.simulated,
         follows=run.started.follows,
-        ranks_of_worker=None if run.started.shape is None else run.started.shape.ranks or None,
     )
 
 

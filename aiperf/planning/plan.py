@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,7 +18,7 @@ from aiperf.config import RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration
-from aiperf.files import given_path, shown, what_is_wrong_with
+from aiperf.files import given_path, what_is_wrong_with
 from aiperf.journal.events import SCHEMA, RunStarted, WorkerShape
 from aiperf.journal.first_line import config_hash
 from aiperf.journal.run_folder import run_folder
@@ -32,9 +31,6 @@ from cluster.place import ClusterConf, ClusterError, Simulated, place_of
 from morphism import STARTS, Budget, DamagedGraphFile, Graph, Input, Map, Vector, cost, encode, load, start
 from searchers.history import Space
 from searchers.propose import RULES
-
-LONGEST_NAME = 200
-"""Maximum bytes of a run's name. With the time before it, it is a folder name, which has at most 255 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +84,6 @@ def check_options(conf: RunConf) -> None:
         BadConfiguration: an option has a value that no run can have.
     """
     conf.schedule.check()
-    _folder_name(conf)
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
@@ -155,7 +150,7 @@ def new_folder(conf: RunConf, now: float) -> Path:
 
 def folder_of(conf: RunConf, now: float) -> Path:
     """Return the folder of a run that begins at `now`. The folder need not exist."""
-    return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{_folder_name(conf)}"
+    return Path(conf.runs) / f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{conf.name or conf.dataset.name}"
 
 
 def make_folder(folder: Path) -> Path:
@@ -176,17 +171,6 @@ def candidates(folder: Path) -> Iterator[Path]:
     yield folder
     for number in count(2):
         yield folder.with_name(f"{folder.name}.{number}")
-
-
-def _folder_name(conf: RunConf) -> str:
-    name = conf.dataset.name if conf.name is None else conf.name
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise BadConfiguration(
-            f"name is part of a folder's name: letters, digits, '.', '_' and '-', but found {name!r}"
-        )
-    if len(name.encode()) > LONGEST_NAME:
-        raise BadConfiguration(f"name has {LONGEST_NAME} bytes at most, but found {len(name.encode())}, {shown(name)}")
-    return name
 
 
 def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:

@@ -21,11 +21,6 @@ from aiperf.system.describe import HostDescription, describe_usable
 from aiperf.train.trainer_config import TrainerConf, ranks_of_worker
 
 
-def accelerators_declared(declared: int | str | None) -> int | None:
-    """Return the declared number of accelerators per worker. None for all of a node or of all nodes."""
-    return declared if isinstance(declared, int) else None
-
-
 def shape_of(
     system: HostDescription,
     accelerators: int,
@@ -80,8 +75,8 @@ def this_machine(conf: RunConf) -> WorkerShape:
         BadConfiguration: this machine cannot hold such a worker.
     """
     system = describe_usable()
-    declared = accelerators_declared(conf.accelerators_per_worker)
-    if declared is not None and declared > len(system.accelerators):
+    declared = conf.accelerators_per_worker if isinstance(conf.accelerators_per_worker, int) else 0
+    if declared > len(system.accelerators):
         raise BadConfiguration(
             f"a worker on one machine can have at most the accelerators that this process may use, but found "
             f"accelerators_per_worker={declared}, and {len(system.accelerators)} are usable: leave it out to use all"

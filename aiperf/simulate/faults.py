@@ -1,11 +1,10 @@
-"""Effects of the faults that `cluster/faults.py` configures, on hosts, workers, training and messages."""
+"""Effects of the faults that `cluster/faults.py` configures, on hosts, workers and training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from aiperf.journal.messages import Word
 from aiperf.rng import derive
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt, SimulatedWorker
@@ -51,21 +50,6 @@ class NodeLost(Fault[faults.NodeLostConf]):
         cluster.after(self.draw.expovariate(1 / self.conf.every_seconds), lose)
 
 
-class LateJoin(Fault[faults.LateJoinConf]):
-    def __init__(self, conf: faults.LateJoinConf) -> None:
-        super().__init__(conf)
-        self._known: set[int] = set()
-        """Slots whose delay was drawn."""
-
-    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
-        if slot in self._known:
-            return 0.0
-        self._known.add(slot)
-        if self.draw.random() >= self.conf.rate:
-            return 0.0
-        return self.draw.random() * self.conf.seconds
-
-
 class Straggler(Fault[faults.StragglerConf]):
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         if self.draw.random() < self.conf.rate:
@@ -91,23 +75,14 @@ class CheckpointsUnwritten(Fault[faults.CheckpointsUnwrittenConf]):
             attempt.fate.has_no_disk = True
 
 
-class Late(Fault[faults.LateConf]):
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
-        if self.draw.random() < self.conf.rate:
-            return (delay + self.draw.random() * self.conf.seconds,)
-        return (delay,)
-
-
 KINDS: dict[type[FaultConf], Callable[[Any], Fault[Any]]] = {
     faults.WorkerLostConf: WorkerLost,
     faults.WorkerHungConf: WorkerHung,
     faults.NodeLostConf: NodeLost,
-    faults.LateJoinConf: LateJoin,
     faults.StragglerConf: Straggler,
     faults.CrashConf: Crash,
     faults.MemoryRunsOutConf: MemoryRunsOut,
     faults.CheckpointsUnwrittenConf: CheckpointsUnwritten,
-    faults.LateConf: Late,
 }
 
 

@@ -56,6 +56,14 @@ class PlantedFault(Fault[C]):
         """Called before the driver writes events. Return a failure to stop it while it writes."""
         return None
 
+    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
+        """Return the seconds for which no worker may start in this slot."""
+        return 0.0
+
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+        """Return the delays of a message's deliveries: none, one or several."""
+        return (delay,)
+
 
 @dataclass
 class IdleWorkerHungConf(FaultConf):
@@ -106,7 +114,7 @@ class AllGoneConf(FaultConf):
     """Time until workers are up again."""
 
 
-class AllGone(Fault[AllGoneConf]):
+class AllGone(PlantedFault[AllGoneConf]):
     def began(self, cluster: SimulatedExecutor) -> None:
         def lose_all() -> None:
             for number in list(cluster.workers):
@@ -158,6 +166,50 @@ class CheckpointsVanish(PlantedFault[CheckpointsVanishConf]):
 
 
 @dataclass
+class LateJoinConf(FaultConf):
+    """Some workers come up long after the others."""
+
+    kind: str = "late_join"
+    rate: float = 0.3
+    """Share of places for workers."""
+    seconds: float = 120.0
+    """Maximum delay."""
+
+
+class LateJoin(PlantedFault[LateJoinConf]):
+    def __init__(self, conf: LateJoinConf) -> None:
+        super().__init__(conf)
+        self._known: set[int] = set()
+        """Slots whose delay was drawn."""
+
+    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
+        if slot in self._known:
+            return 0.0
+        self._known.add(slot)
+        if self.draw.random() >= self.conf.rate:
+            return 0.0
+        return self.draw.random() * self.conf.seconds
+
+
+@dataclass
+class LateConf(FaultConf):
+    """Messages are delayed independently, so later messages may overtake them."""
+
+    kind: str = "late"
+    rate: float = 0.2
+    """Share of messages."""
+    seconds: float = 20.0
+    """Maximum delay."""
+
+
+class Late(PlantedFault[LateConf]):
+    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
+        if self.draw.random() < self.conf.rate:
+            return (delay + self.draw.random() * self.conf.seconds,)
+        return (delay,)
+
+
+@dataclass
 class TwiceConf(FaultConf):
     """Messages arrive twice."""
 
@@ -168,7 +220,7 @@ class TwiceConf(FaultConf):
     """Maximum time between the two."""
 
 
-class Twice(Fault[TwiceConf]):
+class Twice(PlantedFault[TwiceConf]):
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if self.draw.random() < self.conf.rate:
             return (delay, delay + self.draw.random() * self.conf.apart_seconds)
@@ -184,7 +236,7 @@ class NeverConf(FaultConf):
     """Share of messages."""
 
 
-class Never(Fault[NeverConf]):
+class Never(PlantedFault[NeverConf]):
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
         if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
             return ()
@@ -287,6 +339,8 @@ _PLANTED: dict[type[FaultConf], Callable[[Any], Fault[Any]]] = {
     AllGoneConf: AllGone,
     WrongClockConf: WrongClock,
     CheckpointsVanishConf: CheckpointsVanish,
+    LateJoinConf: LateJoin,
+    LateConf: Late,
     TwiceConf: Twice,
     NeverConf: Never,
     GeneratorDeadConf: GeneratorDead,

@@ -20,6 +20,7 @@ from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
 from aiperf.journal.journal import Journal, JournalReading, read
 from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word
 from aiperf.simulate.faults import build_faults
+from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
 from cluster.faults import FaultConf
 from tests.audit.ground_truth import GroundTruth
@@ -94,15 +95,36 @@ class FaultyExecutor(SimulatedExecutor):
             if isinstance(answer, ProposalReturned | ProposalFailed):
                 answer = fault.proposed(self._asked, answer)
         if answer is not None:
-            super().post(answer, delay)
+            for each in self._delays(answer, delay):
+                super().post(answer, each)
 
     def _propose(self, order: Propose) -> None:
         self._asked = order.worker
         super()._propose(order)
 
+    def _up(self, slot: int) -> None:
+        longest = max((fault.holds_back(self, slot) for fault in self._planted), default=0.0)
+        if longest > 0:
+            self.bring_up(slot, longest)
+        else:
+            super()._up(slot)
+
+    def _step(self, attempt: SimulatedAttempt, due: float) -> list[Word]:
+        heard: list[Word] = []
+        for word in super()._step(attempt, due):
+            for delay in self._delays(word, 0.0):
+                if delay > 0:
+                    super().post(word, delay)
+                else:
+                    heard.append(word)
+        return heard
+
     def _delays(self, word: Word, delay: float) -> list[float]:
         self._truth.sent([word])
-        return super()._delays(word, delay)
+        delays = [delay]
+        for fault in self._planted:
+            delays = [later for earlier in delays for later in fault.delivery_delays(word, earlier)]
+        return delays
 
 
 class FaultyJournal(Journal):

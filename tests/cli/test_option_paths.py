@@ -15,10 +15,21 @@ from aiperf.config import _options, configure, option_names
 from aiperf.errors import BadConfiguration
 from aiperf.journal.journal import NAME
 from aiperf.journal.run_folder import run_folder
-from aiperf.option_words import PATHS, read
+from aiperf.option_words import HERE, read
 from aiperf.planning.plan import new_folder
 from aiperf.shell_command import command, option, resuming
 from tests.rigs.user import User
+
+PATHS = HERE | {
+    "cluster.data_path",
+    "cluster.directory",
+    "cluster.python",
+    "cluster.runs_path",
+    "dataset.index",
+    "dataset.root",
+    "storage.journal",
+}
+"""All options that are paths."""
 
 # a part of a path has no slash and no zero byte, and a terminal shows no control characters
 PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["C"]), min_size=1, max_size=20).filter(
@@ -101,7 +112,7 @@ def test_an_example_in_help_and_signs_are_accepted(aiperf: User) -> None:
 
 
 def test_an_empty_path_is_refused() -> None:
-    with pytest.raises(BadConfiguration, match="runs is a path, but 'runs=' has nothing"):
+    with pytest.raises(BadConfiguration, match="runs is a text, but 'runs=' has nothing"):
         configure(["runs="])
 
 

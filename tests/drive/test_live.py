@@ -7,8 +7,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from aiperf.drive.live import LINE_SECONDS, Live
-from aiperf.drive.live_table import line, table
+from aiperf.drive.live import LINE_SECONDS, Live, line, table
 from aiperf.drive.live_view import LiveView, WorkerView
 
 VIEW = LiveView(
@@ -49,8 +48,8 @@ def shown(view: LiveView, width: int = 120, height: int = 30) -> str:
 
 def test_the_line_says_all_that_counts() -> None:
     assert line(VIEW) == (
-        "1 min 30 s left · score 69.5 GFLOPS (now 71.0 GFLOPS) · error 1.94 % · 7 trials finished · 1 of 1 workers training "
-        "· 2 proposals waiting · busy 96.4 %"
+        "1 min 30 s left · score 69.5 GFLOPS · now 71.0 GFLOPS · regulated 270 GFLOPS · error 1.94 % · busy 96.4 % · trials 7 "
+        "· proposals waiting 2 · 1 worker · 1 training · 0 preparing · 0 waiting"
     )
 
 

@@ -93,7 +93,7 @@ def test_a_small_network_on_accelerators_needs_little_room() -> None:
     assert disk_needs(plan.conf, plan.graph, plan.dataset, accelerators=8, workers=1).journal < 50e6
 
 
-def test_the_bytes_of_lines_are_those_of_a_journal_within_a_factor_2(tmp_path: Path) -> None:
+def test_bytes_of_lines_are_a_journals_within_a_factor_2(tmp_path: Path) -> None:
     opening = open_run(configure(list(TINY)))
     drive(world_of(opening), opening.first, tmp_path / NAME)
     epochs = sum(isinstance(event, EpochFinished) for event in read(tmp_path))

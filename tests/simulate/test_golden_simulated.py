@@ -20,10 +20,10 @@ from aiperf.data.dataset_config import ImagenetConf
 from aiperf.journal.journal import NAME, read
 from aiperf.rules.limits import ScheduleConf
 from aiperf.simulate.session import open_run, world_of
-from cluster.faults import FaultConf, LateConf, StragglerConf, WorkerLostConf
+from cluster.faults import FaultConf, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from searchers.searcher_config import EvolutionConf, MorphismConf, OffConf, RandomConf, TpeConf
-from tests.audit.planted_faults import DriverDiesConf, GeneratorDeadConf, TwiceConf
+from tests.audit.planted_faults import DriverDiesConf, GeneratorDeadConf, LateConf, TwiceConf
 from tests.audit.restarts import drive
 
 HASHES = Path(__file__).parents[1] / "golden" / "simulated.json"

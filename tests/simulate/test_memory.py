@@ -34,12 +34,12 @@ from aiperf.train.memory.batch_sizes import smaller
 from aiperf.train.memory.ceiling import largest_batch
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
-from cluster.faults import FaultConf, LateConf, MemoryRunsOutConf, WorkerLostConf
+from cluster.faults import FaultConf, MemoryRunsOutConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Graph, Lineage, cost, decode_morph, rebuild, start
 from searchers.searcher_config import OffConf, RandomConf, TpeConf
 from tests.audit.ground_truth import GroundTruth
-from tests.audit.planted_faults import DriverDiesConf, NeverConf
+from tests.audit.planted_faults import DriverDiesConf, LateConf, NeverConf
 from tests.audit.restarts import drive
 
 DIGITS = start("digits_small", image=8, channels=1, classes=10)

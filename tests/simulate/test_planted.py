@@ -49,7 +49,6 @@ from cluster.faults import (
     CheckpointsUnwrittenConf,
     CrashConf,
     FaultConf,
-    LateConf,
     MemoryRunsOutConf,
     StragglerConf,
     WorkerHungConf,
@@ -63,6 +62,7 @@ from tests.audit.planted_faults import (
     DiskFullConf,
     DriverDiesConf,
     GeneratorDeadConf,
+    LateConf,
     NeverConf,
 )
 from tests.audit.random_runs import SCARCE, Case, Failed, explained, play, smaller

@@ -27,7 +27,7 @@ from aiperf.simulate.drive import drive
 from aiperf.simulate.model.pace import pace
 from aiperf.simulate.model.profile import calibrated, profile, profile_of
 from aiperf.simulate.session import open_run, simulate, world_of
-from cluster.faults import AnyFault, CrashConf, LateConf, LateJoinConf, StragglerConf, WorkerLostConf
+from cluster.faults import AnyFault, CrashConf, NodeLostConf, StragglerConf, WorkerLostConf
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
 from morphism import cost, start
@@ -78,9 +78,8 @@ def test_published_set_can_be_simulated_without_its_files(tmp_path: Path) -> Non
 
 FAULTS: list[AnyFault] = [
     WorkerLostConf(rate=0.4),
-    LateConf(),
     CrashConf(),
-    LateJoinConf(),
+    NodeLostConf(),
     StragglerConf(),
 ]
 

@@ -7,10 +7,8 @@ parameters are defined in `cluster/faults.py`, with defaults for a run of some m
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from aiperf.journal.messages import Word
 from cluster.faults import FaultConf
 
 if TYPE_CHECKING:
@@ -34,13 +32,5 @@ class Fault(Generic[C]):
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
         """Called before a worker sends WorkerUp."""
 
-    def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
-        """Return the seconds for which no worker may start in this slot."""
-        return 0.0
-
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """Called after a worker accepts an order to train."""
-
-    def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
-        """Return the delays of a message's deliveries: none, one or several."""
-        return (delay,)

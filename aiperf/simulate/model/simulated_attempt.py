@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from aiperf.data.description import DataSet
 from aiperf.journal import messages
@@ -19,6 +20,8 @@ from aiperf.simulate.model.machine_state import Checkpoints
 from aiperf.simulate.model.pace import TrialTiming
 from aiperf.train.memory.batch_sizes import smaller
 
+SUMS = ("busy_seconds", "communication_seconds", "validation_seconds", "input_seconds", "checkpoint_seconds")
+"""Sums that a message about an attempt contains."""
 _ACCIDENT_SHARE = 0.4
 """Share of an epoch's training time after which an accident happens, if a fault has drawn one for that epoch."""
 
@@ -82,8 +85,8 @@ class SimulatedAttempt:
     _epoch_ends: float = 0.0
     _last_report: float = 0.0
     _accident_at: float = math.inf
-    _sums_before: tuple[float, float, float, float, float] = (0.0, 0.0, 0.0, 0.0, 0.0)
-    """Busy, communication, validation, input and checkpoint seconds of the finished epochs."""
+    _sums_before: tuple[float, ...] = (0.0,) * len(SUMS)
+    """SUMS of the finished epochs."""
 
     def __post_init__(self) -> None:
         self.pace = self.pace_of(self.batch_size)
@@ -116,11 +119,7 @@ class SimulatedAttempt:
             return self._end_epoch(now)
         self._last_report = now
         self._set_due()
-        return [self._advanced(now)]
-
-    def sums(self, now: float) -> messages.Advanced:
-        """Return the sums of the current epoch, as requested by the driver."""
-        return self._advanced(now)
+        return [self.sums(now)]
 
     def _prepare(self, now: float) -> None:
         """Build the network. If memory runs out, it does so here, before weights are read and before anything is compiled."""
@@ -197,7 +196,7 @@ class SimulatedAttempt:
                 )
             ]
         fate.out_of_memory_in = None
-        self._sums_before = _seconds(self._advanced(now))
+        self._sums_before = attrgetter(*SUMS)(self.sums(now))
         word = self._run_out_of_memory()
         if not self.is_over:
             self._begin_epoch(self.epoch, now)
@@ -209,8 +208,8 @@ class SimulatedAttempt:
         self.losses.append(loss)
         if not self.fate.has_no_disk:
             self.checkpoints.save(order.trial, epoch, curve.experience(epoch), now)
-        sums = self._advanced(now)
-        self._sums_before = _seconds(sums)
+        sums = self.sums(now)
+        self._sums_before = attrgetter(*SUMS)(sums)
         done = messages.EpochDone(
             advanced=sums,
             accuracy=1 - curve.error(epoch),
@@ -228,7 +227,7 @@ class SimulatedAttempt:
             ]
         return [done, *unsaved, *self._go_on(epoch + 1, now)]
 
-    def _advanced(self, now: float) -> messages.Advanced:
+    def sums(self, now: float) -> messages.Advanced:
         """Return the sums at a time within the epoch: whole training steps, and validation images in proportion to the time."""
         pace, data, inside, rate = self.pace, self.dataset, now - self._epoch_began, self.worker.clock_rate
         validation = validated = 0.0
@@ -247,7 +246,14 @@ class SimulatedAttempt:
             steps, images = pace.steps, data.training_images
             validation = min(pace.validation_seconds, inside - pace.training_seconds)
             validated = data.validation_images * validation / pace.validation_seconds
-        before = self._sums_before
+        seconds = (
+            steps * pace.busy_seconds + validation,
+            steps * pace.communication_seconds,
+            validation,
+            steps * pace.input_seconds,
+            checkpoint,
+        )
+        sums = (before + own * rate for before, own in zip(self._sums_before, seconds, strict=True))
         return messages.Advanced(
             trial=self.order.trial,
             attempt=self.order.attempt,
@@ -255,19 +261,5 @@ class SimulatedAttempt:
             batch_size=self.batch_size,
             training_images=images,
             validation_images=int(validated),
-            busy_seconds=before[0] + (steps * pace.busy_seconds + validation) * rate,
-            communication_seconds=before[1] + steps * pace.communication_seconds * rate,
-            validation_seconds=before[2] + validation * rate,
-            input_seconds=before[3] + steps * pace.input_seconds * rate,
-            checkpoint_seconds=before[4] + checkpoint * rate,
+            **dict(zip(SUMS, sums, strict=True)),
         )
-
-
-def _seconds(sums: messages.Advanced) -> tuple[float, float, float, float, float]:
-    return (
-        sums.busy_seconds,
-        sums.communication_seconds,
-        sums.validation_seconds,
-        sums.input_seconds,
-        sums.checkpoint_seconds,
-    )

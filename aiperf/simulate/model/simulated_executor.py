@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
 import msgspec
 
@@ -29,8 +29,6 @@ from aiperf.simulate.model.simulated_attempt import AttemptFaults, SimulatedAtte
 from cluster.simulated import SimulatedConf
 from morphism import Cost, Graph, cost, decode_morph
 from searchers.history import History, Observation, Space
-
-_WORD, _STEP, _CALL = range(3)
 
 
 @dataclass(slots=True)
@@ -86,10 +84,10 @@ class SimulatedExecutor:
         self._next_worker = first_worker
         self._slots: set[int] = set()
         """Slots that hold a worker."""
-        self._heap: list[tuple[float, int, int, object]] = []
+        self._heap: list[tuple[float, int, Callable[[], Sequence[messages.Word] | None]]] = []
+        """Time, number and action. An action returns the messages that arrive then."""
         self._sequence = 0
         self._history = History(world.space)
-        self._on_word = [fault for fault in world.faults if type(fault).delivery_delays is not Fault.delivery_delays]
 
     # --- contract of an executor
 
@@ -133,18 +131,9 @@ class SimulatedExecutor:
         self.now = clock.now()
         words: list[messages.Word] = []
         while heap and heap[0][0] <= deadline:
-            due, _, kind, what = heappop(heap)
-            if due > self.now:
-                self.now = due
-            if kind == _STEP:
-                attempt = cast(SimulatedAttempt, what)
-                # An attempt that ended or was rescheduled may have left an outdated step in the heap.
-                if attempt.due == due and attempt.worker.attempt is attempt:
-                    words += self._step(attempt)
-            elif kind == _WORD:
-                words.append(cast(messages.Word, what))
-            else:
-                cast(Callable[[], None], what)()
+            due, _, action = heappop(heap)
+            self.now = max(self.now, due)
+            words += action() or ()
             if words and deadline == limit:
                 deadline = min(limit, self.now + turn)
         # Whole microseconds: with all digits of a float a journal is one fifth longer.
@@ -162,22 +151,11 @@ class SimulatedExecutor:
     # --- methods for faults
 
     def after(self, seconds: float, call: Callable[[], None]) -> None:
-        self._push(self.now + seconds, _CALL, call)
+        self._push(self.now + seconds, call)
 
     def bring_up(self, slot: int, seconds: float) -> None:
-        """Start a worker in a slot after some seconds, unless the slot holds one by then. Faults may delay it."""
-
-        def up() -> None:
-            if slot in self._slots:
-                return
-            waits = [fault.holds_back(self, slot) for fault in self.world.faults]
-            longest = max(waits, default=0.0)
-            if longest > 0:
-                self.bring_up(slot, longest)
-            else:
-                self._up(slot)
-
-        self.after(seconds, up)
+        """Start a worker in a slot after some seconds, unless the slot holds one by then."""
+        self.after(seconds, partial(self._up, slot))
 
     def lose(
         self, number: int, reason: str = "", *, is_noticed: bool = True, returns_after: float | None = None
@@ -203,23 +181,18 @@ class SimulatedExecutor:
             worker.is_silent = True
 
     def post(self, word: messages.Word, delay: float = 0.0) -> None:
-        """Send a message to the driver. Faults may delay, repeat or lose it."""
-        for each in self._delays(word, delay):
-            self._push(self.now + each, _WORD, word)
+        """Send a message to the driver."""
+        self._push(self.now + delay, partial(list, (word,)))
 
     # --- workers
 
-    def _delays(self, word: messages.Word, delay: float) -> list[float]:
-        delays = [delay]
-        for fault in self._on_word:
-            delays = [later for earlier in delays for later in fault.delivery_delays(word, earlier)]
-        return delays
-
-    def _push(self, due: float, kind: int, what: object) -> None:
+    def _push(self, due: float, action: Callable[[], Sequence[messages.Word] | None]) -> None:
         self._sequence += 1
-        heappush(self._heap, (due, self._sequence, kind, what))
+        heappush(self._heap, (due, self._sequence, action))
 
     def _up(self, slot: int) -> None:
+        if slot in self._slots:
+            return
         conf = self.world.conf
         host = slot // conf.workers_per_host
         worker = SimulatedWorker(self._next_worker, slot, f"host{host:04d}", self.world.speed_of(host))
@@ -279,7 +252,7 @@ class SimulatedExecutor:
         for fault in self.world.faults:
             fault.taken(self, worker, attempt)
         if worker.attempt is attempt:
-            self._push(attempt.due, _STEP, attempt)
+            self._push(attempt.due, partial(self._step, attempt, attempt.due))
 
     def _missing(self, order: messages.Train) -> messages.CheckpointGone | None:
         stored = self.world.checkpoints
@@ -351,9 +324,11 @@ class SimulatedExecutor:
         images = data.training_images, data.validation_images
         return pace(self.world.conf, figures, batch_size, speed, *images, generation)
 
-    def _step(self, attempt: SimulatedAttempt) -> list[messages.Word]:
-        """Return the messages of an attempt that arrive now. Delayed messages and the attempt's next step go to the heap."""
+    def _step(self, attempt: SimulatedAttempt, due: float) -> list[messages.Word]:
+        """Return the messages of an attempt that arrive now. Its next step goes to the heap."""
         worker = attempt.worker
+        if attempt.due != due or worker.attempt is not attempt:
+            return []  # it has ended or was rescheduled since
         words = attempt.step()
         if attempt.fate.is_lost == "before" and attempt.epoch:
             self.lose(worker.number, "lost before it trained (invented)")
@@ -364,12 +339,5 @@ class SimulatedExecutor:
         elif attempt.is_over:
             worker.attempt = None
         else:
-            self._push(attempt.due, _STEP, attempt)
-        heard: list[messages.Word] = []
-        for word in words:
-            for delay in self._delays(word, 0.0):
-                if delay > 0:
-                    self._push(self.now + delay, _WORD, word)
-                else:
-                    heard.append(word)
-        return heard
+            self._push(attempt.due, partial(self._step, attempt, attempt.due))
+        return words

@@ -190,11 +190,11 @@ def configured(words: Sequence[str]) -> RunConf:
 def introduction(conf: RunConf) -> str:
     """Return a text on the planned simulation. Only the driver's costs are measured on a machine."""
     assert isinstance(conf.cluster, SimulatedConf)
-    schedule = conf.schedule
+    schedule, faults = conf.schedule, ", ".join(fault.kind for fault in conf.cluster.faults) or "none"
     return (
         f"simulated clusters: {duration(schedule.duration_seconds)} of a virtual clock each, "
         f"{duration(schedule.warmup_seconds)} of them warm-up; searcher {conf.searcher.name}, tuning {conf.hpo.name}, "
-        f"faults: {', '.join(map(str, conf.cluster.faults)) or 'none'}. No work is done, and no such score is ever ranked."
+        f"faults: {faults}. No work is done, and no such score is ever ranked."
     )
 
 

@@ -17,7 +17,7 @@ EXAMPLES = (
     "",
     "cluster.workers=64 schedule=ranking searcher=morphism hpo=tpe",
     "--within-worker cluster.accelerators=1024 start=resnet50_v1_5",
-    """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: late}]'""",
+    """cluster.workers=256 'cluster.faults=[{kind: crash, rate: 0.2}, {kind: straggler}]'""",
 )
 OPTIONS = "[OPTION=VALUE …]"
 

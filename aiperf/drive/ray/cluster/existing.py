@@ -121,7 +121,8 @@ def requested_nodes(demand: Demand | None) -> Iterator[None]:
         return
     from ray.autoscaler.sdk import request_resources  # which brings the command line of Ray's clusters with it
 
-    request_resources(bundles=bundles(demand))
+    # no two of these bundles fit on one node, since each has all resources of a worker
+    request_resources(bundles=[dict(demand.each)] * demand.nodes)
     try:
         yield
     finally:
@@ -135,8 +136,3 @@ def draining_nodes() -> frozenset[str]:
     from ray._private.state import state
 
     return frozenset(state.get_draining_nodes())
-
-
-def bundles(demand: Demand) -> list[dict[str, float]]:
-    """Return one bundle per node. It has all resources of a worker, so that no two bundles fit on one node."""
-    return [dict(demand.each) for _ in range(demand.nodes)]

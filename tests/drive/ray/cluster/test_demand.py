@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aiperf.drive.ray.cluster.existing import bundles, requested_nodes
+from aiperf.drive.ray.cluster.existing import requested_nodes
 from cluster.place import Demand, Existing
 from cluster.ray import RayConf
 
@@ -51,5 +51,5 @@ def test_an_existing_ray_gets_a_node_request_only_if_configured() -> None:
     asking = RayConf(ask_nodes=2, ask_cpus=16, ask_accelerators=4).place({})
 
     assert isinstance(quiet, Existing) and quiet.demand is None
-    assert isinstance(asking, Existing) and asking.demand is not None
-    assert bundles(asking.demand) == [{"CPU": 16.0, "GPU": 4.0}] * 2
+    assert isinstance(asking, Existing)
+    assert asking.demand == Demand(2, {"CPU": 16.0, "GPU": 4.0})

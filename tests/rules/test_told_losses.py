@@ -8,9 +8,9 @@ import pytest
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
+from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunEnded, RunResumed
 from aiperf.journal.messages import CheckpointFailed, CheckpointSaved, CorruptImagesFound
-from aiperf.rules.decide import End, decide
+from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
 from aiperf.rules.state import Run
@@ -68,7 +68,7 @@ def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | No
     received(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
     received(run, CorruptImagesFound(worker=1, files=files(3)), 1.0)
 
-    assert (decide(run, 2.0) == [End("corrupt images")]) is ends
+    assert (decide(run, 2.0) == [RunEnded(at=2.0, reason="corrupt images")]) is ends
 
 
 def test_a_run_whose_images_were_repaired_can_be_taken_up_again() -> None:

@@ -39,7 +39,6 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import Journal
 from aiperf.journal.legality import TrialState
 from aiperf.journal.messages import Advanced, Train, TrialDone, Word, WorkerUp
-from aiperf.rules.decide import Command, StartTrial
 from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.observations import observations
@@ -209,11 +208,11 @@ def beginning_anew_with_a_worker_that_comes_back(patch: pytest.MonkeyPatch) -> N
     patch.setattr(aiperf.rules.changes.workers, "joined", as_new)
 
 
-def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, Command], Command | None]) -> None:
-    """Change every command before it is executed. None removes it."""
+def deciding(patch: pytest.MonkeyPatch, change: Callable[[Run, AnyEvent], AnyEvent | None]) -> None:
+    """Change every decision before it is executed. None removes it."""
     decide = aiperf.rules.decide.decide
 
-    def changed(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[Command]:
+    def changed(run: Run, now: float, agenda: ReplayQueue | None = None) -> list[AnyEvent]:
         commands = (change(run, command) for command in decide(run, now, agenda))
         return [command for command in commands if command is not None]
 
@@ -244,7 +243,7 @@ def waiting_for_the_next_proposal_beside_a_spare(patch: pytest.MonkeyPatch) -> N
         patch,
         lambda run, command: (
             None
-            if isinstance(command, StartTrial) and command.attempt == 1 and run.workers[command.worker].requested
+            if isinstance(command, TrialStarted) and command.attempt == 1 and run.workers[command.worker].requested
             else command
         ),
     )
@@ -258,13 +257,15 @@ def training_a_spare_as_of_the_round_it_was_asked_for(patch: pytest.MonkeyPatch)
     deciding(
         patch,
         lambda run, command: (
-            replace(command, round=run.trials[command.trial].round) if isinstance(command, StartTrial) else command
+            msgspec.structs.replace(command, round=run.trials[command.trial].round)
+            if isinstance(command, TrialStarted)
+            else command
         ),
     )
 
 
 def beginning_what_has_lost_its_parents_weights(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(aiperf.rules.decide, "_orphaned", lambda run: [])
+    patch.setattr(aiperf.rules.decide, "_orphaned", lambda run, now: [])
 
 
 def waiting_for_ever_for_a_proposal(patch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from aiperf.journal.events import AnyEvent, TrialHeartbeat
+from aiperf.journal.events import AnyEvent, TrialHeartbeat, WorkerLost
 from aiperf.journal.messages import Heartbeat
-from aiperf.rules.decide import DeclareLost, decide
+from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
 from tests.builders.journal import begun, joined, proposed, requested, started
@@ -22,8 +22,8 @@ def test_a_heartbeat_keeps_a_silent_worker() -> None:
         evolve(slow, event)
 
     assert train_order == [TrialHeartbeat(at=late - 1.0, trial=0, attempt=1, doing=DOING)]
-    assert [command for command in decide(silent, late) if isinstance(command, DeclareLost)]
-    assert not [command for command in decide(slow, late) if isinstance(command, DeclareLost)]
+    assert [command for command in decide(silent, late) if isinstance(command, WorkerLost)]
+    assert not [command for command in decide(slow, late) if isinstance(command, WorkerLost)]
 
 
 def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:

@@ -16,7 +16,7 @@ from aiperf.errors import NoWorkers, RuntimeLost
 from aiperf.journal import events
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import Journal
-from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Propose, Release, Sum, Train, Word
+from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Release, Sum, Train, Word
 from aiperf.rng import derive
 from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve
@@ -178,15 +178,7 @@ class Driver:
                 if self.agenda is not None:
                     self._take(answer(self.agenda, self.history, decision, self.clock.now()))
                     return
-                self._outbox.append(
-                    Propose(
-                        number=decision.number,
-                        worker=decision.worker,
-                        round=decision.round,
-                        seed=decision.seed,
-                        starting_network=decision.starting_network,
-                    )
-                )
+                self._outbox.append(decision)
             case events.WorkerLost():
                 self._outbox.append(Release(worker=decision.worker, reason=decision.reason))
             case events.CheckpointDropped(cause="not best"):

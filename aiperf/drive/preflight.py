@@ -20,7 +20,6 @@ import msgspec
 from aiperf.config import RunConf
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
-from aiperf.journal.messages import Inspected
 from aiperf.measure import clock
 from aiperf.measure.all_probes import full, quick
 from aiperf.measure.probe import NodeReadings, Setting, meeting
@@ -42,7 +41,7 @@ class NodeAdmission(Protocol):
         """Ray's identifiers of nodes that must hold no worker."""
         ...
 
-    def look(self, nodes: Sequence[Mapping[str, Any]], slots: Any) -> tuple[Any, list[Inspected]]:
+    def look(self, nodes: Sequence[Mapping[str, Any]], slots: Any) -> tuple[Any, list[NodeChecked]]:
         """The places that may be used now, and what is new of nodes that were checked."""
         ...
 
@@ -122,7 +121,6 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
     clock_reading = one.readings.get(clock.NAME)
     off = clock.offset(clock_reading) if clock_reading is not None and clock_reading.failed is None else None
     return NodeChecked(
-        at=0.0,
         address=one.address,
         host=one.host,
         readings=stored_once({name: msgspec.to_builtins(reading) for name, reading in one.readings.items()}, described),
@@ -132,11 +130,6 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
         clock_offset_seconds=None if off is None else off.seconds,
         clock_error_seconds=None if off is None else off.error,
     )
-
-
-def as_word(event: NodeChecked) -> Inspected:
-    """Return the message to the driver about a node that joined."""
-    return Inspected(**{name: getattr(event, name) for name in Inspected.__struct_fields__})
 
 
 def nobody_left(

@@ -42,12 +42,16 @@ COUNTS = (
 """Fields of a proposal that are counted on its network."""
 
 
+NOT_RECEIVED = -1.0
+"""Time of an event that an executor sends and that the driver has not received. A journal with it is refused."""
+
+
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, forbid_unknown_fields=True, gc=False
 ):
     """Base class of all events."""
 
-    at: float
+    at: float = NOT_RECEIVED
     """Seconds since the start of the run, on the driver's clock."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose, recorded
+from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers import (
@@ -43,7 +43,7 @@ def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
     return Proposer(searcher.build(), hpo.build())
 
 
-def make(proposer: Proposer, history: History, order: Propose) -> ProposalReturned | ProposalFailed:
+def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
     """Execute an order to propose."""
     began = time.perf_counter()
     try:

@@ -103,7 +103,7 @@ class Run:
     next_number: int = 0
     next_worker: int = 0
     departed: set[int] = field(default_factory=set)
-    """Lost workers. A late WorkerUp message of one of them is ignored."""
+    """Lost workers. A late WorkerJoined message of one of them is ignored."""
     idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)

@@ -9,7 +9,7 @@ import msgspec
 
 from aiperf.errors import CannotFollow, OtherRules
 from aiperf.journal.events import AnyEvent, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
-from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose
+from aiperf.journal.messages import ProposalFailed, ProposalReturned
 from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.observations import observations
 from aiperf.rules.proposals import Proposer, check, make, returned
@@ -91,7 +91,7 @@ class ProposalReplay:
         verified: VerifiedProposal | None = None
         if isinstance(event, ProposalRequested):
             if self._numbers is None or event.number in self._numbers:
-                self._made[event.number] = make(self._proposer, self.history, _order(event))
+                self._made[event.number] = make(self._proposer, self.history, event)
         elif isinstance(event, TrialProposed | TrialRejected):
             anew = self._made.pop(event.number, None)
             if anew is not None:
@@ -106,16 +106,6 @@ class ProposalReplay:
         if isinstance(anew, ProposalReturned):
             checked = check(self.history, run.requests[event.number], anew, event.at)
         return VerifiedProposal(event.number, event, anew, checked if isinstance(checked, TrialRejected) else None)
-
-
-def _order(event: ProposalRequested) -> Propose:
-    return Propose(
-        number=event.number,
-        worker=event.worker,
-        round=event.round,
-        seed=event.seed,
-        starting_network=event.starting_network,
-    )
 
 
 def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from aiperf.journal import messages
+from aiperf.journal import events, messages
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
@@ -77,7 +77,7 @@ def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> mes
     )
 
 
-PREPARED = messages.Prepared(
+PREPARED = events.TrialPrepared(
     trial=0,
     attempt=1,
     precision="fp32",
@@ -147,7 +147,7 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
 def test_message_from_before_out_of_memory_is_ignored() -> None:
     run = state_after(one_trial())
     received(run, advanced(0, 1, 30), 5.0)
-    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
     assert received(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
     assert [
@@ -163,16 +163,15 @@ def test_smaller_batch_reports_a_reduction_with_a_lost_message() -> None:
 
     assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
     assert isinstance(progress, Progress) and progress.training_images == 20
-    assert received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+    assert received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
 
 
 def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
     run = state_after(one_trial())
-    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
-    events = received(run, epoch_done(0, 1, 0.5), 7.0)
+    (ended,) = received(run, epoch_done(0, 1, 0.5), 7.0)
 
-    (ended,) = events
     assert isinstance(ended, EpochFinished) and ended.interval is not None
     assert (ended.interval.training_images, ended.interval.validation_images) == (100, 50)
     assert run.trials[0].batch_size == 16
@@ -236,7 +235,7 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
         advanced(0, 1, 50),
         epoch_done(0, 1, 0.9),
         messages.TrialDone(trial=0, attempt=1, reason="epochs"),
-        messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
         messages.Crashed(trial=0, attempt=1, reason="", retry=True),
     ):
         assert received(run, word, 6.0) == []
@@ -425,12 +424,12 @@ def test_a_silent_worker_is_written_off() -> None:
 def test_message_of_a_written_off_worker_is_ignored() -> None:
     run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
-    up = messages.WorkerUp(
+    up = events.WorkerJoined(
         worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={}
     )
 
     assert interpret(run, up, 6.0) == []
-    assert interpret(run, messages.WorkerDown(worker=0, reason="again"), 6.0) == []
+    assert interpret(run, events.WorkerLost(worker=0, reason="again"), 6.0) == []
 
 
 def test_missing_own_checkpoint_restarts_the_trial() -> None:

@@ -26,19 +26,8 @@ from aiperf.drive.ray.history_updates import HistoryUpdate, UpdateReceiver
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
-from aiperf.journal.messages import (
-    Crashed,
-    Drop,
-    HelperDown,
-    ProposalFailed,
-    ProposalReturned,
-    Propose,
-    Sum,
-    Train,
-    TrialDone,
-    Word,
-    WorkerUp,
-)
+from aiperf.journal.events import HelperLost, ProposalRequested, WorkerJoined
+from aiperf.journal.messages import Crashed, Drop, ProposalFailed, ProposalReturned, Sum, Train, TrialDone, Word
 from aiperf.measure.peak_after_run import measured_again
 from aiperf.rules.proposals import Proposer, make
 from aiperf.scratch import MARK
@@ -213,7 +202,7 @@ class WorkerHost:
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return []
         self._recorder, self._recorder_began = self._new_recorder(), now
-        return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
+        return [HelperLost(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
         self._ready = ready = group.start()
@@ -225,7 +214,7 @@ class WorkerHost:
             machine["measured_memory_bytes_per_second"] = ready.memory_bytes_per_second
         self._sender.put(
             [
-                WorkerUp(
+                WorkerJoined(
                     worker=self._plan.worker,
                     host=socket.gethostname(),
                     ranks=ready.ranks,
@@ -291,7 +280,7 @@ class Generator:
         self._heard = UpdateReceiver()
         self._sender = Sender(mailbox)
 
-    def propose(self, parcel: HistoryUpdate, order: Propose) -> ProposalReturned | ProposalFailed:
+    def propose(self, parcel: HistoryUpdate, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
         """Add the observations in `parcel`, then send the proposal to the mailbox.
 
         The proposal is also returned. If the mailbox dies before the driver has read it, this is the only copy.

@@ -20,7 +20,8 @@ from aiperf.drive.ray.actors import Generator
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.history_updates import UpdateLog
 from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
-from aiperf.journal.messages import HelperDown, ProposalFailed, Propose, Word
+from aiperf.journal.events import HelperLost, ProposalRequested
+from aiperf.journal.messages import ProposalFailed, Word
 
 GENERATOR_NICENESS = 10
 """Niceness of generators. Training has priority on shared cores: the next proposal is requested while a trial is being
@@ -37,7 +38,7 @@ class _OfNode:
     """Numbers of the workers on the node."""
     sent: int = 0
     """Number of history packets that it has received."""
-    asked: dict[ray.ObjectRef[Any], Propose] = field(default_factory=dict)
+    asked: dict[ray.ObjectRef[Any], ProposalRequested] = field(default_factory=dict)
 
 
 class Generators:
@@ -73,7 +74,7 @@ class Generators:
                 self.calls.pop(call, None)
             self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
-    def propose(self, node: str, order: Propose) -> None:
+    def propose(self, node: str, order: ProposalRequested) -> None:
         """Send an order, with the history that the generator lacks. Return at once."""
         generator = self._of_node[node]
         call = generator.actor.propose.remote(self._updates.since(generator.sent), order)
@@ -87,7 +88,7 @@ class Generators:
         Replace a generator that has died: all its open requests have failed, and the new one receives the whole
         history.
         """
-        failed: dict[str, list[tuple[Propose, str]]] = {}
+        failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)
             if node is None:
@@ -99,7 +100,7 @@ class Generators:
                 failed.setdefault(node, []).append((order, last_line(error)))
         return [word for node, why in failed.items() for word in self._replace(node, why)]
 
-    def _replace(self, node: str, failed: list[tuple[Propose, str]]) -> list[Word]:
+    def _replace(self, node: str, failed: list[tuple[ProposalRequested, str]]) -> list[Word]:
         generator = self._of_node[node]
         lost = [*failed, *((order, "its generator died") for order in generator.asked.values())]
         for call in generator.asked:
@@ -110,7 +111,7 @@ class Generators:
         words: list[Word] = []
         worker = next((order.worker for order, _ in lost if order.worker in generator.workers), None)
         if worker is not None:
-            words.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
+            words.append(HelperLost(worker=worker, helper="generator", reason=failed[0][1]))
         words += [
             ProposalFailed(number=order.number, reason=f"no proposal: {why}", was_made=False)
             for order, why in lost

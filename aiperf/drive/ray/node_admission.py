@@ -18,11 +18,11 @@ from typing import Any
 import ray
 
 from aiperf.config import RunConf
-from aiperf.drive.preflight import PreflightResult, as_word, nobody_left, node_checks
+from aiperf.drive.preflight import PreflightResult, nobody_left, node_checks
 from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
-from aiperf.journal.messages import Inspected
+from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
 
@@ -107,7 +107,7 @@ class RayNodeAdmission:
         """Ray's identifiers of nodes that must hold no worker."""
         return self._excluded
 
-    def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[Inspected]]:
+    def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
         """Return the places that may be used now, and the results of newly checked nodes.
 
         Start a check of unknown nodes.
@@ -138,7 +138,7 @@ class RayNodeAdmission:
             why = f"preflight itself failed: {' '.join(str(error).split()) or type(error).__name__}"
             self._found.put([_unmeasured(node, why) for node in nodes])
 
-    def _results(self, slots: Slots) -> list[Inspected]:
+    def _results(self, slots: Slots) -> list[NodeChecked]:
         try:
             found = self._found.get_nowait()
         except queue.Empty:
@@ -148,4 +148,4 @@ class RayNodeAdmission:
         self._measured |= {one.node: one for one in found}
         events = node_checks(found, list(self._measured.values()), self._conf)
         self._excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
-        return [as_word(event) for event in events]
+        return list(events)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from aiperf.journal.events import AnyEvent
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word, WorkerDown, WorkerUp
+from aiperf.journal import events
+from aiperf.journal.events import AnyEvent, ProposalRequested
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word
 from aiperf.option_limits import hold
 from aiperf.simulate.model.fault import AppendFailure, DriverKilled, Fault
 from cluster import faults
@@ -241,12 +242,12 @@ class OutOfOrder(Fault):
 
 @dataclass(slots=True, eq=False)
 class Never(Fault):
-    """Loss of messages, except the executor's own messages WorkerUp and WorkerDown."""
+    """Loss of messages, except the executor's own messages WorkerJoined and WorkerLost."""
 
     conf: faults.NeverConf
 
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
-        if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
+        if not isinstance(word, events.WorkerJoined | events.WorkerLost) and self.draw.random() < self.conf.rate:
             return ()
         return (delay,)
 
@@ -262,7 +263,7 @@ class GeneratorDead(Fault):
             worker.is_generating = False
 
     def propose(
-        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+        self, worker: SimulatedWorker, order: ProposalRequested, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         return answer if worker.is_generating else None
 
@@ -274,7 +275,7 @@ class BadProposal(Fault):
     conf: faults.BadProposalConf
 
     def propose(
-        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+        self, worker: SimulatedWorker, order: ProposalRequested, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         if self.draw.random() >= self.conf.rate:
             return answer

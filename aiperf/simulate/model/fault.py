@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from aiperf.journal.events import AnyEvent
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Word
+from aiperf.journal.events import AnyEvent, ProposalRequested
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Word
 from aiperf.rng import derive
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Fault:
         """Called after each start of a driver."""
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
-        """Called before a worker sends WorkerUp."""
+        """Called before a worker sends WorkerJoined."""
 
     def holds_back(self, cluster: SimulatedExecutor, slot: int) -> float:
         """Return the seconds for which no worker may start in this slot."""
@@ -69,7 +69,7 @@ class Fault:
         """Called after a worker accepts an order to train."""
 
     def propose(
-        self, worker: SimulatedWorker, order: Propose, answer: ProposalReturned | ProposalFailed
+        self, worker: SimulatedWorker, order: ProposalRequested, answer: ProposalReturned | ProposalFailed
     ) -> ProposalReturned | ProposalFailed | None:
         """Return the answer to an order to propose. None for no answer."""
         return answer

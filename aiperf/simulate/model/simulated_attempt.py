@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from aiperf.journal import messages
+from aiperf.journal import events, messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
@@ -77,7 +77,7 @@ class SimulatedAttempt:
     """Return True if the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
-    prepared: messages.Prepared
+    prepared: events.TrialPrepared
     began: float
     """Time of the order."""
     fate: AttemptFaults
@@ -139,7 +139,7 @@ class SimulatedAttempt:
         if self.holds(self.batch_size):
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
-    def _run_out_of_memory(self) -> messages.OutOfMemory | messages.Crashed:
+    def _run_out_of_memory(self) -> events.BatchReduced | messages.Crashed:
         """Continue with the next smaller batch, or end the attempt if there is none."""
         order, before = self.order, self.batch_size
         reduced = smaller(before)
@@ -153,7 +153,7 @@ class SimulatedAttempt:
                 cause="memory",
             )
         self.batch_size, self.pace = reduced, self.pace_of(reduced)
-        return messages.OutOfMemory(
+        return events.BatchReduced(
             trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced
         )
 
@@ -232,7 +232,7 @@ class SimulatedAttempt:
         unsaved: list[messages.Word] = []
         if self.fate.has_no_disk:
             unsaved = [
-                messages.CheckpointFailed(
+                events.CheckpointNotWritten(
                     trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk"
                 )
             ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aiperf.journal.events import AnyEvent, TrialHeartbeat, WorkerLost
-from aiperf.journal.messages import Heartbeat
 from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve, state_after
 from aiperf.rules.interpret import interpret
@@ -17,7 +16,7 @@ def test_a_heartbeat_keeps_a_silent_worker() -> None:
     silent, slow = state_after(events), state_after(events)
     late = 1.0 + slow.limits.silence_seconds
 
-    train_order = interpret(slow, Heartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
+    train_order = interpret(slow, TrialHeartbeat(trial=0, attempt=1, doing=DOING), late - 1.0)
     for event in train_order:
         evolve(slow, event)
 
@@ -29,5 +28,5 @@ def test_a_heartbeat_keeps_a_silent_worker() -> None:
 def test_a_heartbeat_of_an_attempt_that_is_over_is_nothing() -> None:
     run = state_after([started(), joined(), requested(0), proposed(0), begun(0, 1.0)])
 
-    assert interpret(run, Heartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
-    assert interpret(run, Heartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []
+    assert interpret(run, TrialHeartbeat(trial=0, attempt=2, doing=DOING), 2.0) == []
+    assert interpret(run, TrialHeartbeat(trial=5, attempt=1, doing=DOING), 2.0) == []

@@ -121,6 +121,7 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
     clock_reading = one.readings.get(clock.NAME)
     off = clock.offset(clock_reading) if clock_reading is not None and clock_reading.failed is None else None
     return NodeChecked(
+        at=0.0,
         address=one.address,
         host=one.host,
         readings=stored_once({name: msgspec.to_builtins(reading) for name, reading in one.readings.items()}, described),

@@ -6,7 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, TrialProposed, TrialRejected
+from aiperf.errors import OtherRules
+from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
@@ -22,6 +23,7 @@ from searchers import (
     propose,
 )
 from searchers.kernel_size import own_size
+from searchers.propose import RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
+
+
+def check_rules(first: RunStarted) -> None:
+    """Raise OtherRules if this code has another version of the proposal rules than the run."""
+    if first.proposal_rules != RULES:
+        made_by = [f"{name} {first.versions[name]}" for name in ("aiperf-cluster", "optuna") if name in first.versions]
+        raise OtherRules(
+            f"all proposals of a run follow one version of the proposal rules. The run '{first.run}' was made by version "
+            f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run ({', '.join(made_by)})"
+        )
 
 
 def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:

@@ -6,15 +6,13 @@ which the score has converged. An end at any other time contradicts the rule, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from aiperf.accounting.convergence import ConvergenceResult, StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
 from aiperf.journal.events import EpochFinished, Progress, RunEnded, RunResumed, RunStarted, WorkerJoined, WorkerLost
 from aiperf.rules.limits import LimitsConf, limits_of, progress_seconds, schedule_of
 from aiperf.units import share
-from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, handles
 
 LAW = "a run ends as converged if and only if schedule.stop=converged and the score converged by the work reported until then"
 LATE_SECONDS = 120.0
@@ -27,7 +25,7 @@ class Converged(Check):
     def __init__(self, work_log: WorkLog) -> None:
         """Keep `work_log`: the work of all lines before the current one."""
         self._work_log = work_log
-        self._notes = Notes("convergence", LAW, "tests")
+        self._notes = CheckResult("convergence", LAW, "tests")
         self._rule: StopRule | None = None
         self._limits: LimitsConf | None = None
         self._duration = 0.0
@@ -37,17 +35,7 @@ class Converged(Check):
         self._reached: tuple[float, float] | None = None
         """Time of a test with a converged score, and time of the line from which the driver could know."""
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {
-            RunStarted: self._started,
-            WorkerJoined: self._joined,
-            WorkerLost: self._lost,
-            RunResumed: self._resumed,
-            Progress: self._interval,
-            EpochFinished: self._interval,
-            RunEnded: self._ended,
-        }
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         try:
             schedule, self._limits = schedule_of(event), limits_of(event)
@@ -58,17 +46,21 @@ class Converged(Check):
         if schedule.stop == "converged":
             self._rule = StopRule(event.warmup_seconds, schedule.stop_after_seconds, schedule.stop_precision)
 
+    @handles(WorkerJoined)
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._workers.add(event.worker)
 
+    @handles(WorkerLost)
     def _lost(self, line: int, event: WorkerLost) -> None:
         self._workers.discard(event.worker)
 
+    @handles(RunResumed)
     def _resumed(self, line: int, event: RunResumed) -> None:
         self._workers.clear()
         # The new driver starts its tests again.
         self._tested = self._reached = None
 
+    @handles(Progress, EpochFinished)
     def _interval(self, line: int, event: Progress | EpochFinished) -> None:
         if self._rule is None:
             return
@@ -86,6 +78,7 @@ class Converged(Check):
             if self._rest(due).is_reached:
                 self._reached = (due, event.at)
 
+    @handles(RunEnded)
     def _ended(self, line: int, event: RunEnded) -> None:
         self._reached = None
         if event.reason != "converged":

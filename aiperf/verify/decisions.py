@@ -15,7 +15,7 @@ from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import decide
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.state import Run
-from aiperf.verify.check import Notes, StateCheck
+from aiperf.verify.check import CheckResult, StateCheck
 
 LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
@@ -29,12 +29,16 @@ class Decisions(StateCheck):
 
     looks_at_epochs = True
 
-    def __init__(self, run: Run, agenda: ReplayQueue | None = None) -> None:
-        """Begin with a run without lines. `agenda`: replay queue of a run that follows another, else None."""
+    def __init__(self, run: Run, agenda: ReplayQueue | None, why_not: str | None) -> None:
+        """Begin with a run without lines.
+
+        `agenda`: replay queue of a run that follows another, else None. `why_not`: reason to examine nothing.
+        """
         self._agenda = agenda
         # The intervals of work, which end a silence, are not passed to this check.
         run.limits.silence_seconds = math.inf
-        self._notes = Notes("decisions", LAW, "decisions")
+        self._notes = CheckResult("decisions", LAW, "decisions")
+        self._notes.not_checked = why_not
         self._required: list[events.AnyEvent] = []
         """Remaining events of the last decision."""
         self._goes_with: int | None = None
@@ -43,6 +47,8 @@ class Decisions(StateCheck):
 
     def before(self, line: int, run: Run, event: events.AnyEvent) -> None:
         goes_with = self._goes_with
+        if self._notes.not_checked is not None:
+            return
         if type(event) is events.EpochFinished and goes_with is None and not self._required and self._due_since is None:
             return
         if self._agenda is not None and isinstance(event, events.TrialProposed | events.TrialRejected):

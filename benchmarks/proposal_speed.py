@@ -27,24 +27,21 @@ from random import Random
 from aiperf.statistics.interleaved import interval_of_median
 from benchmarks.pairs import describe_machine
 from morphism import Budget, start
-from searchers import (
+from searchers.growth import drawn
+from searchers.history import (
     PARENTS,
-    EvolutionConf,
     Finished,
     History,
-    MorphismConf,
     Observation,
     Proposal,
-    RandomConf,
     Request,
     Searcher,
     Space,
-    TpeConf,
     TrialInFlight,
     WeightsDropped,
-    propose,
 )
-from searchers.growth import drawn
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 
 ROUND = 5
 IN_FLIGHT = 200

@@ -22,8 +22,9 @@ from torch.nn.functional import cross_entropy
 from aiperf.train.network.module import build
 from aiperf.train.network.weights import carry_out, initialise
 from morphism import Budget, Graph, apply, decode, decode_morph, start
-from searchers import MorphismConf, Space, TpeConf
+from searchers.history import Space
 from searchers.ray_tune import MorphismSearch
+from searchers.searcher_config import MorphismConf, TpeConf
 
 TRAINING_IMAGES = 1437  # of 1797
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
+import numpy as np
+
 from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
-from searchers.distance import Array, NodeFeatures, Outline, TrialRows
+from searchers.distance import Array, NodeFeatures, Outline
 
 BEST_SEEN: Final = 150
 """Number of best finished trials in guided search."""
@@ -271,11 +273,10 @@ class History:
         default_factory=OrderedDict, init=False, repr=False
     )
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
-    _rows: TrialRows = field(init=False, repr=False)
+    _rows: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.places = NodeFeatures.of(self.space.start)
-        self._rows = TrialRows(len(self.places.untouched.growth))
 
     # --- updates
 
@@ -444,44 +445,46 @@ class History:
 
     def graph(self, number: int | None) -> Graph:
         """Return the graph of a trial, rebuilt from its lineage. None for the starting graph."""
-        if number is None:
-            return self.space.start
-        unbuilt: list[int] = []
-        graph = self.space.start
-        for ancestor in self._lineage(number):
-            if ancestor in self._graphs:
-                self._graphs.move_to_end(ancestor)
-                graph = self._graphs[ancestor]
-                break
-            unbuilt.append(ancestor)
-        for descendant in reversed(unbuilt):
-            graph = rebuild(Lineage(graph, self.trials[descendant].morphs))
-            _remember(self._graphs, descendant, graph, GRAPHS_REMEMBERED)
-        return graph
+
+        def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
+            return rebuild(Lineage(graph, morphs))
+
+        return self._grown(number, self.space.start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
         """Return the outline of a trial's architecture, computed from its lineage without a graph."""
-        if number is None:
-            return self.places.untouched
-        unmade: list[int] = []
-        outline = self.places.untouched
+        return self._grown(number, self.places.untouched, self.places.grown, self._outlines, _OUTLINES_REMEMBERED)
+
+    def _grown(
+        self,
+        number: int | None,
+        start: _Value,
+        child: Callable[[_Value, tuple[Morph, ...]], _Value],
+        memory: OrderedDict[int, _Value],
+        limit: int,
+    ) -> _Value:
+        """Return a value that grows along a lineage, from the nearest cached ancestor. `child`: value after more morphs."""
+        missing: list[int] = []
+        value = start
         for ancestor in self._lineage(number):
-            if ancestor in self._outlines:
-                self._outlines.move_to_end(ancestor)
-                outline = self._outlines[ancestor]
+            if ancestor in memory:
+                memory.move_to_end(ancestor)
+                value = memory[ancestor]
                 break
-            unmade.append(ancestor)
-        for descendant in reversed(unmade):
-            outline = self.places.grown(outline, self.trials[descendant].morphs)
-            _remember(self._outlines, descendant, outline, _OUTLINES_REMEMBERED)
-        return outline
+            missing.append(ancestor)
+        for descendant in reversed(missing):
+            value = child(value, self.trials[descendant].morphs)
+            _remember(memory, descendant, value, limit)
+        return value
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
         """Return the descriptors of trials, one row each (`searchers.distance`)."""
-        missing = self._rows.missing(numbers)
+        missing = [number for number in dict.fromkeys(numbers) if number not in self._rows]
         if missing:
-            self._rows.keep(missing, self.places.descriptors([self.outline(number) for number in missing]))
-        return self._rows.of(numbers)
+            made = self.places.descriptors([self.outline(number) for number in missing])
+            self._rows.update(zip(missing, made, strict=True))
+        width = len(self.places.untouched.growth)
+        return np.concatenate([np.empty(0), *[self._rows[number] for number in numbers]]).reshape(len(numbers), width)
 
     def fingerprint(self, number: int | None) -> str:
         """Return the fingerprint of a trial's architecture. None for the starting graph."""
@@ -503,13 +506,12 @@ class History:
         """Return the legal morphs of a trial's graph within the budget."""
         return choices(self.graph(number), self.space.budget)
 
-    def _lineage(self, number: int) -> Iterator[int]:
+    def _lineage(self, number: int | None) -> Iterator[int]:
         """Yield the trial, its parent, and so on to the trial that grew from the starting graph."""
-        ancestor: int | None = number
-        while ancestor is not None:
-            trial = self.trial(ancestor)
-            yield ancestor
-            ancestor = trial.parent
+        while number is not None:
+            trial = self.trial(number)
+            yield number
+            number = trial.parent
 
 
 def _remember(memory: OrderedDict[_Key, _Value], key: _Key, value: _Value, limit: int) -> None:

@@ -28,7 +28,8 @@ from searchers.history import (
     TrialInFlight,
 )
 from searchers.kernel_size import own_size
-from searchers.propose import Tuner, propose
+from searchers.propose import propose
+from searchers.tpe import Tpe
 
 FORMAT: Final = 1
 """Version of the format of `save`."""
@@ -51,7 +52,7 @@ class MorphismSearch(TuneSearcher):
         self,
         space: Space,
         searcher: Searcher,
-        tuner: Tuner | None,
+        tuner: Tpe | None,
         seed: int,
         trials_per_round: int,
         metric: str,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from searchers.evolution import Evolution, RandomSearch
     from searchers.history import Searcher
     from searchers.morphing import Morphing
-    from searchers.propose import Tuner
+    from searchers.tpe import Tpe
 
 
 class UnusableConf(ValueError):
@@ -39,7 +39,7 @@ class HpoConf:
     name: str = "???"
     """Name of the tuning, set by the choice of the group."""
 
-    def build(self) -> Tuner | None:
+    def build(self) -> Tpe | None:
         """Return the tuner, None for no tuning. Raises UnusableConf."""
         raise UnusableConf(f"hpo must be one of {_names(TUNINGS)}. None was chosen")
 
@@ -111,7 +111,7 @@ class TpeConf(HpoConf):
     candidates: int = field(default=24, metadata={"least": 1, "most": 100_000})
     """Points that TPE draws and compares."""
 
-    def build(self) -> Tuner:
+    def build(self) -> Tpe:
         """Return the tuner."""
         from searchers.tpe import Tpe  # imports Optuna, which is slow
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiperf.errors import OtherRules
 from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
-from searchers import (
-    History,
-    HpoConf,
-    NothingToPropose,
-    Proposal,
-    Request,
-    Searcher,
-    SearcherConf,
-    Tuner,
-    propose,
-)
+from searchers.growth import NothingToPropose
+from searchers.history import History, Proposal, Request, Searcher
 from searchers.kernel_size import own_size
-from searchers.propose import RULES
+from searchers.propose import RULES, propose
+from searchers.searcher_config import HpoConf, SearcherConf
+
+if TYPE_CHECKING:
+    from searchers.tpe import Tpe
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Proposer:
     """Searcher of architectures and tuner of hyperparameters (None for no tuning)."""
 
     searcher: Searcher
-    tuner: Tuner | None
+    tuner: Tpe | None
 
     def propose(self, history: History, request: Request) -> Proposal:
         """Return a proposal as a function of the history and the request. Raises NothingToPropose."""

@@ -11,7 +11,7 @@ from random import Random
 
 from benchmarks.search_landscape import Landscape
 from morphism import Budget, Graph, apply, cost
-from searchers import (
+from searchers.history import (
     PARENTS,
     FailedTrial,
     Finished,
@@ -21,8 +21,8 @@ from searchers import (
     Space,
     TrialInFlight,
     WeightsDropped,
-    propose,
 )
+from searchers.propose import propose
 
 WORKERS = 8
 NOISE = 0.004

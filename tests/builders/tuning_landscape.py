@@ -19,17 +19,8 @@ from aiperf.journal.events import ProposalRequested, TrialProposed
 from aiperf.journal.messages import ProposalFailed
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import Budget, Convolution, Graph, cost, decode_morph, start
-from searchers import (
-    PARENTS,
-    FailedTrial,
-    Finished,
-    History,
-    MorphismConf,
-    Space,
-    TpeConf,
-    TrialInFlight,
-    WeightsDropped,
-)
+from searchers.history import PARENTS, FailedTrial, Finished, History, Space, TrialInFlight, WeightsDropped
+from searchers.searcher_config import MorphismConf, TpeConf
 
 WORKERS = 8
 LARGEST = 512

@@ -10,8 +10,9 @@ from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejecte
 from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
-from searchers import Finished, History, RandomConf, Space, WeightsDropped, WithdrawnTrial
-from searchers import TrialInFlight as Told
+from searchers.history import Finished, History, Space, WeightsDropped, WithdrawnTrial
+from searchers.history import TrialInFlight as Told
+from searchers.searcher_config import RandomConf
 
 SMALL = start("digits_small", image=8)
 PROPOSER = Proposer(RandomConf(morphs=2).build(), None)

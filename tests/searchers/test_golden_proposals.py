@@ -16,24 +16,21 @@ from random import Random
 import pytest
 
 from benchmarks import proposal_speed
-from searchers import (
+from searchers.history import (
     Cause,
     CeilingKnown,
-    EvolutionConf,
     FailedTrial,
     Finished,
     History,
-    MorphismConf,
     Proposal,
-    RandomConf,
     ReducedBatch,
     Request,
     Searcher,
-    TpeConf,
     WeightsDropped,
     WithdrawnTrial,
-    propose,
 )
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 from tests.builders.history import Run, proposed, space
 
 HASHES = Path(__file__).parents[1] / "golden" / "proposals.json"

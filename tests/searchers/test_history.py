@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from morphism import Deepen, apply, rebuild
 from morphism.grow import Lineage
-from searchers import (
+from searchers.history import (
+    BEST_SEEN,
+    FAILED_SEEN,
+    IN_FLIGHT_SEEN,
+    NEWEST_SEEN,
     PARENTS,
     Cause,
     CeilingKnown,
@@ -14,14 +18,13 @@ from searchers import (
     Finished,
     History,
     Observation,
-    RandomConf,
     ReducedBatch,
     Space,
     TrialInFlight,
     UnknownTrial,
     WeightsDropped,
 )
-from searchers.history import BEST_SEEN, FAILED_SEEN, IN_FLIGHT_SEEN, NEWEST_SEEN
+from searchers.searcher_config import RandomConf
 from tests.builders.history import SMALL, Run, runs, space
 
 RANDOM = RandomConf().build()

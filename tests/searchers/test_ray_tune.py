@@ -16,8 +16,9 @@ from ray.tune.search import Searcher as TuneSearcher
 
 from morphism import Budget, decode, decode_morph
 from morphism.apply import apply
-from searchers import MorphismConf, Space, TpeConf
+from searchers.history import Space
 from searchers.ray_tune import DamagedSearch, MorphismSearch
+from searchers.searcher_config import MorphismConf, TpeConf
 from tests.builders.history import SMALL, space
 
 

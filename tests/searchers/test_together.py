@@ -9,22 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morphism import Deepen, Graph, apply, start
-from searchers import (
-    EvolutionConf,
+from searchers.growth import grown_at_random
+from searchers.history import (
     FailedTrial,
     Finished,
     History,
-    MorphismConf,
-    RandomConf,
     Request,
     Requested,
     RequestWithoutTrial,
     Searcher,
     TrialInFlight,
     WithdrawnTrial,
-    propose,
 )
-from searchers.growth import grown_at_random
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf
 from tests.builders.history import SMALL, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]

@@ -21,7 +21,7 @@ from aiperf.journal.first_line import config_hash
 from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Word
 from aiperf.rules.proposals import Proposer, make
 from morphism import decode
-from searchers import RandomConf
+from searchers.searcher_config import RandomConf
 from tests.builders.journal import begun, evaluated, finished, joined, positioned, proposed, requested, started
 from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.scripted_driver import SPACE, drivable, driver_after, written

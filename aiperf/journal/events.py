@@ -21,13 +21,11 @@ loss or crash."""
 Metric = Literal["top1"]
 """Metric of a trial's quality."""
 LossCause = Literal["reported", "silence", "released"]
-"""Cause of a worker's loss (`WorkerLost.cause`)."""
+"""`WorkerLost.cause`."""
 RejectedBy = Literal["searcher", "check", "generator", "silence"]
-"""Origin of a rejection. 'searcher': it had nothing to propose. 'check': the driver's check refused the proposal.
-'generator': the generator's process died. 'silence': no answer arrived within limits.silence_seconds."""
+"""`TrialRejected.by`."""
 DropCause = Literal["not best", "not written", "gone"]
-"""Cause of a dropped checkpoint. 'not best': no other trial can inherit from this trial by the driver's rules. 'not written':
-the trial ended before a checkpoint was written. 'gone': a worker found it missing or damaged."""
+"""`CheckpointDropped.cause`."""
 TunedBy = Literal["", "default", "startup", "tpe"]
 """Origin of batch size and kernel size. 'default': not tuned. 'startup': drawn at random before TPE has enough observations.
 'tpe': drawn by TPE's model."""
@@ -570,4 +568,3 @@ AnyEvent = (
     | TrialHeartbeat
     | RunEnded
 )
-"""Cause of a dropped checkpoint (`CheckpointDropped.cause`)."""

@@ -46,10 +46,6 @@ _CHILDREN_REMEMBERED: Final = 16384
 _OUTLINES_REMEMBERED: Final = 4096
 
 
-class UnknownTrial(LookupError):
-    """Number of a trial that was not proposed."""
-
-
 @dataclass(frozen=True, slots=True)
 class Space:
     """Search space of a run. It does not change during a run. Raises ValueError for contradicting values."""
@@ -165,10 +161,6 @@ class Finished:
     number: int
     accuracy: float
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.accuracy <= 1:  # refuses NaN as well
-            raise ValueError(f"an accuracy must be from 0 to 1. Trial {self.number} reported {self.accuracy!r}")
-
 
 @dataclass(frozen=True, slots=True)
 class FailedTrial:
@@ -283,7 +275,7 @@ class History:
     def tell(self, observations: Iterable[Observation]) -> None:
         """Add observations, in order. The cost of one is independent of the length of the history.
 
-        Raises UnknownTrial for a trial that was not proposed, ValueError for a number that was proposed twice.
+        Raises KeyError for a trial that was not proposed.
         """
         for one in observations:
             match one:
@@ -294,14 +286,14 @@ class History:
                 case TrialInFlight():
                     self._propose(one)
                 case SpareBegan(number, round_):
-                    begun = replace(self.trial(number), round=round_)
+                    begun = replace(self.trials[number], round=round_)
                     self.trials[number] = begun
                     if number in self._in_flight:
                         self._in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
                 case FailedTrial(number, cause):
-                    trial = self.trial(number)
+                    trial = self.trials[number]
                     if self._in_flight.pop(number, None) is not None:
                         self._failed.append(number)
                         if cause in OF_HYPERPARAMETERS:
@@ -309,7 +301,7 @@ class History:
                         if trial.fingerprint == self.space.start.fingerprint:
                             self._release(trial)  # a run repeats the starting graph, since all networks grow from it
                 case WithdrawnTrial(number):
-                    trial = self.trial(number)
+                    trial = self.trials[number]
                     if self._in_flight.pop(number, None) is not None:
                         self._release(trial)
                 case ReducedBatch(number, from_batch_size, to_batch_size):
@@ -317,7 +309,6 @@ class History:
                     self._pruned.append((number, point))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
-                    self.trial(number)
                     self._dropped.add(number)
                     if number in self.accuracies:
                         _remove(self._inheritable, self._rank(number))
@@ -328,10 +319,6 @@ class History:
                     assert_never(one)
 
     def _propose(self, trial: TrialInFlight) -> None:
-        if trial.number in self.trials:
-            raise ValueError(f"each proposal must have a new number. Trial {trial.number} was proposed before")
-        if trial.parent is not None:
-            self.trial(trial.parent)
         self._open.discard(trial.number)
         self.trials[trial.number] = self._in_flight[trial.number] = trial
         self._holders.setdefault(trial.fingerprint, trial.number)
@@ -343,7 +330,6 @@ class History:
             self._known_children.clear()  # one of them may be new again
 
     def _finish(self, number: int, accuracy: float) -> None:
-        self.trial(number)
         if self._in_flight.pop(number, None) is None:
             return  # only the first end of a trial counts
         self.accuracies[number] = accuracy
@@ -358,15 +344,6 @@ class History:
         return (-self.accuracies[number], self.trials[number].fingerprint, number)
 
     # --- views
-
-    def trial(self, number: int) -> TrialInFlight:
-        """Return a trial. Raises UnknownTrial."""
-        try:
-            return self.trials[number]
-        except KeyError:
-            raise UnknownTrial(
-                f"observations must be in the journal's order. Trial {number!r} is none of {len(self.trials)} proposed trials"
-            ) from None
 
     def in_flight(self) -> Mapping[int, TrialInFlight]:
         """Return the trials that have neither finished nor failed."""
@@ -419,11 +396,11 @@ class History:
 
     def batch_size(self, number: int) -> int:
         """Return the batch size of a trial, reduced if it ran out of memory."""
-        return self.batch_sizes.get(number, self.trial(number).batch_size)
+        return self.batch_sizes.get(number, self.trials[number].batch_size)
 
     def own_kernel(self, number: int) -> int | None:
         """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown."""
-        trial = self.trial(number)
+        trial = self.trials[number]
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
@@ -488,7 +465,7 @@ class History:
 
     def fingerprint(self, number: int | None) -> str:
         """Return the fingerprint of a trial's architecture. None for the starting graph."""
-        return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
+        return self.space.start.fingerprint if number is None else self.trials[number].fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
         """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
@@ -509,7 +486,7 @@ class History:
     def _lineage(self, number: int | None) -> Iterator[int]:
         """Yield the trial, its parent, and so on to the trial that grew from the starting graph."""
         while number is not None:
-            trial = self.trial(number)
+            trial = self.trials[number]
             yield number
             number = trial.parent
 

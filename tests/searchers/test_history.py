@@ -21,7 +21,6 @@ from searchers.history import (
     ReducedBatch,
     Space,
     TrialInFlight,
-    UnknownTrial,
     WeightsDropped,
 )
 from searchers.searcher_config import RandomConf
@@ -180,23 +179,6 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
 
 def test_the_starting_graph_counts_as_proposed_at_first() -> None:
     assert History(space()).is_taken(SMALL.fingerprint)
-
-
-def test_unknown_trials_and_repeated_numbers_are_refused() -> None:
-    history = history_of(1)
-
-    with pytest.raises(UnknownTrial, match="Trial 7 is none of"):
-        history.tell([Finished(7, 0.5)])
-    with pytest.raises(ValueError, match="Trial 0 was proposed before"):
-        grown(history, range(1))
-    with pytest.raises(UnknownTrial):
-        history.graph(7)
-
-
-@pytest.mark.parametrize("accuracy", [-0.1, 1.1, float("nan"), float("inf")])
-def test_an_accuracy_is_between_0_and_1(accuracy: float) -> None:
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        Finished(0, accuracy)
 
 
 def test_a_space_without_a_range_of_batches_is_refused() -> None:

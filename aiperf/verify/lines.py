@@ -60,7 +60,7 @@ def read_lines(path: Path) -> Lines:
         Edges(attempts),
         Images(attempts),
         LearningRates(attempts),
-        Silences(attempts),
+        Silences(attempts, work_log),
         Weights(),
         Converged(work_log),
         rates,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
 from aiperf.journal import events
 from aiperf.journal.events import EpochFinished, Progress, RunResumed, RunStarted, Work
@@ -28,55 +29,35 @@ GENERATOR = "a proposal is lost with its generator, whose loss has a line of its
 class Silences(Check):
     """Check decisions from silence."""
 
-    def __init__(self, attempts: Attempts) -> None:
+    def __init__(self, attempts: Attempts, work_log: WorkLog) -> None:
+        """`work_log`: work of all lines before the current one."""
         self._attempts = attempts.running
+        self._present = work_log.present
         self._notes = CheckResult("silences", LAW, "decisions")
         self._seconds: float | None = None
         """limits.silence_seconds. None if this release cannot read the limits."""
-        self._trials: dict[int, int] = {}
-        """Trial of each worker that trains."""
-        self._workers: dict[int, int] = {}
-        """Worker of each trial that is trained."""
-        self._requests: dict[int, dict[int, events.ProposalRequested]] = {}
-        """Open requests of each worker by number, oldest first."""
-        self._worker_of: dict[int, int] = {}
-        """Worker of each open request."""
+        self._requests: dict[int, events.ProposalRequested] = {}
+        """Open requests by number, oldest first."""
         self._generator_lost = -1.0
 
-    @handles(events.RunStarted)
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    @handles(RunStarted)
+    def _started(self, line: int, event: RunStarted) -> None:
         try:
             self._seconds = limits_of(event).silence_seconds
         except (AiperfError, LookupError, ValueError) as error:
             self._notes.not_checked = f"this release cannot read the limits of the configuration ({error})"
 
-    @handles(events.RunResumed)
-    def _resumed(self, line: int, event: events.RunResumed) -> None:
-        for of in (self._trials, self._workers, self._requests, self._worker_of):
-            of.clear()
-
-    @handles(events.TrialStarted)
-    def _trial_started(self, line: int, event: events.TrialStarted) -> None:
-        self._trials[event.worker], self._workers[event.trial] = event.trial, event.worker
-
-    @handles(events.TrialFinished, events.TrialFailed, events.TrialLost)
-    def _over(self, line: int, event: events.TrialFinished | events.TrialFailed | events.TrialLost) -> None:
-        worker = self._workers.pop(event.trial, None)
-        if worker is not None:
-            del self._trials[worker]
+    @handles(RunResumed)
+    def _resumed(self, line: int, event: RunResumed) -> None:
+        self._requests.clear()
 
     @handles(events.ProposalRequested)
     def _requested(self, line: int, event: events.ProposalRequested) -> None:
-        self._requests.setdefault(event.worker, {})[event.number] = event
-        self._worker_of[event.number] = event.worker
-
-    def _answered(self, number: int) -> events.ProposalRequested | None:
-        worker = self._worker_of.pop(number, None)
-        return None if worker is None else self._requests[worker].pop(number)
+        self._requests[event.number] = event
 
     @handles(events.TrialProposed)
     def _proposed(self, line: int, event: events.TrialProposed) -> None:
-        self._answered(event.number)
+        del self._requests[event.number]
 
     @handles(events.HelperLost)
     def _helper_lost(self, line: int, event: events.HelperLost) -> None:
@@ -85,12 +66,10 @@ class Silences(Check):
 
     @handles(events.TrialRejected)
     def _rejected(self, line: int, event: events.TrialRejected) -> None:
-        request = self._answered(event.number)
-        if request is None or self._seconds is None:
-            return
-        if event.by == "silence":
+        request = self._requests.pop(event.number)
+        if event.by == "silence" and self._seconds is not None:
             self._check(line, f"proposal {event.number} was rejected", event.at - request.at)
-            if request.worker not in self._trials:
+            if self._present[request.worker].trial is None:
                 self._notes.add(
                     line, f"proposal {event.number} was rejected for silence, but its worker trained nothing"
                 )
@@ -102,24 +81,20 @@ class Silences(Check):
 
     @handles(events.WorkerLost)
     def _worker_lost(self, line: int, event: events.WorkerLost) -> None:
-        trial = self._trials.pop(event.worker, None)
-        if trial is not None:
-            del self._workers[trial]
-        requests = list(self._requests.pop(event.worker, {}).values())
+        requests = [request for request in self._requests.values() if request.worker == event.worker]
         for request in requests:
-            del self._worker_of[request.number]
+            del self._requests[request.number]
         if event.cause != "silence" or self._seconds is None:
             return
+        trial = self._present[event.worker].trial
         if trial is not None:
-            since: float | None = self._attempts[trial].received
+            self._check(line, f"worker {event.worker} was declared lost", event.at - self._attempts[trial].received)
+        elif requests:
+            self._check(line, f"worker {event.worker} was declared lost", event.at - requests[0].at)
         else:
-            since = requests[0].at if requests else None
-        if since is None:
             self._notes.add(
                 line, f"worker {event.worker} was declared lost for silence, but no message from it was due"
             )
-        else:
-            self._check(line, f"worker {event.worker} was declared lost", event.at - since)
 
     def _check(self, line: int, decision: str, silent: float) -> None:
         assert self._seconds is not None, "checked by the caller"

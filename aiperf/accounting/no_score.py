@@ -17,7 +17,6 @@ _ENDS = {
     "no proposals": "had nothing left to propose",
     "corrupt images": "found more corrupt images than dataset.corrupt_limit allows",
     "followed": "trained all trials of the followed run",
-    "converged": "converged (schedule.stop)",
     "no workers": "ended without a worker",
 }
 """Text for each reason of an early end."""

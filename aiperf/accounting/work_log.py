@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.accounting.intervals import IntervalTable
-from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, WorkerPresence
+from aiperf.accounting.presence import IdleSpan, WorkerPresence
 from aiperf.journal import events
 from aiperf.journal.journal import folding
 
@@ -246,8 +246,6 @@ class WorkLog:
         presence.trials += 1
         record = self.trials[event.trial]
         record.round = event.round
-        if record.round > LAST_SHORT_ROUND and presence.past_short_rounds is None:
-            presence.past_short_rounds = event.at
         record.worker, record.attempts = event.worker, event.attempt
         record.started = event.at if record.started is None else record.started
         record.outcome, record.ended = "training", None

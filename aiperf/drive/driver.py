@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor, MeasuresPeaks
 from aiperf.drive.run_clock import Clock
@@ -34,7 +33,7 @@ TURN_SECONDS = 0.5
 """The longest wait for words, and so the longest delay of the live table and of the answer to Ctrl-C."""
 LINGER_SECONDS = 2.0
 """After the end, how long the driver waits for words that close intervals at the edge of the window."""
-UNDISTURBED = ("duration", "converged", "followed", "trials")
+UNDISTURBED = ("duration", "followed", "trials")
 """Reasons of an end after which processors are measured again. No user waits for the driver to exit in these cases."""
 SHORTEST_MEASURED_SECONDS = 60.0
 """Shorter runs are not measured again: importing torch for it would take a good part of their time."""
@@ -62,8 +61,6 @@ class Driver:
     """Replay queue of the run that this one follows. None if the run searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
-    _looked: float | None = None
-    """Time of the last convergence check."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
     """Orders and observations for the executor, in the order of the events. So no proposal sees an observation that was
@@ -106,28 +103,10 @@ class Driver:
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
-        if self.run.ended is None and self._has_converged():
-            self._end("converged")
         while decisions := decide(self.run, self.clock.now(), self.agenda):
             for decision in decisions:
                 self._carry_out(decision)
         self._commit()
-
-    def _has_converged(self) -> bool:
-        """Return whether the run has converged, with schedule.stop=converged.
-
-        A check waits until all intervals before it are reported.
-        """
-        run, schedule = self.run, self.run.schedule
-        if schedule.stop != "converged":
-            return False
-        rule = StopRule(schedule.warmup_seconds, schedule.stop_after_seconds, schedule.stop_precision)
-        heard = self.clock.now() - 2 * progress_seconds(run.limits, len(run.workers))
-        look = rule.last_look(min(heard, run.duration))
-        if look is None or look == self._looked:
-            return False
-        self._looked = look
-        return rest_at(self.work_log, rule, look).is_reached
 
     def _interpret(self, word: Word) -> list[AnyEvent]:
         now = self.clock.now()

@@ -533,8 +533,8 @@ class RunEnded(Event, frozen=True, kw_only=True):
     """End of the run."""
 
     reason: str
-    """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit),
-    'followed' (no trial of the followed run is left) or 'converged' (schedule.stop)."""
+    """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit)
+    or 'followed' (no trial of the followed run is left)."""
     measured_matmul_flops: dict[str, float] = {}
     """Matrix product rate of one rank in FLOPS, by worker. It is measured after the window on workers without accelerators,
     while nothing trains. WorkerJoined.machine holds the rate at the worker's start. Empty if not measured."""

@@ -20,8 +20,8 @@ from aiperf.verify.check import CheckResult, StateCheck
 LAW = "the driver carries out all decisions of its rules, in their order, and nothing else"
 LATE_SECONDS = 120.0
 """Longest delay of a decision in seconds. A turn with messages of 4096 workers takes a few seconds."""
-FROM_OUTSIDE = ("interrupted", "no workers", "converged")
-"""Reasons of run ends that do not follow from the run's state. `converged.py` checks convergence from the recorded work."""
+FROM_OUTSIDE = ("interrupted", "no workers")
+"""Reasons of run ends that do not follow from the run's state."""
 
 
 class Decisions(StateCheck):

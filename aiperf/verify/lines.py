@@ -17,7 +17,6 @@ from aiperf.journal.events import TrialProposed, TrialRejected
 from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
 from aiperf.verify.check import Check, CheckResult, handlers
-from aiperf.verify.converged import Converged
 from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.machines import Machines, Presence, Rates
 from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
@@ -62,7 +61,6 @@ def read_lines(path: Path) -> Lines:
         LearningRates(attempts),
         Silences(attempts, work_log),
         Weights(),
-        Converged(work_log),
         rates,
     )
     answered: list[int] = []

@@ -15,7 +15,7 @@ from aiperf.journal.journal import read
 from tests.builders.journal import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed", "converged")
+REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed")
 """Reasons of RunEnded."""
 
 

@@ -161,7 +161,7 @@ def test_weights_of_the_best_epoch_outlive_their_file(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "converged", "corrupt images"])
+@pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "corrupt images"])
 def test_nothing_is_removed_of_a_run_that_can_be_taken_up_again(folder: Path, reason: str | None) -> None:
     assert clear(ended(reason), folder, "best") is None
     assert names(folder) == set(FILES)

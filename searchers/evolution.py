@@ -29,7 +29,6 @@ class Evolution:
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         best = history.parents()
@@ -50,7 +49,6 @@ class RandomSearch:
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         index = int(random.random() * (history.inheritable() + 1))

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 import numpy as np
@@ -251,13 +250,17 @@ class History:
     """Reduced batch sizes of trials that ran out of memory."""
     places: NodeFeatures = field(init=False)
     """Stages of the starting graph."""
-    _in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
+    in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
+    """Trials that have neither finished nor failed."""
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
-    _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
+    unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
+    """Newest trials that failed because of their hyperparameters, oldest first."""
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
-    _dropped: set[int] = field(default_factory=set, init=False)
-    _pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    dropped: set[int] = field(default_factory=set, init=False)
+    """Trials whose weights were removed."""
+    pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    """Newest points out of memory, oldest first, each with the number of its trial."""
     _open: set[int] = field(default_factory=set, init=False)
     _holders: dict[str, int] = field(default_factory=dict, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
@@ -288,28 +291,28 @@ class History:
                 case SpareBegan(number, round_):
                     begun = replace(self.trials[number], round=round_)
                     self.trials[number] = begun
-                    if number in self._in_flight:
-                        self._in_flight[number] = begun
+                    if number in self.in_flight:
+                        self.in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
                 case FailedTrial(number, cause):
                     trial = self.trials[number]
-                    if self._in_flight.pop(number, None) is not None:
+                    if self.in_flight.pop(number, None) is not None:
                         self._failed.append(number)
                         if cause in OF_HYPERPARAMETERS:
-                            self._unfit.append(number)
+                            self.unfit.append(number)
                         if trial.fingerprint == self.space.start.fingerprint:
                             self._release(trial)  # a run repeats the starting graph, since all networks grow from it
                 case WithdrawnTrial(number):
                     trial = self.trials[number]
-                    if self._in_flight.pop(number, None) is not None:
+                    if self.in_flight.pop(number, None) is not None:
                         self._release(trial)
                 case ReducedBatch(number, from_batch_size, to_batch_size):
                     point = OutOfMemoryPoint(from_batch_size, self.own_kernel(number), "out of memory")
-                    self._pruned.append((number, point))
+                    self.pruned.append((number, point))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
-                    self._dropped.add(number)
+                    self.dropped.add(number)
                     if number in self.accuracies:
                         _remove(self._inheritable, self._rank(number))
                 case CeilingKnown(batch_size):
@@ -320,9 +323,9 @@ class History:
 
     def _propose(self, trial: TrialInFlight) -> None:
         self._open.discard(trial.number)
-        self.trials[trial.number] = self._in_flight[trial.number] = trial
+        self.trials[trial.number] = self.in_flight[trial.number] = trial
         self._holders.setdefault(trial.fingerprint, trial.number)
-        self._pruned.extend((trial.number, point) for point in trial.pruned)
+        self.pruned.extend((trial.number, point) for point in trial.pruned)
 
     def _release(self, trial: TrialInFlight) -> None:
         if self._holders.get(trial.fingerprint) == trial.number:
@@ -330,14 +333,14 @@ class History:
             self._known_children.clear()  # one of them may be new again
 
     def _finish(self, number: int, accuracy: float) -> None:
-        if self._in_flight.pop(number, None) is None:
+        if self.in_flight.pop(number, None) is None:
             return  # only the first end of a trial counts
         self.accuracies[number] = accuracy
         rank = self._rank(number)
         if len(self._best) < BEST_SEEN or rank < self._best[-1]:
             insort(self._best, rank)
             del self._best[BEST_SEEN:]
-        if number not in self._dropped and self.trials[number].can_grow:
+        if number not in self.dropped and self.trials[number].can_grow:
             insort(self._inheritable, rank)
 
     def _rank(self, number: int) -> _Rank:
@@ -345,20 +348,12 @@ class History:
 
     # --- views
 
-    def in_flight(self) -> Mapping[int, TrialInFlight]:
-        """Return the trials that have neither finished nor failed."""
-        return MappingProxyType(self._in_flight)
-
     def parents(self) -> tuple[int, ...]:
         """Return the best PARENTS finished trials that can grow and whose weights are stored, best first.
 
         Ties are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
-
-    def were_weights_dropped(self, number: int) -> bool:
-        """Return True if the weights of a trial were removed."""
-        return number in self._dropped
 
     def inheritable(self) -> int:
         """Return the number of finished trials that can grow and whose weights are stored."""
@@ -376,7 +371,7 @@ class History:
 
     def without_result_seen(self) -> tuple[int, ...]:
         """Return the IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
-        return tuple(sorted({*islice(reversed(self._in_flight), IN_FLIGHT_SEEN), *self._failed}))
+        return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
         """Return the TUNING_SEEN newest finished trials, oldest first."""
@@ -384,15 +379,7 @@ class History:
 
     def in_flight_newest(self) -> tuple[int, ...]:
         """Return the IN_FLIGHT_SEEN newest trials in flight, oldest first."""
-        return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
-
-    def pruned_newest(self) -> tuple[tuple[int, OutOfMemoryPoint], ...]:
-        """Return the PRUNED_SEEN newest points out of memory, oldest first, each with the number of its trial."""
-        return tuple(self._pruned)
-
-    def unfit_newest(self) -> tuple[int, ...]:
-        """Return the UNFIT_SEEN newest trials that failed because of their hyperparameters, oldest first."""
-        return tuple(self._unfit)
+        return tuple(reversed(tuple(islice(reversed(self.in_flight), IN_FLIGHT_SEEN))))
 
     def batch_size(self, number: int) -> int:
         """Return the batch size of a trial, reduced if it ran out of memory."""

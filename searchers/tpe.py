@@ -217,10 +217,10 @@ def _trials(history: History) -> list[FrozenTrial]:
     values = residuals(history, finished)
     trials = [
         _trial(_place(number, _SHRUNK), _SHRUNK, point.batch_size, point.kernel_size)
-        for number, point in history.pruned_newest()
+        for number, point in history.pruned
     ]
     for how, numbers in (
-        (_UNFIT, history.unfit_newest()),
+        (_UNFIT, history.unfit),
         (_FINISHED, finished),
         (_IN_FLIGHT, history.in_flight_newest()),
     ):

@@ -34,7 +34,7 @@ class Proposer:
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """Return the proposer of a configuration. Raises UnusableConf, and BadConfiguration for a value out of range."""
+    """Return the proposer of a configuration. Raises BadConfiguration for a value out of range."""
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
@@ -84,7 +84,7 @@ def check(
 
     if word.parent is not None and word.parent not in history.trials:
         return rejected(f"its parent, trial {word.parent}, is not in the journal")
-    if word.parent is not None and history.were_weights_dropped(word.parent):
+    if word.parent in history.dropped:
         # The parent was among the best when the proposal was made, and has left them since.
         return rejected(f"the weights of its parent, trial {word.parent}, are gone")
     try:

@@ -87,7 +87,7 @@ def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tpe | None, at: Space, step
     run = Run(searcher, tuner, at, draw(st.integers(0, 3)))
     accuracies = st.sampled_from([0.0, 0.1, 0.5, 0.5, 0.9, 1.0])
     for step in range(draw(st.integers(1, steps))):
-        flying = sorted(run.history.in_flight())
+        flying = sorted(run.history.in_flight)
         match draw(st.sampled_from(["ask", "ask", "finish", "finish", "fail", "shrink", "drop", "ceiling"])):
             case "finish" if flying:
                 run.tell(Finished(draw(st.sampled_from(flying)), draw(accuracies)))

@@ -59,11 +59,11 @@ def test_a_trials_graph_is_its_lineage_rebuilt(run: Run) -> None:
 def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
     history = History(space())
     grown(history, range(3))
-    assert set(history.in_flight()) == {0, 1, 2}
+    assert set(history.in_flight) == {0, 1, 2}
 
     history.tell([Finished(0, 0.5), FailedTrial(2)])
 
-    assert set(history.in_flight()) == {1}
+    assert set(history.in_flight) == {1}
     assert history.without_result_seen() == (1, 2)
 
 
@@ -116,7 +116,7 @@ def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
 
     history.tell([FailedTrial(number, cause) for number, cause in enumerate(causes)])
 
-    assert history.unfit_newest() == (1, 3)
+    assert list(history.unfit) == [1, 3]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
@@ -173,7 +173,7 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     history.tell([ReducedBatch(0, 64, 32)])
 
     assert history.batch_sizes == {0: 32}
-    ((number, point),) = history.pruned_newest()
+    ((number, point),) = history.pruned
     assert (number, point.batch_size, point.kernel_size, point.reason) == (0, 64, None, "out of memory")
 
 

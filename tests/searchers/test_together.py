@@ -98,7 +98,7 @@ def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:
     history.tell([WithdrawnTrial(1)])
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
     assert not history.is_taken(DEEPER_GRAPH.fingerprint)
-    assert not history.in_flight() and not history.without_result_seen()
+    assert not history.in_flight and not history.without_result_seen()
 
     history.tell([trial(2, DEEPER_GRAPH, *DEEPER), FailedTrial(2)])
     assert history.holder(DEEPER_GRAPH.fingerprint) == 2

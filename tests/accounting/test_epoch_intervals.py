@@ -20,7 +20,6 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.simulate.driver_restarts import drive
 from aiperf.simulate.model.ground_truth import GroundTruth
@@ -32,7 +31,7 @@ from tests.audit.laws import BrokenLaw
 from tests.audit.random_runs import _opening, cheap, random_case
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
-from tests.builders.journal import in_old_form
+from tests.builders.journal import in_old_form, state_after
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

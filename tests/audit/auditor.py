@@ -15,7 +15,6 @@ from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
-from aiperf.rules.evolve import state_after
 from aiperf.simulate.driver_restarts import Audience
 from aiperf.simulate.model.ground_truth import GroundTruth
 from aiperf.simulate.model.simulated_attempt import SimulatedTask
@@ -23,6 +22,7 @@ from tests.audit.added_up import check_work_log
 from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
+from tests.builders.journal import state_after
 
 LATE_CHILDREN = 20
 """Minimum number of children in the last third of a run for a check of their parents."""

@@ -25,12 +25,11 @@ from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
-from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
-from tests.builders.journal import one_trial, positioned, whole_trial
+from tests.builders.journal import one_trial, positioned, state_after, whole_trial
 from tests.builders.order import plain_graph
 from tests.rigs.executors import TINY
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from tests.builders.journal import joined, started
+from tests.builders.journal import joined, started, state_after
 
 
 def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:

@@ -28,7 +28,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.legality import TrialState
 from aiperf.rules.decide import decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.state import Run
 from tests.builders.journal import (
@@ -44,6 +44,7 @@ from tests.builders.journal import (
     requested,
     resumed,
     started,
+    state_after,
     whole_trial,
 )
 

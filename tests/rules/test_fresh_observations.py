@@ -24,14 +24,25 @@ from aiperf.journal.events import (
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
 from aiperf.rules.decide import decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
 from aiperf.rules.state import Run
 from searchers.history import SpareBegan, WithdrawnTrial
 from tests.audit.random_runs import Case, play
-from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
+from tests.builders.journal import (
+    LIMITS,
+    SCHEDULE,
+    begun,
+    evaluated,
+    finished,
+    joined,
+    proposed,
+    requested,
+    started,
+    state_after,
+)
 
 FIRST: list[AnyEvent] = [started(), joined(0), requested(0), proposed(0), begun(0, 1.0)]
 """Worker that trains the starting network, for at most 2 epochs."""

@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 
 from aiperf.journal.events import AnyEvent, TrialStarted, WorkerLost
 from aiperf.rules.decide import decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.state import Run
-from tests.builders.journal import begun, finished, joined, one_trial, proposed, requested, resumed, started
+from tests.builders.journal import (
+    begun,
+    finished,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    resumed,
+    started,
+    state_after,
+)
 
 
 def rounds_of(run: Run) -> list[int]:

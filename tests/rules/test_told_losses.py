@@ -11,10 +11,21 @@ from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunEnded, RunResumed
 from aiperf.journal.messages import CorruptImagesFound
 from aiperf.rules.decide import decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
 from aiperf.rules.state import Run
-from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
+from tests.builders.journal import (
+    LIMITS,
+    SCHEDULE,
+    begun,
+    evaluated,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    started,
+    state_after,
+)
 
 
 def files(*numbers: int) -> tuple[tuple[str, str], ...]:

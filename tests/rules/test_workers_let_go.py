@@ -7,9 +7,9 @@ import pytest
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import AnyEvent, LossCause, WorkerLost, WorkerNotStarted
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from tests.builders.journal import begun, joined, proposed, requested, started
+from tests.builders.journal import begun, joined, proposed, requested, started, state_after
 
 
 @pytest.mark.parametrize(("cause", "becomes"), [("released", "lost"), ("reported", "ending")])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiperf.journal.events import AnyEvent, TrialHeartbeat, WorkerLost
 from aiperf.rules.decide import decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from tests.builders.journal import begun, joined, proposed, requested, started
+from tests.builders.journal import begun, joined, proposed, requested, started, state_after
 
 DOING = "rank 1 of 2 on a waits for storage: it opens the data set since 500 s"
 

@@ -201,7 +201,7 @@ class Run:
 
     @property
     def room_for_trials(self) -> int | None:
-        """Number of further trials that can be among those that `limits.trials` lets finish. None: no limit."""
+        """Number of further trials that can be among those that `limits.trials` lets finish. None if there is no limit."""
         if self.limits.trials is None:
             return None
         in_progress = len(self.requests) + len(self.trials) - self.settled

@@ -126,14 +126,14 @@ class Decisions(StateCheck):
 
 
 def _is_from_silence(event: events.AnyEvent) -> bool:
-    """Return if the driver decided the line from silence. Such a line comes before all other decisions (`times.py`)."""
+    """Return True if the driver decided the line from silence. Such a line comes before all other decisions (`times.py`)."""
     if isinstance(event, events.WorkerLost):
         return event.cause == "silence"
     return isinstance(event, events.TrialRejected) and event.by == "silence"
 
 
 def _is_decided(run: Run, event: events.AnyEvent) -> bool:
-    """Return if the line is a decision of the driver and not a message."""
+    """Return True if the line is a decision of the driver and not a message."""
     match event:
         case events.ProposalRequested() | events.TrialStarted() | events.RunEnded():
             return True

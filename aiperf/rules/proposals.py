@@ -130,7 +130,7 @@ def described(
         seed=request.seed,
         morphs=list(word.morphs),
         own_kernel=own_size(graph),
-        can_grow=bool(choices(graph, history.space.budget).kinds()),
+        can_grow=not choices(graph, history.space.budget).is_empty(),
         pruned=list(word.pruned),
         follows=follows,
         **counts_of(graph, counted),

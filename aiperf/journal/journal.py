@@ -288,7 +288,12 @@ class Journal:
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
-            hold(self._file, path)
+            if not locked(self._file, path):
+                raise JournalNotLocked(
+                    f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it "
+                    "with locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's "
+                    "own disk: storage.journal=local:FOLDER"
+                )
         except BaseException:
             self._file.close()
             if reading is None:
@@ -415,23 +420,8 @@ class Journal:
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def hold(file: IO[bytes], path: Path) -> None:
-    """Lock a file against a second driver by the kernel's lock.
-
-    Raises:
-        JournalInUse: another driver holds it.
-        JournalNotLocked: the file system has no locks, or the lock failed.
-    """
-    if not locked(file, path):
-        raise JournalNotLocked(
-            f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it with "
-            "locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's own disk: "
-            "storage.journal=local:FOLDER"
-        )
-
-
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock a file until it is closed. Return False if its file system has no locks.
+    """Lock a file by the kernel until it is closed. Return False if its file system has no locks.
 
     Raises:
         JournalInUse: another driver holds it.
@@ -442,17 +432,15 @@ def locked(file: IO[bytes], path: Path) -> bool:
     except OSError as error:
         if error.errno in NO_LOCKS:
             return False
-        raise _unlocked(path, error) from error
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+            raise JournalInUse(
+                f"a journal has one driver. Another driver is writing '{path}': end that run first"
+            ) from error
+        raise JournalNotLocked(
+            f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
+            "Fix that, or use a folder on another file system: runs=FOLDER"
+        ) from error
     return True
-
-
-def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
-    if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-        return JournalInUse(f"a journal has one driver. Another driver is writing '{path}': end that run first")
-    return JournalNotLocked(
-        f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
-        "Fix that, or use a folder on another file system: runs=FOLDER"
-    )
 
 
 def keep(path: Path, content: bytes) -> Path:

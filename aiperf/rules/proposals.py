@@ -12,7 +12,7 @@ from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
 from searchers.growth import NothingToPropose
-from searchers.history import History, Proposal, Request, Searcher
+from searchers.history import History, Request, Searcher
 from searchers.kernel_size import own_size
 from searchers.propose import RULES, propose
 from searchers.searcher_config import HpoConf, SearcherConf
@@ -27,10 +27,6 @@ class Proposer:
 
     searcher: Searcher
     tuner: Tpe | None
-
-    def propose(self, history: History, request: Request) -> Proposal:
-        """Return a proposal as a function of the history and the request. Raises NothingToPropose."""
-        return propose(self.searcher, history, request, self.tuner)
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
@@ -54,7 +50,8 @@ def make(proposer: Proposer, history: History, order: ProposalRequested) -> Prop
     """Execute an order to propose."""
     began = time.perf_counter()
     try:
-        proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
+        request = Request(order.number, order.round, order.seed, order.starting_network)
+        proposal = propose(proposer.searcher, history, request, proposer.tuner)
     except NothingToPropose as nothing:
         return ProposalFailed(number=order.number, reason=str(nothing))
     return ProposalReturned(

@@ -2,7 +2,7 @@
 
 Runs are drawn from a stochastic process: trials of random length and speed, gaps between them, growth that levels off, one slow
 worker, failures with repair, and disturbances that slow down all workers at once. The true value of a kind is the mean score of
-its runs, since growth and the slow worker are equal in each run. The batch means of method 2 are shown for comparison.
+its runs, since growth and the slow worker are equal in each run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from aiperf.accounting.confidence import Evenness, Work, evenness_of
-from aiperf.accounting.convergence import batch_means_half_width
 from aiperf.accounting.valid_window import Window, share_inside
 
 Real = npt.NDArray[np.float64]
@@ -183,8 +182,6 @@ class Coverage:
     """Share of all runs with an interval that misses the true value."""
     half: float | None
     """Median of half the interval's width, as a share of the score."""
-    former: float | None
-    """Share of the intervals of method 2 that contain the true value. None if no run has one."""
     basis: str
     """Basis of the last run."""
 
@@ -192,22 +189,19 @@ class Coverage:
 def coverage(kind: Kind, runs: int, seed: int) -> Coverage:
     chance = np.random.default_rng(seed)
     inside = Window(kind.warmup * MINUTE, kind.end * MINUTE)
-    scores, found, former = np.zeros(runs), list[Evenness](), np.full(runs, np.nan)
+    scores, found = np.zeros(runs), list[Evenness]()
     for index in range(runs):
         work = drawn(kind, chance)
         scores[index] = np.sum(work.flops * share_inside(work.start, work.end, inside)) / inside.seconds
         found.append(evenness_of(work, inside, down_seconds=0.0))
-        former[index] = batch_means_half_width(work, inside) or np.nan
     truth = float(scores.mean())
     shown = [each.interval for each in found if each.interval is not None]
     held = sum(low <= truth <= high for low, high in shown)
-    had = np.isfinite(former)
     return Coverage(
         shown=len(shown) / runs,
         covered=held / len(shown) if shown else None,
         wrong=(len(shown) - held) / runs,
         half=float(np.median([(high - low) / 2 / truth for low, high in shown])) if shown else None,
-        former=float(np.mean(np.abs(scores - truth)[had] <= former[had])) if had.any() else None,
         basis=found[-1].basis,
     )
 
@@ -217,13 +211,11 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    print(
-        "| kind of run | runs with an interval | of them covered | wrong, of all runs | half width | method 2 covered |"
-    )
-    print("| --- | ---: | ---: | ---: | ---: | ---: |")
+    print("| kind of run | runs with an interval | of them covered | wrong, of all runs | half width |")
+    print("| --- | ---: | ---: | ---: | ---: |")
     for name, kind in KINDS.items():
         one = coverage(kind, arguments.runs, arguments.seed)
-        cells = (_share(one.shown), _share(one.covered), _share(one.wrong), _share(one.half), _share(one.former))
+        cells = (_share(one.shown), _share(one.covered), _share(one.wrong), _share(one.half))
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 

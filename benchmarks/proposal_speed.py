@@ -26,24 +26,21 @@ from random import Random
 from aiperf.statistics.interleaved import interval_of_median
 from benchmarks.pairs import describe_machine
 from morphism import Budget, start
-from searchers import (
+from searchers.growth import drawn
+from searchers.history import (
     PARENTS,
-    EvolutionConf,
     Finished,
     History,
-    MorphismConf,
     Observation,
     Proposal,
-    RandomConf,
     Request,
     Searcher,
     Space,
-    TpeConf,
     TrialInFlight,
     WeightsDropped,
-    propose,
 )
-from searchers.growth import drawn
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 
 ROUND = 5
 IN_FLIGHT = 200
@@ -97,7 +94,7 @@ def warm(history: History, searcher: Searcher, proposals: int) -> list[float]:
         begin = time.process_time()
         proposal = propose(searcher, history, request, tuner)
         seconds.append(time.process_time() - begin)
-        oldest = next(iter(history.in_flight()))
+        oldest = next(iter(history.in_flight))
         history.tell([_observation(history, request, proposal), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
     return seconds[5:]
 

@@ -14,7 +14,6 @@ from morphism.apply import (
     WeightPlan,
     ZeroTensor,
     apply,
-    shapes_after,
 )
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost

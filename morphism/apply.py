@@ -94,29 +94,6 @@ class WeightPlan:
     instructions: tuple[Instruction, ...] = ()
 
 
-def shapes_after(plan: WeightPlan, shapes: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a child's tensors from those of its parent."""
-    grown = dict(shapes)
-    for instruction in plan.instructions:
-        tensor = instruction.tensor
-        match instruction:
-            case Gather(axis=axis, index=index):
-                shape = grown[tensor]
-                assert all(0 <= entry < shape[axis] for entry in index), f"{tensor}: gathered from beyond its end"
-                grown[tensor] = (*shape[:axis], len(index), *shape[axis + 1 :])
-            case Divide(axis=axis, counts=counts):
-                assert len(counts) == grown[tensor][axis], f"{tensor}: one count for each entry"
-            case Enlarge(kernel=kernel):
-                assert kernel > grown[tensor][-1] and (kernel - grown[tensor][-1]) % 2 == 0, f"{tensor}: symmetrically"
-                grown[tensor] = (*grown[tensor][:2], kernel, kernel)
-            case Identity(shape=shape) | ZeroTensor(shape=shape) | Fill(shape=shape) | RandomTensor(shape=shape):
-                assert tensor not in grown, f"{tensor}: is there already"
-                grown[tensor] = shape
-            case _:
-                assert_never(instruction)
-    return grown
-
-
 def apply(graph: Graph, morph: Morph) -> tuple[Graph, WeightPlan]:
     """Return the graph after the morph, and the plan that derives its weights from the parent's.
 

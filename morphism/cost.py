@@ -34,21 +34,24 @@ _BYTES_PER_PARAMETER = 12  # FP32 master weight, gradient and momentum: 3 × 4 b
 _BYTES_PER_INDEX = 8  # torch stores the position of the maximum of a window as int64
 
 
-_READ_BACKWARD: dict[type[ops.Op], tuple[bool, bool]] = {
-    ops.Input: (False, False),
-    ops.Convolution: (True, False),
-    ops.BatchNormalisation: (True, False),
-    ops.Relu: (False, True),
-    ops.Add: (False, False),
-    ops.Concat: (False, False),
-    ops.MaxPooling: (True, False),
-    ops.AveragePooling: (True, False),
-    ops.GlobalAveragePooling: (True, False),
-    ops.Dense: (True, False),
-    ops.Dropout: (False, False),
-    ops.Softmax: (False, True),
+_LAYERS: dict[type[ops.Op], tuple[str | None, bool, bool]] = {
+    ops.Input: (None, False, False),
+    ops.Convolution: ("convolution", True, False),
+    ops.BatchNormalisation: ("batch_normalisation", True, False),
+    ops.Relu: ("relu", False, True),
+    ops.Add: ("add", False, False),
+    ops.Concat: ("concat", False, False),
+    ops.MaxPooling: ("max_pooling", True, False),
+    ops.AveragePooling: ("average_pooling", True, False),
+    ops.GlobalAveragePooling: ("average_pooling", True, False),
+    ops.Dense: ("dense", True, False),
+    ops.Dropout: ("dropout", False, False),
+    ops.Softmax: ("softmax", False, True),
 }
-"""Tensors that the backward pass of each operation reads: (input, output). A missing operation raises KeyError."""
+"""Kind of each operation, one of KINDS, and the tensors that its backward pass reads: (input, output).
+
+The image has no kind, because it has no operations. A missing operation raises KeyError.
+"""
 
 
 class LayerCost(NamedTuple):
@@ -194,40 +197,16 @@ def layer_cost(op: ops.Op, inputs: tuple[Shape, ...], output: Shape, *, reads_im
 
 
 def kind(op: ops.Op) -> str | None:
-    """Return the kind of an operation, one of KINDS. None for the image, which has no operations."""
-    match op:
-        case ops.Convolution():
-            return "convolution"
-        case ops.Dense():
-            return "dense"
-        case ops.BatchNormalisation():
-            return "batch_normalisation"
-        case ops.Relu():
-            return "relu"
-        case ops.Add():
-            return "add"
-        case ops.Concat():
-            return "concat"
-        case ops.MaxPooling():
-            return "max_pooling"
-        case ops.AveragePooling() | ops.GlobalAveragePooling():
-            return "average_pooling"
-        case ops.Dropout():
-            return "dropout"
-        case ops.Softmax():
-            return "softmax"
-        case ops.Input():
-            return None
-        case _:
-            assert_never(op)
+    """Return the kind of an operation, one of KINDS. None for the image."""
+    return _LAYERS[type(op)][0]
 
 
 @once_per_graph
 def held(graph: Graph) -> tuple[bool, ...]:
     """Return for each node True if the backward pass of the node or of one of its readers reads its output."""
-    is_held = [_READ_BACKWARD[type(node.op)][1] for node in graph.nodes]
+    is_held = [_LAYERS[type(node.op)][2] for node in graph.nodes]
     for node in graph.nodes:
-        if _READ_BACKWARD[type(node.op)][0]:
+        if _LAYERS[type(node.op)][1]:
             is_held[node.inputs[0]] = True
     return tuple(is_held)
 
@@ -272,14 +251,10 @@ def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, a
 def cost(graph: Graph) -> Cost:
     """Return the cost of a graph."""
     layers: dict[type[ops.Op], list[LayerCost]] = {}
-    kinds: dict[type[ops.Op], str | None] = {}
     held_elements = index_elements = largest_elements = 0
     for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):
         op = type(node.op)
-        if op in layers:
-            layers[op].append(layer)
-        else:
-            layers[op], kinds[op] = [layer], kind(node.op)
+        layers.setdefault(op, []).append(layer)
         elements = output.elements
         if is_held:
             held_elements += elements
@@ -291,7 +266,7 @@ def cost(graph: Graph) -> Cost:
             held_elements += elements  # its mask
     by_kind = dict.fromkeys(KINDS, LayerCost())
     for op, costs in layers.items():
-        if (name := kinds[op]) is not None:
+        if (name := _LAYERS[op][0]) is not None:
             by_kind[name] = total([by_kind[name], *costs])
     return Cost(
         *total(list(by_kind.values())),

@@ -3,9 +3,9 @@
 A morph names nodes of the graph that it is applied to. `apply.py` applies it, `legal.py` lists the legal ones.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TypeAlias
 
 JSON: TypeAlias = "str | int | float | bool | list[JSON] | dict[str, JSON] | None"
 
@@ -52,67 +52,37 @@ class Kernel:
 Morph: TypeAlias = Deepen | Widen | Skip | Kernel
 
 
+_KINDS: dict[str, type[Morph]] = {"deepen": Deepen, "widen": Widen, "skip": Skip, "kernel": Kernel}
+_WORDS = {kind: word for word, kind in _KINDS.items()}
+_FIELDS = {kind: {field.name: field.type for field in fields(kind)} for kind in _WORDS}
+"""Names and types of the fields: names of nodes and integers."""
+
+
 def encode_morph(morph: Morph) -> dict[str, JSON]:
     """Return the morph as JSON: its kind and its fields."""
-    match morph:
-        case Deepen(after):
-            return {"kind": "deepen", "after": after}
-        case Widen(convolution, channels, seed):
-            return {"kind": "widen", "convolution": convolution, "channels": channels, "seed": seed}
-        case Skip(source, target):
-            return {"kind": "skip", "source": source, "target": target}
-        case Kernel(convolution, kernel):
-            return {"kind": "kernel", "convolution": convolution, "kernel": kernel}
-        case _:
-            assert_never(morph)
+    return {"kind": _WORDS[type(morph)], **{name: getattr(morph, name) for name in _FIELDS[type(morph)]}}
 
 
 def decode_morph(encoded: Mapping[str, JSON]) -> Morph:
     """Return the morph that `encode_morph` wrote. Raises DamagedMorph."""
-    match encoded.get("kind") if isinstance(encoded, Mapping) else None:
-        case "deepen":
-            _fields(encoded, "after")
-            return Deepen(_name(encoded, "after"))
-        case "widen":
-            _fields(encoded, "convolution", "channels", "seed")
-            return Widen(_name(encoded, "convolution"), _whole(encoded, "channels"), _whole(encoded, "seed"))
-        case "skip":
-            _fields(encoded, "source", "target")
-            return Skip(_name(encoded, "source"), _name(encoded, "target"))
-        case "kernel":
-            _fields(encoded, "convolution", "kernel")
-            return Kernel(_name(encoded, "convolution"), _whole(encoded, "kernel"))
-        case _:
-            raise DamagedMorph(
-                f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}"
-            )
-
-
-def _fields(encoded: Mapping[str, JSON], *fields: str) -> None:
-    expected = {"kind", *fields}
-    if set(encoded) != expected:
+    word = encoded.get("kind") if isinstance(encoded, Mapping) else None
+    if not isinstance(word, str) or word not in _KINDS:
         raise DamagedMorph(
-            f"a {encoded['kind']} must have the fields {', '.join(sorted(expected))}. This one has {_shown(sorted(encoded))}"
+            f"a morph must be an object with kind 'deepen', 'widen', 'skip' or 'kernel'. This one is {_shown(encoded)}"
         )
-
-
-def _name(encoded: Mapping[str, JSON], field: str) -> str:
-    found = encoded[field]
-    if not isinstance(found, str):
+    kind: Callable[..., Morph] = _KINDS[word]
+    expected = _FIELDS[_KINDS[word]]
+    if encoded.keys() != {"kind", *expected}:
         raise DamagedMorph(
-            f"the {field} of a {encoded['kind']} must be the name of a node. This one is {_shown(found)}"
+            f"a {word} must have the fields {', '.join(sorted(['kind', *expected]))}. This one has {_shown(sorted(encoded))}"
         )
-    return found
-
-
-def _whole(encoded: Mapping[str, JSON], field: str) -> int:
-    found = encoded[field]
-    # `type() is int`: isinstance accepts JSON's true as int
-    if type(found) is not int or not 0 <= found < 2**63:
-        raise DamagedMorph(
-            f"the {field} of a {encoded['kind']} must be an integer of at least 0. This one is {_shown(found)}"
-        )
-    return found
+    for name, wanted in expected.items():
+        value = encoded[name]
+        # `type() is int`: isinstance accepts JSON's true as int
+        if not (isinstance(value, str) if wanted is str else type(value) is int and 0 <= value < 2**63):
+            text = "the name of a node" if wanted is str else "an integer of at least 0"
+            raise DamagedMorph(f"the {name} of a {word} must be {text}. This one is {_shown(value)}")
+    return kind(**{name: encoded[name] for name in expected})
 
 
 def _shown(found: object) -> str:

@@ -8,7 +8,9 @@ order. Failed trials never become parents.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 from morphism import Morph
 from searchers.growth import copies_drawn, grown_at_random, grown_from_start
@@ -27,19 +29,15 @@ class Evolution:
     name: str = "evolution"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
-        parents = history.parents()
-        if parents:
-            # parents are sorted, best first: the smallest drawn index wins
-            winner = parents[min(int(random.random() * len(parents)) for _ in range(self.tournament))]
-            for parent in (winner, *[other for other in parents if other != winner]):
-                morphs = grown_at_random(history, parent, count, random)
-                if morphs is not None:
-                    return parent, copies_drawn(morphs, request)
-        morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
-        return None, copies_drawn(morphs, request)
+        best = history.parents()
+        parents: list[int] = []
+        if best:
+            # sorted, best first: the smallest drawn index wins
+            winner = best[min(int(random.random() * len(best)) for _ in range(self.tournament))]
+            parents = [winner, *[other for other in best if other != winner]]
+        return _grown(history, request, parents, count, random)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +49,23 @@ class RandomSearch:
     name: str = "random"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         count = 1 + int(random.random() * self.morphs)
         index = int(random.random() * (history.inheritable() + 1))
-        if index < history.inheritable():
-            parent = history.inheritable_at(index)
-            morphs = grown_at_random(history, parent, count, random)
-            if morphs is not None:
-                return parent, copies_drawn(morphs, request)
-        # from the starting graph, with more morphs only if the drawn number gives a known architecture
-        morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
-        return None, copies_drawn(morphs, request)
+        parents = [history.inheritable_at(index)] if index < history.inheritable() else []
+        return _grown(history, request, parents, count, random)
+
+
+def _grown(
+    history: History, request: Request, parents: Sequence[int], count: int, random: Random
+) -> tuple[int | None, tuple[Morph, ...]]:
+    """Return the first of these parents that has a new child, with its morphs. Otherwise grow the starting graph.
+
+    The starting graph gets more than `count` morphs only if these give a known architecture.
+    """
+    for parent in parents:
+        morphs = grown_at_random(history, parent, count, random)
+        if morphs is not None:
+            return parent, copies_drawn(morphs, request)
+    morphs = grown_at_random(history, None, count, random) or grown_from_start(history, random)
+    return None, copies_drawn(morphs, request)

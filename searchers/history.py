@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
+import numpy as np
+
 from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
-from searchers.distance import Array, NodeFeatures, Outline, TrialRows
+from searchers.distance import Array, NodeFeatures, Outline
 
 BEST_SEEN: Final = 150
 """Number of best finished trials in guided search."""
@@ -42,10 +43,6 @@ OF_HYPERPARAMETERS: Final = frozenset({"divergence", "memory"})
 
 _CHILDREN_REMEMBERED: Final = 16384
 _OUTLINES_REMEMBERED: Final = 4096
-
-
-class UnknownTrial(LookupError):
-    """Number of a trial that was not proposed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +160,6 @@ class Finished:
     number: int
     accuracy: float
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.accuracy <= 1:  # refuses NaN as well
-            raise ValueError(f"an accuracy must be from 0 to 1. Trial {self.number} reported {self.accuracy!r}")
-
 
 @dataclass(frozen=True, slots=True)
 class FailedTrial:
@@ -257,13 +250,17 @@ class History:
     """Reduced batch sizes of trials that ran out of memory."""
     places: NodeFeatures = field(init=False)
     """Stages of the starting graph."""
-    _in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
+    in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
+    """Trials that have neither finished nor failed."""
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
-    _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
+    unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
+    """Newest trials that failed because of their hyperparameters, oldest first."""
     _best: list[_Rank] = field(default_factory=list, init=False)
     _inheritable: list[_Rank] = field(default_factory=list, init=False)
-    _dropped: set[int] = field(default_factory=set, init=False)
-    _pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    dropped: set[int] = field(default_factory=set, init=False)
+    """Trials whose weights were removed."""
+    pruned: deque[tuple[int, OutOfMemoryPoint]] = field(default_factory=lambda: deque(maxlen=PRUNED_SEEN), init=False)
+    """Newest points out of memory, oldest first, each with the number of its trial."""
     _open: set[int] = field(default_factory=set, init=False)
     _holders: dict[str, int] = field(default_factory=dict, init=False)
     _graphs: OrderedDict[int, Graph] = field(default_factory=OrderedDict, init=False, repr=False)
@@ -271,18 +268,17 @@ class History:
         default_factory=OrderedDict, init=False, repr=False
     )
     _outlines: OrderedDict[int, Outline] = field(default_factory=OrderedDict, init=False, repr=False)
-    _rows: TrialRows = field(init=False, repr=False)
+    _rows: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.places = NodeFeatures.of(self.space.start)
-        self._rows = TrialRows(len(self.places.untouched.growth))
 
     # --- updates
 
     def tell(self, observations: Iterable[Observation]) -> None:
         """Add observations, in order. The cost of one is independent of the length of the history.
 
-        Raises UnknownTrial for a trial that was not proposed, ValueError for a number that was proposed twice.
+        Raises KeyError for a trial that was not proposed.
         """
         for one in observations:
             match one:
@@ -293,31 +289,30 @@ class History:
                 case TrialInFlight():
                     self._propose(one)
                 case SpareBegan(number, round_):
-                    begun = replace(self.trial(number), round=round_)
+                    begun = replace(self.trials[number], round=round_)
                     self.trials[number] = begun
-                    if number in self._in_flight:
-                        self._in_flight[number] = begun
+                    if number in self.in_flight:
+                        self.in_flight[number] = begun
                 case Finished(number, accuracy):
                     self._finish(number, accuracy)
                 case FailedTrial(number, cause):
-                    trial = self.trial(number)
-                    if self._in_flight.pop(number, None) is not None:
+                    trial = self.trials[number]
+                    if self.in_flight.pop(number, None) is not None:
                         self._failed.append(number)
                         if cause in OF_HYPERPARAMETERS:
-                            self._unfit.append(number)
+                            self.unfit.append(number)
                         if trial.fingerprint == self.space.start.fingerprint:
                             self._release(trial)  # a run repeats the starting graph, since all networks grow from it
                 case WithdrawnTrial(number):
-                    trial = self.trial(number)
-                    if self._in_flight.pop(number, None) is not None:
+                    trial = self.trials[number]
+                    if self.in_flight.pop(number, None) is not None:
                         self._release(trial)
                 case ReducedBatch(number, from_batch_size, to_batch_size):
                     point = OutOfMemoryPoint(from_batch_size, self.own_kernel(number), "out of memory")
-                    self._pruned.append((number, point))
+                    self.pruned.append((number, point))
                     self.batch_sizes[number] = to_batch_size
                 case WeightsDropped(number):
-                    self.trial(number)
-                    self._dropped.add(number)
+                    self.dropped.add(number)
                     if number in self.accuracies:
                         _remove(self._inheritable, self._rank(number))
                 case CeilingKnown(batch_size):
@@ -327,14 +322,10 @@ class History:
                     assert_never(one)
 
     def _propose(self, trial: TrialInFlight) -> None:
-        if trial.number in self.trials:
-            raise ValueError(f"each proposal must have a new number. Trial {trial.number} was proposed before")
-        if trial.parent is not None:
-            self.trial(trial.parent)
         self._open.discard(trial.number)
-        self.trials[trial.number] = self._in_flight[trial.number] = trial
+        self.trials[trial.number] = self.in_flight[trial.number] = trial
         self._holders.setdefault(trial.fingerprint, trial.number)
-        self._pruned.extend((trial.number, point) for point in trial.pruned)
+        self.pruned.extend((trial.number, point) for point in trial.pruned)
 
     def _release(self, trial: TrialInFlight) -> None:
         if self._holders.get(trial.fingerprint) == trial.number:
@@ -342,15 +333,14 @@ class History:
             self._known_children.clear()  # one of them may be new again
 
     def _finish(self, number: int, accuracy: float) -> None:
-        self.trial(number)
-        if self._in_flight.pop(number, None) is None:
+        if self.in_flight.pop(number, None) is None:
             return  # only the first end of a trial counts
         self.accuracies[number] = accuracy
         rank = self._rank(number)
         if len(self._best) < BEST_SEEN or rank < self._best[-1]:
             insort(self._best, rank)
             del self._best[BEST_SEEN:]
-        if number not in self._dropped and self.trials[number].can_grow:
+        if number not in self.dropped and self.trials[number].can_grow:
             insort(self._inheritable, rank)
 
     def _rank(self, number: int) -> _Rank:
@@ -358,29 +348,12 @@ class History:
 
     # --- views
 
-    def trial(self, number: int) -> TrialInFlight:
-        """Return a trial. Raises UnknownTrial."""
-        try:
-            return self.trials[number]
-        except KeyError:
-            raise UnknownTrial(
-                f"observations must be in the journal's order. Trial {number!r} is none of {len(self.trials)} proposed trials"
-            ) from None
-
-    def in_flight(self) -> Mapping[int, TrialInFlight]:
-        """Return the trials that have neither finished nor failed."""
-        return MappingProxyType(self._in_flight)
-
     def parents(self) -> tuple[int, ...]:
         """Return the best PARENTS finished trials that can grow and whose weights are stored, best first.
 
         Ties are sorted by fingerprint, then by number.
         """
         return tuple([number for _, _, number in self._inheritable[:PARENTS]])
-
-    def were_weights_dropped(self, number: int) -> bool:
-        """Return True if the weights of a trial were removed."""
-        return number in self._dropped
 
     def inheritable(self) -> int:
         """Return the number of finished trials that can grow and whose weights are stored."""
@@ -398,7 +371,7 @@ class History:
 
     def without_result_seen(self) -> tuple[int, ...]:
         """Return the IN_FLIGHT_SEEN newest trials in flight and the FAILED_SEEN newest failed ones, by number."""
-        return tuple(sorted({*islice(reversed(self._in_flight), IN_FLIGHT_SEEN), *self._failed}))
+        return tuple(sorted({*islice(reversed(self.in_flight), IN_FLIGHT_SEEN), *self._failed}))
 
     def finished_newest(self) -> tuple[int, ...]:
         """Return the TUNING_SEEN newest finished trials, oldest first."""
@@ -406,23 +379,15 @@ class History:
 
     def in_flight_newest(self) -> tuple[int, ...]:
         """Return the IN_FLIGHT_SEEN newest trials in flight, oldest first."""
-        return tuple(reversed(tuple(islice(reversed(self._in_flight), IN_FLIGHT_SEEN))))
-
-    def pruned_newest(self) -> tuple[tuple[int, OutOfMemoryPoint], ...]:
-        """Return the PRUNED_SEEN newest points out of memory, oldest first, each with the number of its trial."""
-        return tuple(self._pruned)
-
-    def unfit_newest(self) -> tuple[int, ...]:
-        """Return the UNFIT_SEEN newest trials that failed because of their hyperparameters, oldest first."""
-        return tuple(self._unfit)
+        return tuple(reversed(tuple(islice(reversed(self.in_flight), IN_FLIGHT_SEEN))))
 
     def batch_size(self, number: int) -> int:
         """Return the batch size of a trial, reduced if it ran out of memory."""
-        return self.batch_sizes.get(number, self.trial(number).batch_size)
+        return self.batch_sizes.get(number, self.trials[number].batch_size)
 
     def own_kernel(self, number: int) -> int | None:
         """Return the kernel size of a trial's network, or the tuned kernel size if it is unknown."""
-        trial = self.trial(number)
+        trial = self.trials[number]
         return trial.kernel_size if trial.own_kernel is None else trial.own_kernel
 
     def holder(self, fingerprint: str) -> int | None:
@@ -444,48 +409,50 @@ class History:
 
     def graph(self, number: int | None) -> Graph:
         """Return the graph of a trial, rebuilt from its lineage. None for the starting graph."""
-        if number is None:
-            return self.space.start
-        unbuilt: list[int] = []
-        graph = self.space.start
-        for ancestor in self._lineage(number):
-            if ancestor in self._graphs:
-                self._graphs.move_to_end(ancestor)
-                graph = self._graphs[ancestor]
-                break
-            unbuilt.append(ancestor)
-        for descendant in reversed(unbuilt):
-            graph = rebuild(Lineage(graph, self.trials[descendant].morphs))
-            _remember(self._graphs, descendant, graph, GRAPHS_REMEMBERED)
-        return graph
+
+        def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
+            return rebuild(Lineage(graph, morphs))
+
+        return self._grown(number, self.space.start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
         """Return the outline of a trial's architecture, computed from its lineage without a graph."""
-        if number is None:
-            return self.places.untouched
-        unmade: list[int] = []
-        outline = self.places.untouched
+        return self._grown(number, self.places.untouched, self.places.grown, self._outlines, _OUTLINES_REMEMBERED)
+
+    def _grown(
+        self,
+        number: int | None,
+        start: _Value,
+        child: Callable[[_Value, tuple[Morph, ...]], _Value],
+        memory: OrderedDict[int, _Value],
+        limit: int,
+    ) -> _Value:
+        """Return a value that grows along a lineage, from the nearest cached ancestor. `child`: value after more morphs."""
+        missing: list[int] = []
+        value = start
         for ancestor in self._lineage(number):
-            if ancestor in self._outlines:
-                self._outlines.move_to_end(ancestor)
-                outline = self._outlines[ancestor]
+            if ancestor in memory:
+                memory.move_to_end(ancestor)
+                value = memory[ancestor]
                 break
-            unmade.append(ancestor)
-        for descendant in reversed(unmade):
-            outline = self.places.grown(outline, self.trials[descendant].morphs)
-            _remember(self._outlines, descendant, outline, _OUTLINES_REMEMBERED)
-        return outline
+            missing.append(ancestor)
+        for descendant in reversed(missing):
+            value = child(value, self.trials[descendant].morphs)
+            _remember(memory, descendant, value, limit)
+        return value
 
     def descriptors(self, numbers: Sequence[int]) -> Array:
         """Return the descriptors of trials, one row each (`searchers.distance`)."""
-        missing = self._rows.missing(numbers)
+        missing = [number for number in dict.fromkeys(numbers) if number not in self._rows]
         if missing:
-            self._rows.keep(missing, self.places.descriptors([self.outline(number) for number in missing]))
-        return self._rows.of(numbers)
+            made = self.places.descriptors([self.outline(number) for number in missing])
+            self._rows.update(zip(missing, made, strict=True))
+        width = len(self.places.untouched.growth)
+        return np.concatenate([np.empty(0), *[self._rows[number] for number in numbers]]).reshape(len(numbers), width)
 
     def fingerprint(self, number: int | None) -> str:
         """Return the fingerprint of a trial's architecture. None for the starting graph."""
-        return self.space.start.fingerprint if number is None else self.trial(number).fingerprint
+        return self.space.start.fingerprint if number is None else self.trials[number].fingerprint
 
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
         """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
@@ -503,13 +470,12 @@ class History:
         """Return the legal morphs of a trial's graph within the budget."""
         return choices(self.graph(number), self.space.budget)
 
-    def _lineage(self, number: int) -> Iterator[int]:
+    def _lineage(self, number: int | None) -> Iterator[int]:
         """Yield the trial, its parent, and so on to the trial that grew from the starting graph."""
-        ancestor: int | None = number
-        while ancestor is not None:
-            trial = self.trial(ancestor)
-            yield ancestor
-            ancestor = trial.parent
+        while number is not None:
+            trial = self.trials[number]
+            yield number
+            number = trial.parent
 
 
 def _remember(memory: OrderedDict[_Key, _Value], key: _Key, value: _Value, limit: int) -> None:

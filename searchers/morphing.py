@@ -40,7 +40,6 @@ class Morphing:
     name: str = "morphism"
 
     def propose(self, history: History, request: Request) -> tuple[int | None, tuple[Morph, ...]]:
-        """See `Searcher.propose`."""
         random = chance(self.name, request.seed, request.number)
         candidates = self._candidates(history, random)
         # concurrent proposals rank nearly alike: each draws one of the first ranks, as many as there are proposals

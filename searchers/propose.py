@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from morphism import Graph, Morph
-    from searchers.history import History, Proposal, Request, Searcher, TunedBy
+    from searchers.history import History, Proposal, Request, Searcher
+    from searchers.tpe import Tpe
 
 RULES: Final = 4
 """Version of the rules of proposals. It changes if an equal history gives another proposal.
@@ -15,28 +15,7 @@ docs/searchers.md lists the versions. A journal records its version, and only th
 """
 
 
-class TuningResult(Protocol):
-    """Result of tuning."""
-
-    @property
-    def morphs(self) -> tuple[Morph, ...]: ...
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def kernel_size(self) -> int | None: ...
-    @property
-    def tuned_by(self) -> TunedBy: ...
-
-
-class Tuner(Protocol):
-    """Tuner of hyperparameters. `searchers.tpe` implements it and imports Optuna."""
-
-    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
-        """Return hyperparameters for `graph`, which grew from `parent`."""
-        ...
-
-
-def propose(searcher: Searcher, history: History, request: Request, tuner: Tuner | None) -> Proposal:
+def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe | None) -> Proposal:
     """Return a proposal. It depends only on the history and the request.
 
     Request 0 proposes the starting network, as does every request with `starting_network=True`. For the starting network,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,11 +12,7 @@ if TYPE_CHECKING:
     from searchers.evolution import Evolution, RandomSearch
     from searchers.history import Searcher
     from searchers.morphing import Morphing
-    from searchers.propose import Tuner
-
-
-class UnusableConf(ValueError):
-    """Configuration without a searcher."""
+    from searchers.tpe import Tpe
 
 
 @dataclass
@@ -28,8 +23,7 @@ class SearcherConf:
     """Name of the searcher, set by the choice of the group."""
 
     def build(self) -> Searcher:
-        """Return the searcher. Raises UnusableConf."""
-        raise UnusableConf(f"a searcher must be one of {_names(SEARCHERS)}. None was chosen")
+        raise NotImplementedError
 
 
 @dataclass
@@ -39,9 +33,9 @@ class HpoConf:
     name: str = "???"
     """Name of the tuning, set by the choice of the group."""
 
-    def build(self) -> Tuner | None:
-        """Return the tuner, None for no tuning. Raises UnusableConf."""
-        raise UnusableConf(f"hpo must be one of {_names(TUNINGS)}. None was chosen")
+    def build(self) -> Tpe | None:
+        """Return the tuner, None for no tuning."""
+        raise NotImplementedError
 
 
 @dataclass
@@ -60,7 +54,6 @@ class MorphismConf(SearcherConf):
     """Standard deviations in the upper confidence bound. 0 is pure exploitation, larger values explore more."""
 
     def build(self) -> Morphing:
-        """Return the searcher."""
         from searchers.morphing import Morphing
 
         return Morphing(self.parents, self.candidates, self.morphs, self.beta)
@@ -78,7 +71,6 @@ class EvolutionConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> Evolution:
-        """Return the searcher."""
         from searchers.evolution import Evolution
 
         return Evolution(self.tournament, self.morphs)
@@ -94,7 +86,6 @@ class RandomConf(SearcherConf):
     """Largest number of morphs of a child. The number is drawn from 1 to this value."""
 
     def build(self) -> RandomSearch:
-        """Return the searcher."""
         from searchers.evolution import RandomSearch
 
         return RandomSearch(self.morphs)
@@ -111,8 +102,7 @@ class TpeConf(HpoConf):
     candidates: int = field(default=24, metadata={"least": 1, "most": 100_000})
     """Points that TPE draws and compares."""
 
-    def build(self) -> Tuner:
-        """Return the tuner."""
+    def build(self) -> Tpe:
         from searchers.tpe import Tpe  # imports Optuna, which is slow
 
         return Tpe(self.startup_trials, self.candidates)
@@ -126,7 +116,6 @@ class OffConf(HpoConf):
     """'off'."""
 
     def build(self) -> None:
-        """Return None."""
         return
 
 
@@ -134,7 +123,3 @@ SEARCHERS: tuple[type[SearcherConf], ...] = (MorphismConf, EvolutionConf, Random
 """Choices of the group `searcher`, see conf/searcher/NAME.yaml."""
 TUNINGS: tuple[type[HpoConf], ...] = (TpeConf, OffConf)
 """Choices of the group `hpo`, see conf/hpo/NAME.yaml."""
-
-
-def _names(schemas: Sequence[type[SearcherConf] | type[HpoConf]]) -> str:
-    return ", ".join(repr(schema().name) for schema in schemas)

@@ -81,7 +81,7 @@ its best speed (figures: docs/searchers.md)."""
 
 
 @dataclass(frozen=True, slots=True)
-class TpeResult:
+class TuningResult:
     """Result of tuning."""
 
     morphs: tuple[Morph, ...]
@@ -101,7 +101,7 @@ class Tpe:
     candidates: int
     """Points that TPE draws and compares."""
 
-    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TpeResult:
+    def tune(self, history: History, request: Request, parent: Graph, graph: Graph) -> TuningResult:
         """Return batch size and kernel size, at least the parent's, for a graph that grew from `parent`."""
         batches = batch_range(history)
         sizes = _possible(history, parent, graph)
@@ -114,11 +114,11 @@ class Tpe:
         tuned_by: TunedBy = "startup" if len(known) < self.startup_trials else "tpe"
         batch_size = int(trial.params["batch_size"])
         if not sizes:
-            return TpeResult((), batch_size, None, tuned_by)
+            return TuningResult((), batch_size, None, tuned_by)
         drawn = int(trial.params["kernel_size"])
         # a drawn size may be impossible: take the nearest possible one, the smaller of two
         kernel_size = min(sizes, key=lambda size: (abs(size - drawn), size))
-        return TpeResult(enlarging(graph, kernel_size), batch_size, kernel_size, tuned_by)
+        return TuningResult(enlarging(graph, kernel_size), batch_size, kernel_size, tuned_by)
 
     def _study(self, trials: list[FrozenTrial], request: Request, space: Mapping[str, BaseDistribution]) -> Study:
         # no message "a new study was created" for each proposal
@@ -217,10 +217,10 @@ def _trials(history: History) -> list[FrozenTrial]:
     values = residuals(history, finished)
     trials = [
         _trial(_place(number, _SHRUNK), _SHRUNK, point.batch_size, point.kernel_size)
-        for number, point in history.pruned_newest()
+        for number, point in history.pruned
     ]
     for how, numbers in (
-        (_UNFIT, history.unfit_newest()),
+        (_UNFIT, history.unfit),
         (_FINISHED, finished),
         (_IN_FLIGHT, history.in_flight_newest()),
     ):

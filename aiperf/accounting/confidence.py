@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from aiperf.accounting.intervals import Real
 from aiperf.accounting.valid_window import Window, share_inside
 from aiperf.accounting.work_log import WorkLog
 from aiperf.units import change as relative_change
@@ -40,7 +41,6 @@ SMALLEST_STEP = 0.01
 """Minimum size of a step as a share of the score."""
 _NORMAL_QUARTILE = 0.6744897501960817
 
-Real = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-LAST_SHORT_ROUND = 3
-"""Trials of rounds 1 to 3 have at most 15, 30 and 45 epochs, later ones 60."""
-
 
 @dataclass(slots=True)
 class WorkerPresence:
@@ -24,8 +21,6 @@ class WorkerPresence:
     """Number of attempts assigned to it."""
     trial: int | None = None
     """Its current trial."""
-    past_short_rounds: float | None = None
-    """Start of its first trial of a round above 3."""
     free_since: float | None = None
     """Time of its last trial's last image or of its start. None while it has a trial."""
     attempt_lost: float | None = None

@@ -8,20 +8,18 @@ docs/benchmark.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from aiperf.accounting.confidence import METHOD, evenness
+from aiperf.accounting.intervals import IntervalTable, Real
 from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import command
 from aiperf.units import share
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +74,8 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
     """Return the figures of a run. `at`: the current time of a running run."""
     assert work_log.started is not None
     valid_window, end = window(work_log, at), window(work_log, at).end
-    rows = _rows(work_log)
-    counted = work(rows.flops, rows, valid_window)
-    busy = _busy_share(rows, work_log, valid_window)
-    flops = counted / valid_window.seconds if valid_window.seconds > 0 else None
+    busy = busy_share(work_log, valid_window)
+    flops = window_work(work_log, valid_window) / valid_window.seconds if valid_window.seconds > 0 else None
     error = error_at(work_log, end)
     spread = evenness(work_log, valid_window)
     return Score(
@@ -88,7 +84,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
         interval_freedom=spread.freedom,
         interval_method=METHOD,
         interval_basis=spread.basis,
-        cumulative_flops_per_second=work(rows.flops, rows, Window(0.0, end)) / end if end > 0 else 0.0,
+        cumulative_flops_per_second=window_work(work_log, Window(0.0, end)) / end if end > 0 else 0.0,
         regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
         error=error,
         window_seconds=valid_window.seconds,
@@ -128,18 +124,19 @@ def error_at(work_log: WorkLog, moment: float) -> float | None:
 
 def window_work(work_log: WorkLog, inside: Window) -> float:
     """Return the counted operations inside a window."""
-    rows = _rows(work_log)
-    return work(rows.flops, rows, inside)
+    return _total(work_log.intervals.flops, work_log, inside)
+
+
+def _total(amount: Real, work_log: WorkLog, inside: Window) -> float:
+    """Return the sum of an amount over all intervals, each weighted by its share inside a window."""
+    rows = work_log.intervals
+    return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
 
 
 def busy_share(work_log: WorkLog, inside: Window) -> float | None:
     """Return busy accelerator seconds inside a window ÷ (maximum of simultaneously present accelerators × its length)."""
-    return _busy_share(_rows(work_log), work_log, inside)
-
-
-def _busy_share(rows: WorkColumns, work_log: WorkLog, inside: Window) -> float | None:
-    whole = capacity(work_log) * inside.seconds
-    return work(rows.busy * rows.ranks, rows, inside) / whole if whole > 0 else None
+    whole, rows = capacity(work_log) * inside.seconds, work_log.intervals
+    return _total(rows.busy * rows.ranks, work_log, inside) / whole if whole > 0 else None
 
 
 def capacity(work_log: WorkLog) -> int:
@@ -159,8 +156,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
     if valid_window.end <= 0:
         return ()
     moments = np.linspace(0.0, valid_window.end, points + 1)[1:]
-    rows = _rows(work_log)
-    done = _accumulated(rows, np.append(moments, valid_window.start))
+    done = _accumulated(work_log.intervals, np.append(moments, valid_window.start))
     at_start = float(done[-1])
     last = len(moments) - 1
     drawn: list[CurvePoint] = []
@@ -169,7 +165,7 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
         inside = moment - valid_window.start
         counted = total - at_start
         if index == last:  # summed like the score, so that the curve ends at the score to the last digit
-            total, counted = work(rows.flops, rows, Window(0.0, moment)), work(rows.flops, rows, valid_window)
+            total, counted = window_work(work_log, Window(0.0, moment)), window_work(work_log, valid_window)
         flops = counted / inside if inside > 0 else None
         error = error_at(work_log, moment)
         drawn.append(
@@ -186,36 +182,51 @@ def curve(work_log: WorkLog, points: int = 200) -> tuple[CurvePoint, ...]:
     return tuple(drawn)
 
 
+SHARES = (0.05, 0.02, 0.01)
+"""Half widths of the bands, as shares of the final score."""
+
+
 @dataclass(frozen=True, slots=True)
-class WorkColumns:
-    """Columns of the work log that a score needs."""
+class Settled:
+    """Last entry of the running score into a band around its final value."""
 
-    start: Array
-    end: Array
-    flops: Array
-    tensor_flops: Array
-    busy: Array
-    ranks: npt.NDArray[np.int64]
-
-
-def _rows(work_log: WorkLog) -> WorkColumns:
-    columns = work_log.intervals
-    return WorkColumns(columns.start, columns.end, columns.flops, columns.tensor_flops, columns.busy, columns.ranks)
+    share: float
+    """Half the band's width, as a share of the final score."""
+    at: float
+    """Time from which the score stays inside the band. The end of the curve if it never stays before."""
+    part_of_window: float
+    """Share of the window before `at`. Near 1: the window is too short for this precision."""
 
 
-def work(amount: Array, rows: WorkColumns, inside: Window) -> float:
-    """Return the sum of an amount over intervals, each weighted by its share inside a window."""
-    return math.fsum((amount * share_inside(rows.start, rows.end, inside)).tolist())
+def settled(curve: Sequence[CurvePoint], inside: Window, shares: Sequence[float] = SHARES) -> tuple[Settled, ...]:
+    """Return the convergence of a score's curve for each band. Empty without work in the window.
+
+    Convergence in the past does not prove that a longer run would keep the value.
+    """
+    points = [(point.at, point.flops_per_second) for point in curve if point.flops_per_second is not None]
+    if not points or not points[-1][1]:
+        return ()
+    last_at, last = points[-1]
+    bands = []
+    for band in shares:
+        since = last_at
+        for at, value in reversed(points):
+            if abs(value / last - 1) > band:
+                break
+            since = at
+        bands.append(Settled(band, since, (since - inside.start) / inside.seconds))
+    return tuple(bands)
 
 
-def _accumulated(rows: WorkColumns, moments: Array) -> Array:
+def _accumulated(rows: IntervalTable, moments: Real) -> Real:
     """Counted operations up to each moment."""
-    if not len(rows.start):
+    if not len(rows):
         return np.zeros(len(moments))
     # An interval without length is given a microsecond: a curve cannot jump.
-    length = np.maximum(rows.end - rows.start, 1e-6)
+    end = rows.end
+    length = np.maximum(end - rows.start, 1e-6)
     rate = rows.flops / length
-    edges = np.concatenate([rows.end - length, rows.end])
+    edges = np.concatenate([end - length, end])
     order = np.argsort(edges, kind="stable")
     edges = edges[order]
     rates = np.cumsum(np.concatenate([rate, -rate])[order])

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from aiperf.accounting.intervals import Real
 from aiperf.accounting.work_log import WorkLog
-
-Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +40,7 @@ def window(work_log: WorkLog, at: float | None = None) -> Window:
     return valid_window(work_log.started.warmup_seconds, work_log.started.duration_seconds, end)
 
 
-def share_inside(start: Array, end: Array, inside: Window) -> Array:
+def share_inside(start: Real, end: Real, inside: Window) -> Real:
     """Return the share of each interval inside a window, 0..1. For an interval of length 0 the share is 0 or 1."""
     length = end - start
     overlap = np.minimum(end, inside.end) - np.maximum(start, inside.start)

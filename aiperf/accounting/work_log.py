@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from aiperf.accounting.intervals import IntervalTable
-from aiperf.accounting.presence import LAST_SHORT_ROUND, IdleSpan, WorkerPresence
+from aiperf.accounting.presence import IdleSpan, WorkerPresence
 from aiperf.journal import events
 from aiperf.journal.journal import folding
 
@@ -134,7 +134,8 @@ class WorkLog:
     """(at, lines) of every rollback of the journal."""
     trials: dict[int, TrialRecord] = field(default_factory=dict)
     """All proposed trials."""
-    _present: dict[int, WorkerPresence] = field(default_factory=dict)
+    present: dict[int, WorkerPresence] = field(default_factory=dict)
+    """Present workers by number."""
     _open: dict[int, _Open] = field(default_factory=dict)
     _asked: dict[int, int] = field(default_factory=dict)
     """Round of each open request."""
@@ -155,7 +156,7 @@ class WorkLog:
                 self.unanswered += event.by in ("generator", "silence")
                 self._asked.pop(event.number, None)
             case events.TrialStarted():
-                self._start(event, self._present[event.worker])
+                self._start(event, self.present[event.worker])
             case events.TrialPrepared():
                 self._prepare(event)
             case events.BatchReduced():
@@ -170,13 +171,13 @@ class WorkLog:
                 opened = self._open[event.trial]
                 _lose(opened.record, event.at, event.reason)
                 self._free(opened, event.at)
-                self._present[opened.worker].attempt_lost = event.at
+                self.present[opened.worker].attempt_lost = event.at
             case events.WorkerJoined():
                 self._join(event)
             case events.WorkerLost():
                 is_lost = event.cause != "released"
                 self.lost_workers += is_lost
-                presence = self._present.pop(event.worker)
+                presence = self.present.pop(event.worker)
                 self.attempts_lost_with_workers += presence.trial is not None and is_lost
                 self._leave(presence, event.at, event.reason)
             case events.WorkerNotStarted():
@@ -210,9 +211,9 @@ class WorkLog:
 
     def _resume(self, event: events.RunResumed) -> None:
         # The killed driver's workers ended without an event: their time ends with the last line before.
-        for presence in self._present.values():
+        for presence in self.present.values():
             self._leave(presence, self.at, "the driver ended")
-        self._present.clear()
+        self.present.clear()
         self.ended = None
         self.down_seconds += event.down_seconds
         step = event.clock_stepped_forward_seconds - event.clock_stepped_back_seconds
@@ -223,7 +224,7 @@ class WorkLog:
 
     def _join(self, event: events.WorkerJoined) -> None:
         presence = WorkerPresence(event.worker, event.host, event.device, event.ranks, event.at, free_since=event.at)
-        self._present[event.worker] = presence
+        self.present[event.worker] = presence
         self.presences.append(presence)
 
     def _propose(self, event: events.TrialProposed) -> None:
@@ -245,8 +246,6 @@ class WorkLog:
         presence.trials += 1
         record = self.trials[event.trial]
         record.round = event.round
-        if record.round > LAST_SHORT_ROUND and presence.past_short_rounds is None:
-            presence.past_short_rounds = event.at
         record.worker, record.attempts = event.worker, event.attempt
         record.started = event.at if record.started is None else record.started
         record.outcome, record.ended = "training", None
@@ -260,7 +259,7 @@ class WorkLog:
     def _prepare(self, event: events.TrialPrepared) -> None:
         opened = self._open[event.trial]
         opened.ranks = event.ranks
-        self._present[opened.worker].prepared(event.at, event.ranks)
+        self.present[opened.worker].prepared(event.at, event.ranks)
         if opened.worked == opened.ordered:  # otherwise the message arrived after those of its work
             opened.worked = event.at
         self.preparations.append(
@@ -322,7 +321,7 @@ class WorkLog:
 
     def _free(self, opened: _Open, since: float) -> None:
         """End an attempt. Its worker is free since `since`. The time from its last image to then is lost."""
-        presence = self._present[opened.worker]
+        presence = self.present[opened.worker]
         assert opened.worked is not None, "an attempt ends once"
         if since > opened.worked:
             self.idle_spans.append(IdleSpan("lost", presence.worker, presence.ranks, opened.worked, since))

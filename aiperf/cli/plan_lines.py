@@ -16,7 +16,7 @@ from aiperf.planning.plan import Plan
 from aiperf.rules.followed import FollowedHistory
 from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
-from aiperf.units import count, duration, noise, operations, share, size
+from aiperf.units import count, duration, noise, operations, size
 from cluster.place import Simulated, place_of
 from morphism import Budget, Graph, cost
 
@@ -73,13 +73,7 @@ def _data_set(data: DataSet) -> str:
 
 def _time(conf: RunConf) -> Line:
     schedule = conf.schedule
-    stop = (
-        ""
-        if schedule.stop == "duration"
-        else f". It ends once the score has converged within {share(schedule.stop_precision, 2)}, after a window of "
-        f"{duration(schedule.stop_after_seconds)} or more, and is then outside the ranking"
-    )
-    return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up{stop}"
+    return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up"
 
 
 def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:

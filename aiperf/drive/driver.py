@@ -8,39 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from aiperf.accounting.convergence import StopRule, rest_at
 from aiperf.accounting.work_log import WorkLog
 from aiperf.drive.executor import Executor
 from aiperf.drive.run_clock import Clock
 from aiperf.errors import NoWorkers, RuntimeLost
-from aiperf.journal.events import (
-    AnyEvent,
-    CheckpointDropped,
-    ProposalRequested,
-    RejectedBy,
-    RunEnded,
-    TrialFailed,
-    TrialRejected,
-    TrialStarted,
-    WorkerLost,
-)
+from aiperf.journal import events
+from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import Journal
-from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Propose, Release, Sum, Train, Word
+from aiperf.journal.messages import Drop, Order, ProposalFailed, ProposalReturned, Release, Sum, Train, Word
 from aiperf.rng import derive
-from aiperf.rules.decide import (
-    Command,
-    DeclareLost,
-    DropCheckpoint,
-    End,
-    Finish,
-    GiveUp,
-    RejectRequest,
-    RequestProposal,
-    StartTrial,
-    decide,
-)
+from aiperf.rules.decide import decide
 from aiperf.rules.evolve import evolve
-from aiperf.rules.interpret import end, interpret
+from aiperf.rules.interpret import interpret
 from aiperf.rules.limits import progress_seconds
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import epoch_limit, patience
@@ -76,8 +55,6 @@ class Driver:
     """Replay queue of the run that this one follows. None if the run searches."""
     interrupted: bool = False
     """Set from outside (Ctrl-C): the run is ended cleanly at the next turn."""
-    _looked: float | None = None
-    """Time of the last convergence check."""
     _events: list[AnyEvent] = field(default_factory=list)
     _outbox: list[Order | list[Observation]] = field(default_factory=list)
     """Orders and observations for the executor, in the order of the events. So no proposal sees an observation that was
@@ -120,28 +97,10 @@ class Driver:
                 self._take(event)
         if self.interrupted and self.run.ended is None:
             self._end("interrupted")
-        if self.run.ended is None and self._has_converged():
-            self._end("converged")
-        while commands := decide(self.run, self.clock.now(), self.agenda):
-            for command in commands:
-                self._carry_out(command)
+        while decisions := decide(self.run, self.clock.now(), self.agenda):
+            for decision in decisions:
+                self._carry_out(decision)
         self._commit()
-
-    def _has_converged(self) -> bool:
-        """Return whether the run has converged, with schedule.stop=converged.
-
-        A check waits until all intervals before it are reported.
-        """
-        run, schedule = self.run, self.run.schedule
-        if schedule.stop != "converged":
-            return False
-        rule = StopRule(schedule.warmup_seconds, schedule.stop_after_seconds, schedule.stop_precision)
-        heard = self.clock.now() - 2 * progress_seconds(run.limits, len(run.workers))
-        look = rule.last_look(min(heard, run.duration))
-        if look is None or look == self._looked:
-            return False
-        self._looked = look
-        return rest_at(self.work_log, rule, look).is_reached
 
     def _interpret(self, word: Word) -> list[AnyEvent]:
         now = self.clock.now()
@@ -152,8 +111,8 @@ class Driver:
             case ProposalFailed():
                 if word.number not in self.run.requests:
                     return []
-                by: RejectedBy = "searcher" if word.was_made else "generator"
-                return [TrialRejected(at=now, number=word.number, by=by, reason=word.reason)]
+                by: events.RejectedBy = "searcher" if word.was_made else "generator"
+                return [events.TrialRejected(at=now, number=word.number, by=by, reason=word.reason)]
             case _:
                 return interpret(self.run, word, now)
 
@@ -179,66 +138,26 @@ class Driver:
             else:
                 self.executor.send(item)
 
-    def _carry_out(self, command: Command) -> None:
-        now = self.clock.now()
+    def _carry_out(self, decision: AnyEvent) -> None:
         run = self.run
-        match command:
-            case StartTrial():
-                trial = run.trials[command.trial]
-                self._take(
-                    TrialStarted(
-                        at=now,
-                        trial=command.trial,
-                        attempt=command.attempt,
-                        worker=command.worker,
-                        epoch=command.epoch,
-                        batch_size=trial.batch_size,
-                        round=command.round,
-                    )
-                )
-                self._outbox.append(train_order(run, command, now))
-            case RequestProposal():
-                self._take(
-                    ProposalRequested(
-                        at=now,
-                        number=command.number,
-                        worker=command.worker,
-                        round=command.round,
-                        seed=command.seed,
-                        position=run.lines,
-                        starting_network=command.starting_network,
-                        spare=command.spare,
-                        follows=command.follows,
-                    )
-                )
+        if isinstance(decision, events.RunEnded):
+            self._end(decision.reason)
+            return
+        self._take(decision)
+        match decision:
+            case events.TrialStarted():
+                self._outbox.append(train_order(run, decision))
+            case events.ProposalRequested():
                 if self.agenda is not None:
-                    assert command.follows is not None, "a run with an agenda asks for nothing else"
-                    self._take(answer(self.agenda, self.history, run.requests[command.number], now))
+                    self._take(answer(self.agenda, self.history, decision, self.clock.now()))
                     return
-                self._outbox.append(
-                    Propose(
-                        number=command.number,
-                        worker=command.worker,
-                        round=command.round,
-                        seed=command.seed,
-                        starting_network=command.starting_network,
-                    )
-                )
-            case RejectRequest():
-                self._take(TrialRejected(at=now, number=command.number, by="silence", reason=command.reason))
-            case Finish():
-                for event in end(run, run.trials[command.trial], command.reason, now):
-                    self._take(event)
-            case GiveUp():
-                self._take(TrialFailed(at=now, trial=command.trial, reason=command.reason, cause="machine"))
-            case DeclareLost():
-                self._take(WorkerLost(at=now, worker=command.worker, cause="silence", reason=command.reason))
-                self._outbox.append(Release(worker=command.worker, reason=command.reason))
-            case DropCheckpoint():
-                self._take(CheckpointDropped(at=now, trial=command.trial, cause="not best", reason=command.reason))
-                self._outbox.append(Drop(trial=command.trial))
-            case End():
-                self._end(command.reason)
+                self._outbox.append(decision)
+            case events.WorkerLost():
+                self._outbox.append(Release(worker=decision.worker, reason=decision.reason))
+            case events.CheckpointDropped(cause="not best"):
+                self._outbox.append(Drop(trial=decision.trial))
+            case _:
+                pass
 
     def _end(self, reason: str) -> None:
         """Process the last reports of the workers, then write RunEnded.
@@ -266,13 +185,13 @@ class Driver:
             for word in words:
                 for event in self._interpret(word):
                     self._take(event)
-        self._take(RunEnded(at=self.clock.now(), reason=reason))
+        self._take(events.RunEnded(at=self.clock.now(), reason=reason))
 
 
-def train_order(run: Run, start: StartTrial, now: float) -> Train:
-    """All that a worker needs to know of an attempt that has just been started."""
+def train_order(run: Run, start: events.TrialStarted) -> Train:
+    """Return the order to train an attempt that has just been started."""
     trial, schedule = run.trials[start.trial], run.schedule
-    edges = [edge - now for edge in (run.started.warmup_seconds, run.duration) if edge > now]
+    edges = [edge - start.at for edge in (run.started.warmup_seconds, run.duration) if edge > start.at]
     epochs = epoch_limit(schedule, trial.round) if trial.epochs is None else trial.epochs
     seed = derive(run.started.seed, "trial", trial.number) if trial.follows is None else trial.follows.seed
     return Train(

@@ -16,11 +16,11 @@ class Executor(Protocol):
     """
 
     def start(self) -> None:
-        """Start the workers. Each sends WorkerUp when it is ready."""
+        """Start the workers. Each sends WorkerJoined when it is ready."""
         ...
 
     def tell(self, observations: Sequence[Observation]) -> None:
-        """Add observations to the searchers' history, in the journal's order. A later Propose sees them."""
+        """Add observations to the searchers' history, in the journal's order. A later ProposalRequested sees them."""
         ...
 
     def send(self, order: Order) -> None:

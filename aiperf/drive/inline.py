@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from aiperf.journal.messages import Drop, Order, Propose, Release, Sum, Train, Word, WorkerUp
+from aiperf.journal.events import ProposalRequested, WorkerJoined
+from aiperf.journal.messages import Drop, Order, Release, Sum, Train, Word
 from aiperf.rules.proposals import Proposer, make
 from aiperf.system.describe import describe
 from searchers.history import History, Observation, Space
@@ -44,7 +45,7 @@ class InlineExecutor:
     def _report_up(self) -> None:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._unread.append(
-            WorkerUp(
+            WorkerJoined(
                 worker=self._worker,
                 host=socket.gethostname(),
                 ranks=1,
@@ -65,7 +66,7 @@ class InlineExecutor:
                 self._drop(order.trial)
             case _ if order.worker != self._worker:
                 pass
-            case Propose():
+            case ProposalRequested():
                 self._unread.append(make(self._proposer, self._history, order))
             case Train():
                 self._training = self._train(order)

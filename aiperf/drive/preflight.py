@@ -19,7 +19,6 @@ import msgspec
 from aiperf.config import RunConf
 from aiperf.errors import NoWorkers
 from aiperf.journal.events import NodeChecked
-from aiperf.journal.messages import Inspected
 from aiperf.measure import clock
 from aiperf.measure.all_probes import full, quick
 from aiperf.measure.probe import NodeReadings, Setting, meeting
@@ -110,11 +109,6 @@ def _event(one: NodeReadings, verdict: NodeVerdict, conf: PreflightConf, describ
         clock_offset_seconds=None if off is None else off.seconds,
         clock_error_seconds=None if off is None else off.error,
     )
-
-
-def as_word(event: NodeChecked) -> Inspected:
-    """Return the message to the driver about a node that joined."""
-    return Inspected(**{name: getattr(event, name) for name in Inspected.__struct_fields__})
 
 
 def nobody_left(

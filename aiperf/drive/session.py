@@ -29,10 +29,10 @@ from aiperf.planning.following import Following, followed_again
 from aiperf.planning.plan import Plan, first_event, new_folder
 from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
+from aiperf.rules.proposals import check_rules
 from aiperf.rules.replay_queue import ReplayQueue
 from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
-from aiperf.rules.verify_proposals import check_rules
 from aiperf.statistics.predicted_score import differing_options, node_hashes, read_prediction, release
 from aiperf.submission.announced_run import use_announcement
 from aiperf.system.describe import describe, folders_of, versions

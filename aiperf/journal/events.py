@@ -21,13 +21,11 @@ loss or crash."""
 Metric = Literal["top1"]
 """Metric of a trial's quality."""
 LossCause = Literal["reported", "silence", "released"]
-"""Cause of a worker's loss (`WorkerLost.cause`)."""
+"""`WorkerLost.cause`."""
 RejectedBy = Literal["searcher", "check", "generator", "silence"]
-"""Origin of a rejection. 'searcher': it had nothing to propose. 'check': the driver's check refused the proposal.
-'generator': the generator's process died. 'silence': no answer arrived within limits.silence_seconds."""
+"""`TrialRejected.by`."""
 DropCause = Literal["not best", "not written", "gone"]
-"""Cause of a dropped checkpoint. 'not best': no other trial can inherit from this trial by the driver's rules. 'not written':
-the trial ended before a checkpoint was written. 'gone': a worker found it missing or damaged."""
+"""`CheckpointDropped.cause`."""
 TunedBy = Literal["", "default", "startup", "tpe"]
 """Origin of batch size and kernel size. 'default': not tuned. 'startup': drawn at random before TPE has enough observations.
 'tpe': drawn by TPE's model."""
@@ -42,12 +40,16 @@ COUNTS = (
 """Fields of a proposal that are counted on its network."""
 
 
+NOT_RECEIVED = -1.0
+"""Time of an event that an executor sends and that the driver has not received. A journal with it is refused."""
+
+
 class Event(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True, forbid_unknown_fields=True, gc=False
 ):
     """Base class of all events."""
 
-    at: float
+    at: float = NOT_RECEIVED
     """Seconds since the start of the run, on the driver's clock."""
 
 
@@ -531,8 +533,8 @@ class RunEnded(Event, frozen=True, kw_only=True):
     """End of the run."""
 
     reason: str
-    """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit),
-    'followed' (no trial of the followed run is left) or 'converged' (schedule.stop)."""
+    """'duration', 'interrupted', 'no workers', 'trials', 'no proposals', 'corrupt images' (more than dataset.corrupt_limit)
+    or 'followed' (no trial of the followed run is left)."""
 
 
 AnyEvent = (
@@ -563,4 +565,3 @@ AnyEvent = (
     | TrialHeartbeat
     | RunEnded
 )
-"""Cause of a dropped checkpoint (`CheckpointDropped.cause`)."""

@@ -21,34 +21,9 @@ from aiperf.journal.legality import (
 _Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST_COUNT)]
 _Figure = Annotated[float, msgspec.Meta(ge=-1e24, le=1e24)]
 """Finite number. The bounds keep sums and products of a run's figures finite."""
-_Part = dict[str, Any]
 
 
-class _Description(msgspec.Struct, frozen=True, gc=False):
-    """Base class of all shapes."""
-
-
-class Configuration(_Description, frozen=True):
-    """Parts of the configuration in the first line."""
-
-    limits: _Part | None = None
-    schedule: _Part | None = None
-    budget: _Part | None = None
-    batch: _Part | None = None
-    checkpoints: _Part | None = None
-    preflight: _Part | None = None
-    storage: _Part | None = None
-    system: _Part | None = None
-    telemetry: _Part | None = None
-    searcher: _Part | None = None
-    hpo: _Part | None = None
-    trainer: _Part | None = None
-    dataset: _Part | None = None
-    cluster: _Part | None = None
-    space: _Part | None = None
-
-
-class DataSetFacts(_Description, frozen=True):
+class DataSetFacts(msgspec.Struct, frozen=True, gc=False):
     """Data set of a run."""
 
     name: str | None = None
@@ -60,7 +35,7 @@ class DataSetFacts(_Description, frozen=True):
     fingerprint: str | None = None
 
 
-class _Accelerator(_Description, frozen=True):
+class _Accelerator(msgspec.Struct, frozen=True, gc=False):
     id: str | None = None
     kind: str | None = None
     vendor: str | None = None
@@ -72,7 +47,7 @@ class _Accelerator(_Description, frozen=True):
     power_cap_watts: _Figure | None = None
 
 
-class MachineFacts(_Description, frozen=True):
+class MachineFacts(msgspec.Struct, frozen=True, gc=False):
     """Description of a host."""
 
     host: str | None = None
@@ -99,7 +74,7 @@ class MachineFacts(_Description, frozen=True):
     measured_bus_bytes_per_second: _Figure | None = None
 
 
-class ReadingFacts(_Description, frozen=True):
+class ReadingFacts(msgspec.Struct, frozen=True, gc=False):
     """Result of one probe of a node."""
 
     unit: str = ""
@@ -109,7 +84,7 @@ class ReadingFacts(_Description, frozen=True):
     seconds: _Figure = 0.0
 
 
-class PredictedFigures(_Description, frozen=True):
+class PredictedFigures(msgspec.Struct, frozen=True, gc=False):
     """Predicted score, as far as readers rely on its fields."""
 
     score: _Figure
@@ -133,6 +108,23 @@ def check_shape(name: str, value: object, shape: Any) -> None:
         raise IllegalLine(f"{name} must have the members and types that readers require. {error}") from error
 
 
+_GROUPS = (
+    "limits",
+    "schedule",
+    "budget",
+    "batch",
+    "checkpoints",
+    "preflight",
+    "storage",
+    "system",
+    "telemetry",
+    "searcher",
+    "hpo",
+    "trainer",
+    "dataset",
+    "cluster",
+    "space",
+)
 _OF_THE_SCHEDULE = ("duration_seconds", "warmup_seconds")
 
 
@@ -176,7 +168,8 @@ def check_first_line(event: RunStarted) -> None:
         "the first line must name a followed run if and only if its configuration has follow",
         f"follow={event.config.get('follow')!r} and {'no' if event.follows is None else 'a'} followed run",
     )
-    check_shape("config", event.config, Configuration)
+    groups = {name: event.config[name] for name in _GROUPS if event.config.get(name) is not None}
+    check_shape("config", groups, dict[str, dict[str, Any]])
     check_shape("dataset", event.dataset, DataSetFacts)
     check_shape("machine", event.machine, MachineFacts)
     for name in ("training_images", "validation_images"):

@@ -93,7 +93,7 @@ class _Checks(Validator):
 
 
 class Reader:
-    """Iterator over the checked events of a journal. `reading` holds the position afterwards."""
+    """Iterator over the checked events of a journal. `reading` is its result after the end."""
 
     def __init__(self, path: Path, until: int | None = None) -> None:
         match what_is_wrong_with(path):
@@ -109,17 +109,12 @@ class Reader:
                 )
         self.path = path
         self._until = until
-        self._reading = JournalReading(0, 0, ORIGIN, b"")
+        self.reading = JournalReading(0, 0, ORIGIN, b"")
         self._log: SealedLines[AnyEvent] | None = None
 
     @property
     def _given(self) -> int:
         return 0 if self._log is None else self._log.lines
-
-    @property
-    def reading(self) -> JournalReading:
-        """Result of the reading. Before its end: the beginning of the journal."""
-        return self._reading
 
     def __iter__(self) -> Iterator[AnyEvent]:
         try:
@@ -143,7 +138,7 @@ class Reader:
                 f"{shown(self.path)} cannot be read after line {self._given} ({error.strerror}). "
                 "Give this user permission to read it, or use a copy"
             ) from error
-        self._reading = JournalReading(log.lines, log.end, log.chain, log.torn)
+        self.reading = JournalReading(log.lines, log.end, log.chain, log.torn)
         if not log.lines and self._until is None:
             raise NoSuchRun(
                 f"a journal must have a complete first line. The first line of '{self.path}' is incomplete, "
@@ -293,7 +288,12 @@ class Journal:
         self._is_durable = durable
         self._file: IO[bytes] = path.open("xb+" if reading is None else "r+b", buffering=0)
         try:
-            hold(self._file, path)
+            if not locked(self._file, path):
+                raise JournalNotLocked(
+                    f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it "
+                    "with locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's "
+                    "own disk: storage.journal=local:FOLDER"
+                )
         except BaseException:
             self._file.close()
             if reading is None:
@@ -361,12 +361,8 @@ class Journal:
         remedy = "Make room" if error.errno in _NO_ROOM else "Make it writable (chattr -i, mount -o remount,rw)"
         return JournalNotWritten(
             f"events must be on disk before the run acts on them. '{self.path}' could not be written "
-            f"({error.strerror}){left}. {remedy}, then: {self._way_on()}"
+            f"({error.strerror}){left}. {remedy}, then: {resuming(self.run)}"
         )
-
-    def _way_on(self) -> str:
-        """Return the command that resumes the run."""
-        return resuming(self.run)
 
     def _check_that_it_is_ours(self, written: bytearray) -> None:
         """Raise JournalTakenAway if the file was removed, replaced or changed. The driver's further work would be lost."""
@@ -407,7 +403,7 @@ class Journal:
             saved = f"the lines after line {self.lines} are saved in '{kept}'"
         return JournalTakenAway(
             f"only its driver may change the journal of a running run. '{self.path}' {what}. The run stops: {saved}. "
-            f"To resume: {self._way_on()}"
+            f"To resume: {resuming(self.run)}"
         )
 
     def close(self) -> None:
@@ -424,23 +420,8 @@ class Journal:
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-def hold(file: IO[bytes], path: Path) -> None:
-    """Lock a file against a second driver by the kernel's lock.
-
-    Raises:
-        JournalInUse: another driver holds it.
-        JournalNotLocked: the file system has no locks, or the lock failed.
-    """
-    if not locked(file, path):
-        raise JournalNotLocked(
-            f"the journal must be locked against a second driver. The file system of '{path}' has no locks. Mount it with "
-            "locks (Lustre with -o flock, NFS with its lock service and without nolock), or use the driver's own disk: "
-            "storage.journal=local:FOLDER"
-        )
-
-
 def locked(file: IO[bytes], path: Path) -> bool:
-    """Lock a file until it is closed. Return False if its file system has no locks.
+    """Lock a file by the kernel until it is closed. Return False if its file system has no locks.
 
     Raises:
         JournalInUse: another driver holds it.
@@ -451,17 +432,15 @@ def locked(file: IO[bytes], path: Path) -> bool:
     except OSError as error:
         if error.errno in NO_LOCKS:
             return False
-        raise _unlocked(path, error) from error
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+            raise JournalInUse(
+                f"a journal has one driver. Another driver is writing '{path}': end that run first"
+            ) from error
+        raise JournalNotLocked(
+            f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
+            "Fix that, or use a folder on another file system: runs=FOLDER"
+        ) from error
     return True
-
-
-def _unlocked(path: Path, error: OSError) -> JournalInUse | JournalNotLocked:
-    if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-        return JournalInUse(f"a journal has one driver. Another driver is writing '{path}': end that run first")
-    return JournalNotLocked(
-        f"the journal must be locked against a second driver. '{path}' could not be locked ({error.strerror}). "
-        "Fix that, or use a folder on another file system: runs=FOLDER"
-    )
 
 
 def keep(path: Path, content: bytes) -> Path:

@@ -3,7 +3,7 @@
 The driver sends orders, the executor sends messages with results. The latter contain no clock reading. Work is reported as
 sums, so that a lost, late, repeated or reordered message loses no work.
 
-A message whose fields the driver records unchanged is a subclass of its event. The driver adds the time (`recorded`).
+A message or an order that the driver records unchanged is its event. The driver sets the time of a message when it arrives.
 """
 
 from __future__ import annotations
@@ -15,29 +15,14 @@ import msgspec
 from aiperf.journal import events
 from aiperf.journal.events import Cause, TunedBy
 
-NOT_RECEIVED = -1.0
-"""Time of a message that the driver has not yet received. The validator refuses it in a journal."""
-
-
 _E = TypeVar("_E", bound=events.Event)
 
 
-class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=True):
+class _Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="event", tag=True):
     """Base class of all messages."""
 
 
 # --- orders, driver to executor
-
-
-class Propose(_Message, frozen=True, kw_only=True):
-    """Make a proposal, on a processor of the worker it is for."""
-
-    number: int
-    worker: int
-    round: int
-    seed: int
-    starting_network: bool = False
-    """True if the starting network itself is requested."""
 
 
 class Train(_Message, frozen=True, kw_only=True):
@@ -90,49 +75,10 @@ class Sum(_Message, frozen=True, kw_only=True):
     worker: int
 
 
-Order = Propose | Train | Drop | Release | Sum
+Order = events.ProposalRequested | Train | Drop | Release | Sum
 
 
 # --- messages, executor to driver
-
-
-class WorkerUp(events.WorkerJoined, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """A worker is ready. The executor numbers it. A worker that returns after a loss has a new number."""
-
-    at: float = NOT_RECEIVED
-
-
-class WorkerDown(_Message, frozen=True, kw_only=True):
-    """Loss of a worker."""
-
-    worker: int
-    reason: str
-    released: bool = False
-    """True if the worker's node is drained or excluded. This does not count as a loss of its trial."""
-
-
-class NotStarted(events.WorkerNotStarted, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Failed start of a worker. The executor may try the place again."""
-
-    at: float = NOT_RECEIVED
-
-
-class Inspected(events.NodeChecked, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Preflight result of a node that joined."""
-
-    at: float = NOT_RECEIVED
-
-
-class HelperDown(events.HelperLost, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Death and replacement of a worker's helper process: its recorder or its generator."""
-
-    at: float = NOT_RECEIVED
-
-
-class Ceiling(events.CeilingMeasured, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Measured largest batch per accelerator."""
-
-    at: float = NOT_RECEIVED
 
 
 class ProposalReturned(_Message, frozen=True, kw_only=True):
@@ -156,18 +102,6 @@ class ProposalFailed(_Message, frozen=True, kw_only=True):
     reason: str
     was_made: bool = True
     """True if the searcher itself had nothing to propose. False if its process died."""
-
-
-class Prepared(events.TrialPrepared, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """The module and its weights are on the accelerators."""
-
-    at: float = NOT_RECEIVED
-
-
-class Heartbeat(events.TrialHeartbeat, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Sign of life of a trial without other reports. It distinguishes a slow worker from a silent one."""
-
-    at: float = NOT_RECEIVED
 
 
 class Advanced(_Message, frozen=True, kw_only=True):
@@ -199,30 +133,12 @@ class EpochDone(_Message, frozen=True, kw_only=True):
     checkpoint: bool
 
 
-class CheckpointSaved(events.CheckpointWritten, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Completion of the checkpoint of an epoch that was reported before."""
-
-    at: float = NOT_RECEIVED
-
-
-class CheckpointFailed(events.CheckpointNotWritten, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """Failed write of the checkpoint of an epoch that was reported before. Training continues."""
-
-    at: float = NOT_RECEIVED
-
-
 class CorruptImagesFound(_Message, frozen=True, kw_only=True):
     """All corrupt images that one rank of the worker has found since its start."""
 
     worker: int
     files: tuple[tuple[str, str], ...]
     """Pairs of name and decoder error."""
-
-
-class OutOfMemory(events.BatchReduced, frozen=True, kw_only=True, tag_field="kind", tag=True):
-    """The batch did not fit. The worker restarts the epoch with a smaller batch."""
-
-    at: float = NOT_RECEIVED
 
 
 class TrialDone(_Message, frozen=True, kw_only=True):
@@ -257,26 +173,27 @@ class CheckpointGone(_Message, frozen=True, kw_only=True):
 
 
 Word = (
-    WorkerUp
-    | WorkerDown
-    | NotStarted
-    | Inspected
-    | HelperDown
-    | Ceiling
+    events.WorkerJoined
+    | events.WorkerLost
+    | events.WorkerNotStarted
+    | events.NodeChecked
+    | events.HelperLost
+    | events.CeilingMeasured
     | ProposalReturned
     | ProposalFailed
-    | Prepared
-    | Heartbeat
+    | events.TrialPrepared
+    | events.TrialHeartbeat
     | Advanced
     | EpochDone
-    | CheckpointSaved
-    | CheckpointFailed
+    | events.CheckpointWritten
+    | events.CheckpointNotWritten
     | CorruptImagesFound
-    | OutOfMemory
+    | events.BatchReduced
     | TrialDone
     | Crashed
     | CheckpointGone
 )
+"""Messages from the executor to the driver."""
 
 
 def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: Any) -> _E:

@@ -118,9 +118,6 @@ def _why_unsealed(line: bytes) -> str:
     return "its hash does not follow from the line before it. One of the two lines was changed"
 
 
-_TAIL = 1 << 20
-
-
 @dataclass(frozen=True, slots=True)
 class JournalHashes:
     """Hashes that identify a journal."""
@@ -136,13 +133,8 @@ def ends(journal: Path) -> JournalHashes:
     """Return the identity of a journal whose hash chain was already checked."""
     with journal.open("rb") as file:
         first = file.readline()
-        length = file.seek(0, os.SEEK_END)
-        last, tail = b"", b""
-        while not last and len(tail) < length:  # a line is seldom longer than _TAIL, but may be
-            start = max(0, length - len(tail) - _TAIL)
-            file.seek(start)
-            tail = file.read(length - len(tail) - start) + tail
-            whole = tail[: tail.rfind(b"\n") + 1]
-            before = whole.rfind(b"\n", 0, -1)
-            last = whole[before + 1 :] if whole and (before >= 0 or start == 0) else b""
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 2 * LONGEST_LINE))
+        tail = file.read()
+    whole = tail[: tail.rfind(b"\n") + 1]
+    last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
     return JournalHashes(hashlib.sha256(first).hexdigest(), hashlib.sha256(last).hexdigest())

@@ -13,8 +13,7 @@ from typing import Any
 
 from aiperf.config import RunConf
 from aiperf.errors import BadConfiguration
-from aiperf.journal.events import RunStarted, WorkerShape
-from aiperf.journal.messages import WorkerUp
+from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
 from aiperf.planning.buildable import require_packages
 from aiperf.rules.search_space import STEPS
 from aiperf.system.describe import HostDescription, describe_usable
@@ -142,7 +141,7 @@ def terms_of(started: RunStarted) -> WorkerRequirements:
     return WorkerRequirements(memory, most)
 
 
-def breach(terms: WorkerRequirements, up: WorkerUp, accelerators: int) -> str | None:
+def breach(terms: WorkerRequirements, up: WorkerJoined, accelerators: int) -> str | None:
     """Return the reason why a ready worker may not train in this run. None if it may."""
     if terms.most_ranks is not None and up.ranks > terms.most_ranks:
         return (

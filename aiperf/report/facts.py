@@ -12,10 +12,9 @@ from typing import Any
 
 from aiperf.accounting.accelerator_time import TimeBreakdown
 from aiperf.accounting.availability import Availability
-from aiperf.accounting.convergence import Settled
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
-from aiperf.accounting.score import CurvePoint, Score
+from aiperf.accounting.score import CurvePoint, Score, Settled
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation

@@ -21,9 +21,8 @@ from aiperf.accounting.accelerator_time import (
     time_breakdown,
 )
 from aiperf.accounting.availability import availability
-from aiperf.accounting.convergence import settled
 from aiperf.accounting.no_score import no_score
-from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
+from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog

@@ -99,12 +99,3 @@ def replay(events: Iterable[AnyEvent]) -> Iterator[tuple[Run, AnyEvent]]:
     for event in lines:
         yield run, event
         evolve(run, event)
-
-
-def state_after(events: Iterable[AnyEvent]) -> Run:
-    """Return the state after a journal's events."""
-    run: Run | None = None
-    for run, _ in replay(events):  # noqa: B007 - the last one is used
-        pass
-    assert run is not None, "a replay gives at least one pair"
-    return run

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aiperf.errors import CannotFollow
 from aiperf.journal.events import (
     AnyEvent,
     FollowedRun,
@@ -132,3 +133,19 @@ def _left_out(run: Run) -> dict[str, int]:
     left_out = Counter(WHY_LEFT_OUT[trial.state] for trial in run.trials.values() if trial.state in WHY_LEFT_OUT)
     left_out["rejected"] += run.next_number - len(run.trials)
     return {reason: count for reason, count in sorted(left_out.items()) if count}
+
+
+def check_followed(first: RunStarted, work: FollowedHistory, last_hash: str) -> FollowedHistory:
+    """Return `work` if it is the run that this run follows. Otherwise raise CannotFollow.
+
+    `last_hash`: last hash of the journal that `work` was read from.
+    """
+    assert first.follows is not None, "checked by the caller"
+    followed = f"'{first.follows.run}' (hash {first.follows.last_hash[:12]}…)"
+    if last_hash != first.follows.last_hash:
+        raise CannotFollow(
+            f"the proposals of '{first.run}' are recomputed from the journal of {followed}. The given journal is "
+            f"'{work.first.run}' with the hash {last_hash[:12]}…: "
+            "give the journal of the followed run"
+        )
+    return work

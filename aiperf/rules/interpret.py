@@ -7,96 +7,76 @@ is not used.
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import msgspec
 
 from aiperf.journal import events, messages
-from aiperf.journal.legality import TrialState
+from aiperf.journal.legality import IllegalLine, TrialState, check_state
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.state import Run, Trial
-
-WorkerMessage = (
-    messages.WorkerUp
-    | messages.WorkerDown
-    | messages.NotStarted
-    | messages.Inspected
-    | messages.HelperDown
-    | messages.Ceiling
-    | messages.Prepared
-    | messages.Heartbeat
-    | messages.Advanced
-    | messages.EpochDone
-    | messages.CheckpointSaved
-    | messages.CheckpointFailed
-    | messages.CorruptImagesFound
-    | messages.OutOfMemory
-    | messages.TrialDone
-    | messages.Crashed
-    | messages.CheckpointGone
-)
-"""All messages except the answers to Propose, which the driver first checks against their lineage."""
 
 FILES_OF_A_LINE = 100
 """Maximum number of corrupt images in one event."""
 
 
-def interpret(run: Run, message: WorkerMessage, now: float) -> list[events.AnyEvent]:
+def interpret(run: Run, message: messages.Word, now: float) -> list[events.AnyEvent]:
     """Return the events of a message that arrives at `now` seconds after the start of the run.
 
-    Empty if it reports nothing new.
+    Empty if it reports nothing new. Not for the answers to a request, which the driver first checks against their lineage.
     """
     match message:
-        case messages.Advanced():
-            trial = _current(run, message.trial, message.attempt)
-            return [] if trial is None else _advanced(trial, message, now)
-        case messages.EpochDone():
-            return _epoch_done(run, message, now)
-        case messages.WorkerUp():
-            is_new = message.worker not in run.workers and message.worker not in run.departed
-            return [messages.recorded(events.WorkerJoined, message, now)] if is_new else []
-        case messages.WorkerDown():
-            cause: events.LossCause = "released" if message.released else "reported"
-            is_present = message.worker in run.workers
-            return [messages.recorded(events.WorkerLost, message, now, cause=cause)] if is_present else []
-        case messages.NotStarted():
-            return [messages.recorded(events.WorkerNotStarted, message, now)]
-        case messages.Inspected():
-            return [messages.recorded(events.NodeChecked, message, now)]
-        case messages.HelperDown():
-            return [messages.recorded(events.HelperLost, message, now)] if message.worker in run.workers else []
-        case messages.Ceiling():
-            return [messages.recorded(events.CeilingMeasured, message, now)] if message.worker in run.workers else []
         case messages.CorruptImagesFound():
             return _skipped(run, message, now)
-        case messages.CheckpointGone():
-            return _checkpoint_gone(run, message, now)
-    trial = _current(run, message.trial, message.attempt)
-    if trial is None:
-        return []
+        case messages.ProposalReturned() | messages.ProposalFailed():
+            raise AssertionError("the driver checks it")
+        case messages.EpochDone():
+            trial = _current(run, message.advanced.trial, message.advanced.attempt)
+            return [] if trial is None else _epoch_done(trial, message, now)
+        case messages.Advanced() | messages.TrialDone() | messages.Crashed() | messages.CheckpointGone():
+            trial = _current(run, message.trial, message.attempt)
+            return [] if trial is None else _of_attempt(run, trial, message, now)
+        case _:
+            return [msgspec.structs.replace(message, at=now)] if _is_news(run, message) else []
+
+
+def _of_attempt(
+    run: Run,
+    trial: Trial,
+    message: messages.Advanced | messages.TrialDone | messages.Crashed | messages.CheckpointGone,
+    now: float,
+) -> list[events.AnyEvent]:
     match message:
-        case messages.Prepared():
-            return [] if trial.is_prepared else [messages.recorded(events.TrialPrepared, message, now)]
-        case messages.CheckpointSaved():
-            # Otherwise it was reported before, or the message of its epoch is lost.
-            is_new = trial.saved_epoch < message.epoch <= trial.epoch
-            return [messages.recorded(events.CheckpointWritten, message, now)] if is_new else []
-        case messages.CheckpointFailed():
-            is_new = trial.unsaved_epoch < message.epoch <= trial.epoch
-            return [messages.recorded(events.CheckpointNotWritten, message, now)] if is_new else []
-        case messages.Heartbeat():
-            return [messages.recorded(events.TrialHeartbeat, message, now)]
-        case messages.OutOfMemory():
-            is_new = message.to_batch_size < trial.batch_size
-            return [messages.recorded(events.BatchReduced, message, now)] if is_new else []
+        case messages.Advanced():
+            return _advanced(trial, message, now)
         case messages.TrialDone():
             return _done(run, trial, message, now)
         case messages.Crashed():
             if message.retry:
                 return [messages.recorded(events.TrialLost, message, now)]
             return [messages.recorded(events.TrialFailed, message, now)]
+        case messages.CheckpointGone():
+            return _checkpoint_gone(message, now)
+
+
+def _is_news(run: Run, message: events.AnyEvent) -> bool:
+    """Return True if the message of a present worker or of a running attempt reports something for the first time."""
+    try:
+        check_state(message, run)
+    except IllegalLine:
+        return False
+    match message:
+        case events.TrialPrepared():
+            return not run.trials[message.trial].is_prepared
+        case events.CheckpointWritten():
+            # Otherwise it was reported before, or the message of its epoch is lost.
+            trial = run.trials[message.trial]
+            return trial.saved_epoch < message.epoch <= trial.epoch
+        case events.CheckpointNotWritten():
+            trial = run.trials[message.trial]
+            return trial.unsaved_epoch < message.epoch <= trial.epoch
+        case events.BatchReduced():
+            return message.to_batch_size < run.trials[message.trial].batch_size
         case _:
-            assert_never(message)
+            return True
 
 
 def _current(run: Run, trial: int, attempt: int) -> Trial | None:
@@ -118,7 +98,7 @@ def _advanced(trial: Trial, message: messages.Advanced, now: float) -> list[even
 
 
 def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) -> list[events.AnyEvent]:
-    """Return the batch reduction that this message is the first to report. The OutOfMemory message has not arrived."""
+    """Return the batch reduction that this message is the first to report. The message BatchReduced has not arrived."""
     if message.batch_size >= trial.batch_size:
         return []
     before, after = trial.batch_size, message.batch_size
@@ -160,10 +140,9 @@ def _interval(trial: Trial, message: messages.Advanced, now: float) -> events.In
     )
 
 
-def _epoch_done(run: Run, message: messages.EpochDone, now: float) -> list[events.AnyEvent]:
+def _epoch_done(trial: Trial, message: messages.EpochDone, now: float) -> list[events.AnyEvent]:
     sums = message.advanced
-    trial = _current(run, sums.trial, sums.attempt)
-    if trial is None or sums.epoch != trial.current_epoch:
+    if sums.epoch != trial.current_epoch:
         return []
     # A finished epoch was not restarted, however late its message is. It counts at any batch size.
     return [
@@ -228,9 +207,7 @@ def finish(run: Run, trial: Trial, reason: str, now: float) -> events.TrialFinis
     )
 
 
-def _checkpoint_gone(run: Run, message: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
-    if _current(run, message.trial, message.attempt) is None:
-        return []
+def _checkpoint_gone(message: messages.CheckpointGone, now: float) -> list[events.AnyEvent]:
     dropped = events.CheckpointDropped(at=now, trial=message.missing, cause="gone", reason=message.reason)
     if message.missing == message.trial:
         # The trial starts again. The work of its earlier epochs counts as wasted when they are repeated.

@@ -89,13 +89,6 @@ class ScheduleConf:
     """Smallest drop of the validation loss that counts as an improvement. The loss starts near ln(classes): 7 for 1000."""
     warmup_rounds: int = field(default=3, metadata={"least": 0, "most": 1_000_000})
     """Rounds before tuning begins."""
-    stop: str = field(default="duration", metadata={"among": ("duration", "converged")})
-    """duration; converged: the run ends early once its score has converged (docs/benchmark.md), and is not ranked."""
-    stop_precision: float = field(default=0.01, metadata={"above": 0, "below": 1})
-    """With stop=converged: maximum of the half width of the score's 95 % interval and of the difference of the window's
-    halves, as shares of the score."""
-    stop_after_seconds: float = field(default=3600.0, metadata={"above": 0, "most": LONGEST_SECONDS})
-    """With stop=converged: minimum length of the valid window."""
 
     def __post_init__(self) -> None:
         hold(self, "schedule")
@@ -110,12 +103,6 @@ class ScheduleConf:
             raise BadConfiguration(
                 "a valid window lies between warm-up and end: schedule.warmup_seconds < schedule.duration_seconds, "
                 f"but found {self.warmup_seconds:g} and {self.duration_seconds:g}: lengthen the run, or shorten its warm-up"
-            )
-        if self.stop == "converged" and self.warmup_seconds + self.stop_after_seconds >= self.duration_seconds:
-            raise BadConfiguration(
-                "a run can converge before its declared end: schedule.warmup_seconds + schedule.stop_after_seconds < "
-                f"schedule.duration_seconds, but found {self.warmup_seconds:g} + {self.stop_after_seconds:g} and "
-                f"{self.duration_seconds:g}: lower schedule.stop_after_seconds, or leave schedule.stop out"
             )
 
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import ProposalFailed, ProposalReturned, Propose, recorded
+from aiperf.errors import OtherRules
+from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
+from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
 from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
-from searchers import (
-    History,
-    HpoConf,
-    NothingToPropose,
-    Proposal,
-    Request,
-    Searcher,
-    SearcherConf,
-    Tuner,
-    propose,
-)
+from searchers.growth import NothingToPropose
+from searchers.history import History, Request, Searcher
 from searchers.kernel_size import own_size
+from searchers.propose import RULES, propose
+from searchers.searcher_config import HpoConf, SearcherConf
+
+if TYPE_CHECKING:
+    from searchers.tpe import Tpe
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,25 +26,32 @@ class Proposer:
     """Searcher of architectures and tuner of hyperparameters (None for no tuning)."""
 
     searcher: Searcher
-    tuner: Tuner | None
-
-    def propose(self, history: History, request: Request) -> Proposal:
-        """Return a proposal as a function of the history and the request. Raises NothingToPropose."""
-        return propose(self.searcher, history, request, self.tuner)
+    tuner: Tpe | None
 
 
 def proposer_of(searcher: SearcherConf, hpo: HpoConf) -> Proposer:
-    """Return the proposer of a configuration. Raises UnusableConf, and BadConfiguration for a value out of range."""
+    """Return the proposer of a configuration. Raises BadConfiguration for a value out of range."""
     hold(searcher, "searcher")
     hold(hpo, "hpo")
     return Proposer(searcher.build(), hpo.build())
 
 
-def make(proposer: Proposer, history: History, order: Propose) -> ProposalReturned | ProposalFailed:
+def check_rules(first: RunStarted) -> None:
+    """Raise OtherRules if this code has another version of the proposal rules than the run."""
+    if first.proposal_rules != RULES:
+        made_by = [f"{name} {first.versions[name]}" for name in ("aiperf-cluster", "optuna") if name in first.versions]
+        raise OtherRules(
+            f"all proposals of a run follow one version of the proposal rules. The run '{first.run}' was made by version "
+            f"{first.proposal_rules}, this aiperf has version {RULES}. Install the aiperf of that run ({', '.join(made_by)})"
+        )
+
+
+def make(proposer: Proposer, history: History, order: ProposalRequested) -> ProposalReturned | ProposalFailed:
     """Execute an order to propose."""
     began = time.perf_counter()
     try:
-        proposal = proposer.propose(history, Request(order.number, order.round, order.seed, order.starting_network))
+        request = Request(order.number, order.round, order.seed, order.starting_network)
+        proposal = propose(proposer.searcher, history, request, proposer.tuner)
     except NothingToPropose as nothing:
         return ProposalFailed(number=order.number, reason=str(nothing))
     return ProposalReturned(
@@ -77,7 +81,7 @@ def check(
 
     if word.parent is not None and word.parent not in history.trials:
         return rejected(f"its parent, trial {word.parent}, is not in the journal")
-    if word.parent is not None and history.were_weights_dropped(word.parent):
+    if word.parent in history.dropped:
         # The parent was among the best when the proposal was made, and has left them since.
         return rejected(f"the weights of its parent, trial {word.parent}, are gone")
     try:

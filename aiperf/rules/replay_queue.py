@@ -179,6 +179,6 @@ def _without_weights(agenda: ReplayQueue, history: History, wanted: FollowedTria
         return f"{inherits}, which could not be trained here"
     if parent not in history.accuracies:
         return f"{inherits}, whose like here, trial {parent}, did not finish"
-    if history.were_weights_dropped(parent):
+    if parent in history.dropped:
         return f"{inherits}; the weights of its like here, trial {parent}, are gone"
     return None

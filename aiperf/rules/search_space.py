@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from aiperf.journal.events import RunStarted
@@ -13,25 +14,16 @@ STEPS = 20
 """Minimum steps of an epoch, so that a large batch leaves enough updates."""
 
 
+_NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "tuning_from_round")
+
+
 def recorded(space: Space) -> dict[str, Any]:
     """Return the part of the first line that `space_of` reads, in addition to the starting graph."""
-    return {
-        "budget": {name: getattr(space.budget, name) for name in Budget.__dataclass_fields__},
-        "default_batch_size": space.default_batch_size,
-        "smallest_batch_size": space.smallest_batch_size,
-        "largest_batch_size": space.largest_batch_size,
-        "tuning_from_round": space.tuning_from_round,
-    }
+    return {"budget": asdict(space.budget), **{name: getattr(space, name) for name in _NUMBERS}}
 
 
 def space_of(started: RunStarted) -> Space:
     """Return the space of a run from its journal."""
     config: dict[str, Any] = started.config["space"]
-    return Space(
-        start=decode(json.dumps(started.start_graph)),
-        budget=Budget(**config["budget"]),
-        default_batch_size=config["default_batch_size"],
-        smallest_batch_size=config["smallest_batch_size"],
-        largest_batch_size=config["largest_batch_size"],
-        tuning_from_round=config["tuning_from_round"],
-    )
+    numbers = {name: config[name] for name in _NUMBERS}
+    return Space(decode(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)

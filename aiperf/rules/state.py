@@ -103,7 +103,7 @@ class Run:
     next_number: int = 0
     next_worker: int = 0
     departed: set[int] = field(default_factory=set)
-    """Lost workers. A late WorkerUp message of one of them is ignored."""
+    """Lost workers. A late WorkerJoined message of one of them is ignored."""
     idle: OrderedDict[int, None] = field(default_factory=OrderedDict)
     """Workers without a trial, longest idle first."""
     ready: OrderedDict[int, None] = field(default_factory=OrderedDict)
@@ -201,7 +201,7 @@ class Run:
 
     @property
     def room_for_trials(self) -> int | None:
-        """Number of further trials that can be among those that `limits.trials` lets finish. None: no limit."""
+        """Number of further trials that can be among those that `limits.trials` lets finish. None if there is no limit."""
         if self.limits.trials is None:
             return None
         in_progress = len(self.requests) + len(self.trials) - self.settled

@@ -12,7 +12,8 @@ import msgspec
 
 from aiperf.data.errors import DamagedData
 from aiperf.data.opened import OpenData
-from aiperf.journal.messages import CheckpointFailed, CheckpointSaved, CorruptImagesFound, EpochDone, Train, Word
+from aiperf.journal.events import CheckpointNotWritten, CheckpointWritten
+from aiperf.journal.messages import CorruptImagesFound, EpochDone, Train, Word
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
 
@@ -104,7 +105,7 @@ class _Corrupt:
 def _settled(epoch: EpochMessage) -> tuple[Word, ...]:
     """Return an epoch's message and the result of its checkpoint."""
     result = _checkpoint_result(epoch)
-    if any(isinstance(word, CheckpointSaved) for word in result):
+    if any(isinstance(word, CheckpointWritten) for word in result):
         return (msgspec.structs.replace(epoch.word, checkpoint=True),)
     return epoch.word, *result
 
@@ -115,8 +116,8 @@ def _checkpoint_result(epoch: EpochMessage) -> tuple[Word, ...]:
     try:
         is_written = epoch.file.result()
     except OSError as error:
-        return (CheckpointFailed(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
-    return (CheckpointSaved(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if is_written else ()
+        return (CheckpointNotWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch, reason=str(error)),)
+    return (CheckpointWritten(trial=sums.trial, attempt=sums.attempt, epoch=sums.epoch),) if is_written else ()
 
 
 def _with_wait(word: EpochDone, seconds: float) -> EpochDone:

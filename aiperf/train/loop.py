@@ -19,15 +19,8 @@ import torch
 from torch import Tensor
 
 from aiperf.data.batches import Batch
-from aiperf.journal.messages import (
-    CheckpointGone,
-    Crashed,
-    EpochDone,
-    OutOfMemory,
-    Train,
-    TrialDone,
-    Word,
-)
+from aiperf.journal.events import BatchReduced
+from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
 from aiperf.rng import derive
 from aiperf.rules.procedure import has_stopped_improving
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
@@ -50,7 +43,7 @@ from aiperf.train.trainer_config import learning_rate
 class RankOutOfMemory(Exception):
     """One of several ranks ran out of memory within a step. The others wait for it, so the group must be restarted."""
 
-    def __init__(self, batch: int, word: OutOfMemory | None) -> None:
+    def __init__(self, batch: int, word: BatchReduced | None) -> None:
         super().__init__(f"out of memory at batch {batch}")
         self.word = word
         """Reports the smaller batch for the next attempt. None if there is none."""
@@ -119,7 +112,7 @@ class _Attempt:
             reduced = smaller(self._batch)
             word = None
             if reduced is not None:
-                word = OutOfMemory(**who, from_batch_size=self._batch, to_batch_size=reduced)
+                word = BatchReduced(**who, from_batch_size=self._batch, to_batch_size=reduced)
             if not agreed:
                 raise RankOutOfMemory(self._batch, word)
             if word is None:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from aiperf.data.batches import RankBatches
-from aiperf.journal.messages import Prepared, Train
+from aiperf.journal.events import TrialPrepared
+from aiperf.journal.messages import Train
 from aiperf.rng import derive
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
@@ -52,7 +53,7 @@ class PreparedNetwork:
     scaler: Scaler | None
     batch: int
     """Images per rank."""
-    prepared: Prepared
+    prepared: TrialPrepared
 
     def close(self) -> None:
         self.exchange.close()
@@ -117,7 +118,7 @@ def prepare(
         execution=execution,
         scaler=scaler,
         batch=batch,
-        prepared=Prepared(
+        prepared=TrialPrepared(
             trial=order.trial,
             attempt=order.attempt,
             precision=context.precision.name,

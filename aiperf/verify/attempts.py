@@ -5,11 +5,10 @@ It is smaller and faster than the rules' state (`aiperf.rules.state`): a long ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiperf.journal import events
+from aiperf.verify.check import handles
 
 
 def whole_epoch(images: int, batch_size: int, ranks: int) -> int:
@@ -51,30 +50,18 @@ class Attempts:
     skipped: int = 0
     """Known corrupt images."""
 
-    def handlers(self) -> Mapping[type, Callable[[Any], None]]:
-        """Return the handler of each event type."""
-        return {
-            events.Progress: self._progress,
-            events.EpochFinished: self._epoch,
-            events.TrialStarted: self._started,
-            events.TrialPrepared: self._prepared,
-            events.BatchReduced: self._reduced,
-            events.WorkerJoined: self._joined,
-            events.ImagesSkipped: self._skipped,
-            events.CheckpointWritten: self._received,
-            events.CheckpointNotWritten: self._received,
-            events.TrialHeartbeat: self._received,
-        }
-
+    @handles(events.CheckpointWritten, events.CheckpointNotWritten, events.TrialHeartbeat)
     def _received(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
         self.running[event.trial].received = event.at
 
+    @handles(events.Progress)
     def _progress(self, event: events.Progress) -> None:
         attempt = self.running[event.trial]
         attempt.worked, attempt.has_worked, attempt.received = event.end, True, event.at
         attempt.training_images += event.training_images
         attempt.validation_images += event.validation_images
 
+    @handles(events.EpochFinished)
     def _epoch(self, event: events.EpochFinished) -> None:
         attempt = self.running[event.trial]
         if event.interval is not None:
@@ -82,16 +69,19 @@ class Attempts:
         attempt.training_images = attempt.validation_images = 0
         attempt.received = event.at
 
+    @handles(events.TrialStarted)
     def _started(self, event: events.TrialStarted) -> None:
         ranks, batch = self.ranks[event.worker], event.batch_size
         self.running[event.trial] = OpenAttempt(event.worker, ranks, batch, {batch}, event.at, received=event.at)
 
+    @handles(events.TrialPrepared)
     def _prepared(self, event: events.TrialPrepared) -> None:
         attempt = self.running[event.trial]
         attempt.ranks, attempt.received = event.ranks, event.at
         if not attempt.has_worked:
             attempt.worked = event.at
 
+    @handles(events.BatchReduced)
     def _reduced(self, event: events.BatchReduced) -> None:
         attempt = self.running[event.trial]
         attempt.batch_size = event.to_batch_size
@@ -99,8 +89,10 @@ class Attempts:
         attempt.received = event.at
         attempt.training_images = attempt.validation_images = 0
 
+    @handles(events.WorkerJoined)
     def _joined(self, event: events.WorkerJoined) -> None:
         self.ranks[event.worker] = event.ranks
 
+    @handles(events.ImagesSkipped)
     def _skipped(self, event: events.ImagesSkipped) -> None:
         self.skipped = max(self.skipped, event.images)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
 
 from aiperf.accounting.score import Score
 from aiperf.journal.events import AnyEvent
@@ -30,17 +30,17 @@ class Finding:
     certainty: Certainty = "contradiction"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckResult:
-    """Result of one check."""
+    """Result of one check, which adds its findings while it reads."""
 
     name: str
     law: str
     """Law that the journal must keep, as a sentence."""
-    examined: int
-    """Number of examined objects."""
     unit: str
     """Noun for the examined objects, in plural."""
+    examined: int = 0
+    """Number of examined objects."""
     of: int | None = None
     """Number of all objects if a sample was examined. None if all were examined."""
     not_checked: str | None = None
@@ -48,8 +48,27 @@ class CheckResult:
     contradictions: int = 0
     untold: int = 0
     """Number of findings that cannot be determined."""
-    findings: tuple[Finding, ...] = ()
-    """First findings."""
+    findings: list[Finding] = field(default_factory=list)
+    """The first MOST findings of each certainty."""
+
+    def add(
+        self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
+    ) -> None:
+        """Add a finding. `law`: default: the check's."""
+        if certainty == "contradiction":
+            self.contradictions += 1
+            number = self.contradictions
+        else:
+            self.untold += 1
+            number = self.untold
+        if number <= MOST:
+            self.findings.append(Finding(self.name, law or self.law, found, line, certainty))
+
+    def close(self) -> CheckResult:
+        """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
+        if self.of and not self.examined and self.not_checked is None:
+            self.add(None, f"0 of {self.of} {self.unit} were examined")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,73 +111,42 @@ class Verification:
         return not self.contradictions
 
 
-Handler = Callable[[int, Any], None]
-"""Receives the number of a line, from 1, and its event."""
+_Method = TypeVar("_Method", bound=Callable[..., None])
 
 
-class Notes:
-    """Findings of a check in progress."""
+def handles(*kinds: type) -> Callable[[_Method], _Method]:
+    """Mark a method as the handler of these event types."""
 
-    def __init__(self, name: str, law: str, unit: str) -> None:
-        self.name = name
-        self.law = law
-        self.unit = unit
-        self.examined = 0
-        self.of: int | None = None
-        self.not_checked: str | None = None
-        self._findings: list[Finding] = []
-        self._counts: dict[Certainty, int] = {"contradiction": 0, "cannot be determined": 0}
+    def mark(method: _Method) -> _Method:
+        method.kinds = kinds  # type: ignore[attr-defined]
+        return method
 
-    def add(
-        self, line: int | None, found: str, certainty: Certainty = "contradiction", *, law: str | None = None
-    ) -> None:
-        """Add a finding. Only the first ones of each certainty are kept, all are counted. `law`: default: the check's."""
-        self._counts[certainty] += 1
-        if self._counts[certainty] <= MOST:
-            self._findings.append(Finding(self.name, law or self.law, found, line, certainty))
+    return mark
 
-    def checked(self) -> CheckResult:
-        """Return the result. A check that examined 0 of more than 0 without a reason is a contradiction."""
-        if self.of and not self.examined and self.not_checked is None:
-            self.add(None, f"0 of {self.of} {self.unit} were examined")
-        return CheckResult(
-            name=self.name,
-            law=self.law,
-            examined=self.examined,
-            unit=self.unit,
-            of=self.of,
-            not_checked=self.not_checked,
-            contradictions=self._counts["contradiction"],
-            untold=self._counts["cannot be determined"],
-            findings=tuple(self._findings),
-        )
+
+def handlers(of: object) -> Iterator[tuple[type, Callable[..., None]]]:
+    """Yield the marked methods of an object, each with an event type."""
+    for name, method in vars(type(of)).items():
+        for kind in getattr(method, "kinds", ()):
+            yield kind, getattr(of, name)
 
 
 class Check(ABC):
-    """Check of one kind of law."""
+    """Check of one kind of law. Its methods marked by `handles` receive the number of a line, from 1, and its event."""
 
-    _notes: Notes
-
-    @abstractmethod
-    def handlers(self) -> Mapping[type, Handler]:
-        """Return the handler of each event type that this check examines."""
+    _notes: CheckResult
 
     def checked(self) -> CheckResult:
         """Return the result. Call it after the last line."""
-        return self._notes.checked()
+        return self._notes.close()
 
 
-class StateCheck(ABC):
+class StateCheck(Check):
     """Check that examines events together with the run's state."""
 
     looks_at_epochs = False
     """True to receive ends of epochs, which are most lines of this pass."""
-    _notes: Notes
 
     @abstractmethod
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         """Examine an event. `run`: state before the event."""
-
-    def checked(self) -> CheckResult:
-        """Return the result. Call it after the last line."""
-        return self._notes.checked()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, TrialProposed
 from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
-from aiperf.verify.check import Check, CheckResult, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, handles
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
 ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
@@ -38,18 +37,16 @@ class Images(Check):
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
-        self._notes = Notes("images", IMAGES, "epochs")
+        self._notes = CheckResult("images", IMAGES, "epochs")
         self._training = self._validation = self._classes = 0
         self._simulated = False
-
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started, EpochFinished: self._epoch}
 
     def checked(self) -> CheckResult:
         if self._simulated:
             self._notes.not_checked = "accuracies and losses: they come from simulated curves"
-        return self._notes.checked()
+        return self._notes.close()
 
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         data = event.dataset
         self._training, self._validation = data["training_images"], data["validation_images"]
@@ -57,6 +54,7 @@ class Images(Check):
         self._classes = classes if isinstance(classes, int) else 0
         self._simulated = event.simulated
 
+    @handles(EpochFinished)
     def _epoch(self, line: int, event: EpochFinished) -> None:
         attempt, work = self._attempts.running[event.trial], event.interval
         self._notes.examined += 1
@@ -113,14 +111,12 @@ class LearningRates(Check):
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
-        self._notes = Notes("learning rates", RATES, "epochs")
+        self._notes = CheckResult("learning rates", RATES, "epochs")
         self._conf: TrainerConf | None = None
         self._images = 0
         self._known: dict[tuple[int, int], float] = {}
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started, EpochFinished: self._epoch}
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._images = event.dataset["training_images"]
         if event.simulated:
@@ -137,6 +133,7 @@ class LearningRates(Check):
             return
         self._conf = conf
 
+    @handles(EpochFinished)
     def _epoch(self, line: int, event: EpochFinished) -> None:
         if self._conf is None:
             return
@@ -162,23 +159,19 @@ class Weights(Check):
     """Check that a checkpoint of the parent precedes each child."""
 
     def __init__(self) -> None:
-        self._notes = Notes("weights", WEIGHTS, "children")
+        self._notes = CheckResult("weights", WEIGHTS, "children")
         self._saved: set[int] = set()
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {
-            EpochFinished: self._epoch,
-            CheckpointWritten: self._written,
-            TrialProposed: self._proposed,
-        }
-
+    @handles(EpochFinished)
     def _epoch(self, line: int, event: EpochFinished) -> None:
         if event.checkpoint:
             self._saved.add(event.trial)
 
+    @handles(CheckpointWritten)
     def _written(self, line: int, event: CheckpointWritten) -> None:
         self._saved.add(event.trial)
 
+    @handles(TrialProposed)
     def _proposed(self, line: int, event: TrialProposed) -> None:
         if event.parent is None:
             return

@@ -6,7 +6,7 @@ The pass also returns the work log.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from aiperf.errors import JournalDamaged
 from aiperf.journal.events import TrialProposed, TrialRejected
 from aiperf.journal.journal import Reader, folding
 from aiperf.verify.attempts import Attempts
-from aiperf.verify.check import Check, CheckResult, Handler, Notes
-from aiperf.verify.converged import Converged
+from aiperf.verify.check import Check, CheckResult, handlers
 from aiperf.verify.epochs import Images, LearningRates, Weights
 from aiperf.verify.machines import Machines, Presence, Rates
 from aiperf.verify.plan import Plan, PredictedScore, RecordedDataSet
@@ -60,13 +59,12 @@ def read_lines(path: Path) -> Lines:
         Edges(attempts),
         Images(attempts),
         LearningRates(attempts),
-        Silences(attempts),
+        Silences(attempts, work_log),
         Weights(),
-        Converged(work_log),
         rates,
     )
     answered: list[int] = []
-    reading = Notes("reading", LAW, "lines")
+    reading = CheckResult("reading", LAW, "lines")
     reader = Reader(path)
     try:
         reading.examined = _show(reader, checks, attempts, work_log, answered)
@@ -84,18 +82,17 @@ def read_lines(path: Path) -> Lines:
     return Lines(work_log, end.chain.decode(), reading.examined, tuple(answered), True, _closed(reading, checks))
 
 
-def _closed(reading: Notes, checks: Iterable[Check]) -> tuple[CheckResult, ...]:
-    return (reading.checked(), *(check.checked() for check in checks))
+def _closed(reading: CheckResult, checks: Iterable[Check]) -> tuple[CheckResult, ...]:
+    return (reading.close(), *(check.checked() for check in checks))
 
 
 def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log: WorkLog, answered: list[int]) -> int:
     """Pass each event to the checks of its kind, then to the fold of attempts and to the work log."""
-
-    def answer(line: int, event: TrialProposed | TrialRejected) -> None:
-        answered.append(event.number)
-
-    shown = table((*(check.handlers() for check in checks), {TrialProposed: answer, TrialRejected: answer}))
-    taken: Mapping[type, Callable[[Any], None]] = attempts.handlers()
+    shown: dict[type, list[Callable[[int, Any], None]]] = defaultdict(list)
+    for check in checks:
+        for kind, handle in handlers(check):
+            shown[kind].append(handle)
+    taken = dict(handlers(attempts))
     take = work_log.take
     line = 0
     with folding(reader):
@@ -106,13 +103,6 @@ def _show(reader: Reader, checks: Iterable[Check], attempts: Attempts, work_log:
             take(event)
             if kind in taken:
                 taken[kind](event)
+            elif isinstance(event, TrialProposed | TrialRejected):
+                answered.append(event.number)
     return line
-
-
-def table(several: Iterable[Mapping[type, Handler]]) -> dict[type, list[Handler]]:
-    """Return all handlers of each event type, in the order of the checks."""
-    shown: dict[type, list[Handler]] = defaultdict(list)
-    for handlers in several:
-        for kind, handle in handlers.items():
-            shown[kind].append(handle)
-    return dict(shown)

@@ -25,7 +25,7 @@ from aiperf.journal.events import (
 from aiperf.system.peaks import DataType, WorkerPeak, worker_peak
 from aiperf.system.source import COMMIT, SOURCE
 from aiperf.units import flops_per_second
-from aiperf.verify.check import Check, CheckResult, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, handles
 
 LAW = "all descriptions of a machine agree"
 VERSIONS = "a host has one version of each library while it is up"
@@ -48,7 +48,7 @@ class Machines(Check):
     """Check that all descriptions of a machine agree."""
 
     def __init__(self) -> None:
-        self._notes = Notes("machines", LAW, "descriptions")
+        self._notes = CheckResult("machines", LAW, "descriptions")
         self._boots: dict[str, Mapping[str, Any]] = {}
         """First description of a machine of each boot."""
         self._versions: dict[str, Mapping[str, str]] = {}
@@ -62,22 +62,14 @@ class Machines(Check):
         """Worker of each trial."""
         self._precisions: dict[str, str] = {}
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {
-            RunStarted: self._started,
-            RunResumed: self._resumed,
-            WorkerJoined: self._joined,
-            NodeChecked: self._node,
-            TrialStarted: self._trial,
-            TrialPrepared: self._prepared,
-        }
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._data = event.dataset.get("fingerprint")
         trainer = event.config.get("trainer")
         self._configured = trainer.get("precision") if isinstance(trainer, dict) else None
         self._driver(line, event)
 
+    @handles(RunResumed)
     def _resumed(self, line: int, event: RunResumed) -> None:
         self._driver(line, event)
 
@@ -93,6 +85,7 @@ class Machines(Check):
             self._notes.add(line, f"the line and its machine differ: {_difference(libraries, described)}", law=VERSIONS)
         self._machine(line, event.machine)
 
+    @handles(WorkerJoined)
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._machine(line, event.machine)
         self._devices[event.worker] = event.device
@@ -131,6 +124,7 @@ class Machines(Check):
         if before != versions:
             self._notes.add(line, f"host {host!r}: {_difference(before, versions)}", law=VERSIONS)
 
+    @handles(NodeChecked)
     def _node(self, line: int, event: NodeChecked) -> None:
         self._notes.examined += 1
         packages = _fact(event, "versions", "packages")
@@ -142,9 +136,11 @@ class Machines(Check):
                 line, f"host {event.host!r}: fingerprint {data!r}, but {self._data!r} in the first line", law=DATA
             )
 
+    @handles(TrialStarted)
     def _trial(self, line: int, event: TrialStarted) -> None:
         self._workers[event.trial] = event.worker
 
+    @handles(TrialPrepared)
     def _prepared(self, line: int, event: TrialPrepared) -> None:
         device = self._devices[self._workers[event.trial]]
         usual = self._precisions.setdefault(device, event.precision)
@@ -158,36 +154,32 @@ class Presence(Check):
     """Check that workers use no more accelerators than their hosts have."""
 
     def __init__(self) -> None:
-        self._notes = Notes("workers", RANKS, "workers")
+        self._notes = CheckResult("workers", RANKS, "workers")
         self._present: dict[int, WorkerJoined] = {}
         self._planned: int | None = None
         self._without = 0
         """Number of workers whose host lists no accelerators."""
-
-    def handlers(self) -> Mapping[type, Handler]:
-        return {
-            RunStarted: self._started,
-            RunResumed: self._resumed,
-            WorkerJoined: self._joined,
-            WorkerLost: self._lost,
-        }
 
     def checked(self) -> CheckResult:
         if self._without:
             self._notes.not_checked = (
                 f"{self._without} workers: their hosts list no accelerators (processors, or simulated)"
             )
-        return self._notes.checked()
+        return self._notes.close()
 
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._planned = None if event.shape is None else event.shape.ranks
 
+    @handles(RunResumed)
     def _resumed(self, line: int, event: RunResumed) -> None:
         self._present.clear()
 
+    @handles(WorkerLost)
     def _lost(self, line: int, event: WorkerLost) -> None:
         self._present.pop(event.worker, None)
 
+    @handles(WorkerJoined)
     def _joined(self, line: int, event: WorkerJoined) -> None:
         notes = self._notes
         notes.examined += 1
@@ -247,13 +239,10 @@ class Rates(Check):
     """Check training rates. Call `add_work` after the last line."""
 
     def __init__(self) -> None:
-        self._notes = Notes("rates", RATE, "trials")
+        self._notes = CheckResult("rates", RATE, "trials")
         self._workers: dict[int, WorkerJoined] = {}
         self._precision: dict[int, str] = {}
         """Precision of each trial's last attempt."""
-
-    def handlers(self) -> Mapping[type, Handler]:
-        return {WorkerJoined: self._joined, TrialPrepared: self._prepared}
 
     def add_work(self, work_log: WorkLog) -> None:
         """Check the rate of each trial, and count trials on devices of unknown peak."""
@@ -283,9 +272,11 @@ class Rates(Check):
         if unknown:
             self._notes.not_checked = f"{unknown} trials: the peak of their devices in their precision is not known"
 
+    @handles(WorkerJoined)
     def _joined(self, line: int, event: WorkerJoined) -> None:
         self._workers[event.worker] = event
 
+    @handles(TrialPrepared)
     def _prepared(self, line: int, event: TrialPrepared) -> None:
         self._precision[event.trial] = event.precision
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from aiperf.config import RunConf, from_plain
@@ -14,7 +13,7 @@ from aiperf.rules.proposals import proposer_of
 from aiperf.statistics.predicted_score import ScorePrediction, differing_options, node_hashes
 from aiperf.system.describe import versions
 from aiperf.train.memory.batch_sizes import bounds
-from aiperf.verify.check import Check, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, handles
 from morphism import STARTS, Budget, decode, start
 
 PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
@@ -31,20 +30,20 @@ class PredictedScore(Check):
     """Check that a predicted score follows from its simulations, and that it was made for this run."""
 
     def __init__(self) -> None:
-        self._notes = Notes("predicted score", PREDICTED, "predictions")
+        self._notes = CheckResult("predicted score", PREDICTED, "predictions")
         self._first: RunStarted | None = None
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started, NodeChecked: self._node, ScorePredicted: self._predicted}
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._first, self._nodes = event, list[NodeChecked]()
         if event.config.get("predict") is not None:
             self._notes.of = 1
 
+    @handles(NodeChecked)
     def _node(self, line: int, event: NodeChecked) -> None:
         self._nodes.append(event)
 
+    @handles(ScorePredicted)
     def _predicted(self, line: int, event: ScorePredicted) -> None:
         first, content = self._first, event.prediction
         assert first is not None, "a journal begins with it"
@@ -68,11 +67,9 @@ class RecordedDataSet(Check):
     """Check the recorded data set against the configured one and against known numbers."""
 
     def __init__(self) -> None:
-        self._notes = Notes("data set", DATA_SET, "values")
+        self._notes = CheckResult("data set", DATA_SET, "values")
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started}
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         recorded, configured = event.dataset, event.config.get("dataset")
         if isinstance(configured, dict):
@@ -103,11 +100,9 @@ class Plan(Check):
     """Check the recorded plan against the plan that its own line gives."""
 
     def __init__(self) -> None:
-        self._notes = Notes("plan", PLAN, "values")
+        self._notes = CheckResult("plan", PLAN, "values")
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started}
-
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._check_build(line, event)
         try:

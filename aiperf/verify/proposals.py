@@ -11,19 +11,31 @@ existing weights, budget, no duplicate. All counts are whole numbers, without to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from aiperf.journal.events import COUNTS, AnyEvent, RunResumed, RunStarted, TrialProposed, TrialRejected, WorkerJoined
-from aiperf.journal.messages import ProposalReturned
-from aiperf.rules.proposals import check, counts_of, returned
+from aiperf.journal.events import (
+    COUNTS,
+    AnyEvent,
+    ProposalRequested,
+    RunResumed,
+    RunStarted,
+    TrialProposed,
+    TrialRejected,
+    WorkerJoined,
+)
+from aiperf.journal.messages import ProposalFailed, ProposalReturned
+from aiperf.rules.observations import observations
+from aiperf.rules.proposals import Proposer, check, check_rules, counts_of, make, returned
+from aiperf.rules.replay_queue import ReplayQueue, answer
+from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run
-from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 from aiperf.system.describe import versions
 from aiperf.system.host import cpu_model
-from aiperf.verify.check import Certainty, CheckResult, Notes, StateCheck
+from aiperf.verify.check import Certainty, CheckResult, StateCheck
 from morphism import DamagedMorph, Graph, IllegalMorph, cost, decode_morph
 from searchers.history import History
 
@@ -42,7 +54,7 @@ class Graphs(StateCheck):
         self._counts: dict[int | None, tuple[int, ...]] = {None: _counts(history.space.start)}
         """Counts of each trial. Key None: the starting graph."""
         self._is_searched = is_searched
-        self._notes = Notes("graphs", ARCHITECTURE, "architectures")
+        self._notes = CheckResult("graphs", ARCHITECTURE, "architectures")
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
         if isinstance(event, TrialProposed):
@@ -64,7 +76,7 @@ class Graphs(StateCheck):
                 f"{notes.of - notes.examined} were compared only with their parents and the budget (use --all)"
             )
         notes.not_checked = "; ".join(left_out) or None
-        return notes.checked()
+        return notes.close()
 
     def _check_growth(self, line: int, event: TrialProposed) -> None:
         counts = self._counts[event.number] = tuple(getattr(event, name) for name in COUNTS)
@@ -112,19 +124,111 @@ LIBRARIES = ("numpy", "scipy", "optuna", "scikit-learn")
 """Libraries with an influence on proposals."""
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedProposal:
+    """Recorded answer to a request and the recomputed answer."""
+
+    recorded: TrialProposed | TrialRejected
+    again: TrialProposed | TrialRejected
+    is_in_turn: bool = True
+    """False if a following run requested another trial than the first one that was ready."""
+
+    @property
+    def number(self) -> int:
+        return self.recorded.number
+
+    @property
+    def difference(self) -> str | None:
+        """Difference between the two answers, as text. None if they agree. A request without an answer always agrees."""
+        recorded, again = self.recorded, self.again
+        if not self.is_in_turn:
+            return "it follows a trial of the followed run out of turn"
+        if isinstance(recorded, TrialRejected):
+            is_equal = isinstance(again, TrialRejected) and (again.by, again.reason) == (recorded.by, recorded.reason)
+            if is_equal or recorded.by in ("generator", "silence"):
+                return None
+        elif isinstance(again, TrialProposed):
+            differing = _differing(recorded, msgspec.structs.asdict(again))
+            return next((f"{name} {found}" for name, found in differing.items()), None)
+        return f"{_named(recorded)}, recomputed: {_named(again)}"
+
+    @property
+    def is_equal(self) -> bool:
+        return self.difference is None
+
+
+def _named(answer: TrialProposed | TrialRejected) -> str:
+    return "a trial" if isinstance(answer, TrialProposed) else f"rejected ({answer.reason})"
+
+
+class ProposalReplay:
+    """Recomputation of proposals during a replay. Call `take` with each event and the run before it.
+
+    `numbers`: proposals to recompute. None for all. `history` is the searcher's history at each line.
+    """
+
+    def __init__(self, started: RunStarted, proposer: Proposer | None, numbers: Container[int] | None = None) -> None:
+        """`proposer`: None to keep the history alone. Raises OtherRules for proposals by other rules than this code's."""
+        check_rules(started)
+        self.history = History(space_of(started))
+        self._proposer = proposer
+        self._numbers = numbers
+        self._made: dict[int, ProposalReturned | ProposalFailed] = {}
+
+    def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
+        """Take the next event. Return the proposal that it records if it was recomputed."""
+        verified: VerifiedProposal | None = None
+        if isinstance(event, ProposalRequested):
+            if self._proposer is not None and (self._numbers is None or event.number in self._numbers):
+                self._made[event.number] = make(self._proposer, self.history, event)
+        elif isinstance(event, TrialProposed | TrialRejected) and event.number in self._made:
+            verified = VerifiedProposal(event, self._again(run, event))
+        self.history.tell(observations(run, event))
+        return verified
+
+    def _again(self, run: Run, event: TrialProposed | TrialRejected) -> TrialProposed | TrialRejected:
+        """Return the driver's answer to the recomputed proposal, with the history at the recorded line."""
+        made = self._made.pop(event.number)
+        if isinstance(made, ProposalFailed):
+            return TrialRejected(at=event.at, number=made.number, by="searcher", reason=made.reason)
+        return check(self.history, run.requests[event.number], made, event.at)
+
+
+class FollowedReplay:
+    """Recomputation of the proposals of a following run from the followed trials. `take` and `history` as above."""
+
+    def __init__(self, started: RunStarted, agenda: ReplayQueue) -> None:
+        """`agenda`: replay queue of the followed run before its first event."""
+        self.history = History(space_of(started))
+        self._agenda = agenda
+        self._turns: dict[int, bool] = {}
+
+    def take(self, run: Run, event: AnyEvent) -> VerifiedProposal | None:
+        """Take the next event. Return the recomputed proposal that it records."""
+        verified: VerifiedProposal | None = None
+        if isinstance(event, ProposalRequested):
+            due = self._agenda.first
+            self._turns[event.number] = due is not None and due.number == event.follows
+        elif isinstance(event, TrialProposed | TrialRejected):
+            again = answer(self._agenda, self.history, run.requests[event.number], event.at)
+            verified = VerifiedProposal(event, again, self._turns.pop(event.number))
+        self._agenda.take(event)
+        self.history.tell(observations(run, event))
+        return verified
+
+
 class RecomputedProposals(StateCheck):
     """Check proposals. The check also keeps the searchers' history."""
 
     def __init__(
-        self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, *, is_any_drawn: bool
+        self, started: RunStarted, again: ProposalReplay | FollowedReplay, answered: int, why_not: str | None
     ) -> None:
-        """Keep `again`: recomputes the sample. `answered`: number of accepted and rejected proposals."""
-        self._notes = Notes("proposals", LAW, "proposals")
+        """`again`: recomputes the sample. `answered`: number of accepted and rejected proposals. `why_not`: no sample."""
+        self._notes = CheckResult("proposals", LAW, "proposals")
         self._notes.of = answered
-        if not is_any_drawn:
-            self._notes.not_checked = "all of them (--sample 0)"
+        self._notes.not_checked = why_not
         self._again = again
-        self._unequal: list[tuple[int, VerifiedProposal]] = []
+        self._unequal: list[tuple[int, str]] = []
         self._machines: list[Mapping[str, Any]] = [started.machine]
 
     @property
@@ -138,17 +242,17 @@ class RecomputedProposals(StateCheck):
         verified = self._again.take(run, event)
         if verified is not None:
             self._notes.examined += 1
-            if not verified.is_equal:
-                self._unequal.append((line, verified))
+            if verified.difference is not None:
+                self._unequal.append((line, f"proposal {verified.number}: {verified.difference}"))
 
     def checked(self) -> CheckResult:
         notes = self._notes
         differs = _differences(self._machines)
         certainty = self._certainty(differs)
-        for line, verified in self._unequal:
-            here = "" if certainty == "contradiction" else f" (not re-derivable here: {'; '.join(differs)})"
-            notes.add(line, f"proposal {verified.number}: {_difference(verified)}{here}", certainty)
-        return notes.checked()
+        here = "" if certainty == "contradiction" else f" (not re-derivable here: {'; '.join(differs)})"
+        for line, found in self._unequal:
+            notes.add(line, f"{found}{here}", certainty)
+        return notes.close()
 
     def _certainty(self, differs: list[str]) -> Certainty:
         is_by_versions = any(not one.startswith("processor") for one in differs)
@@ -169,21 +273,3 @@ def _differences(machines: Iterable[Mapping[str, Any]]) -> list[str]:
         if machine.get("cpu_model") not in (None, model):
             differences[f"processor {machine['cpu_model']}, here {model}"] = None
     return list(differences)
-
-
-def _difference(verified: VerifiedProposal) -> str:
-    """Return the difference between a recorded and a recomputed proposal, as text."""
-    recorded, anew = verified.recorded, verified.anew
-    if isinstance(recorded, TrialProposed) and isinstance(anew, ProposalReturned):
-        if recorded.follows != verified.follows:
-            return f"follows {recorded.follows!r}, by the followed journal {verified.follows!r}"
-        for name in ("searcher", "parent", "batch_size", "kernel_size", "tuned_by", "pruned", "morphs"):
-            was, now = getattr(recorded, name), getattr(anew, name)
-            if was != (list(now) if isinstance(now, tuple) else now):
-                return f"{name} {was!r}, recomputed {now!r}"
-    if not verified.is_in_turn:
-        return "it follows a trial of the followed run out of turn"
-    original = "a trial" if isinstance(recorded, TrialProposed) else f"rejected ({recorded.reason})"
-    if verified.rejected is not None:
-        return f"{original}, recomputed: rejected ({verified.rejected.reason})"
-    return f"{original}, recomputed: {'a trial' if isinstance(anew, ProposalReturned) else f'nothing ({anew.reason})'}"

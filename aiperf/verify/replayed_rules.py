@@ -18,20 +18,14 @@ from aiperf.errors import AiperfError
 from aiperf.journal.events import AnyEvent, EpochFinished, FollowedRun, Progress, RunStarted, TrialFinished
 from aiperf.journal.journal import folding, read, read_again
 from aiperf.rules.evolve import evolve
-from aiperf.rules.followed import followed
-from aiperf.rules.observations import observations
+from aiperf.rules.followed import check_followed, followed
 from aiperf.rules.procedure import end_of_trial, reported_accuracy
 from aiperf.rules.proposals import Proposer, proposer_of
 from aiperf.rules.replay_queue import ReplayQueue
-from aiperf.rules.search_space import space_of
 from aiperf.rules.state import Run, begin
-from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, check_followed
-from aiperf.verify.check import CheckResult, Notes, StateCheck
-from aiperf.verify.decisions import LAW as DECISIONS
+from aiperf.verify.check import CheckResult, StateCheck
 from aiperf.verify.decisions import Decisions
-from aiperf.verify.proposals import LAW as PROPOSALS
-from aiperf.verify.proposals import Graphs, RecomputedProposals
-from searchers.history import History
+from aiperf.verify.proposals import FollowedReplay, Graphs, ProposalReplay, RecomputedProposals
 
 RESULTS = "a trial ends when the rules of its round end it, with the best of its accuracies"
 REPORTED = "the accuracy reported to the search is the value of the trial's curve at the last epoch of round 1"
@@ -48,7 +42,7 @@ class Results(StateCheck):
     def __init__(self, sample: Container[int]) -> None:
         """Keep `sample`: trials whose reported accuracy is recomputed."""
         self._sample = sample
-        self._notes = Notes("results", RESULTS, "trials")
+        self._notes = CheckResult("results", RESULTS, "trials")
         self._curves = 0
 
     def before(self, line: int, run: Run, event: AnyEvent) -> None:
@@ -68,7 +62,7 @@ class Results(StateCheck):
         notes = self._notes
         if self._curves < notes.examined:
             notes.not_checked = f"reported accuracies, except those of {self._curves} trials (use --all)"
-        return notes.checked()
+        return notes.close()
 
     def _finished(self, line: int, run: Run, event: TrialFinished) -> None:
         notes, trial = self._notes, run.trials[event.trial]
@@ -100,29 +94,6 @@ class Results(StateCheck):
 LAW = "every line fits the state of its trial and worker, and the rules accept it"
 
 
-class _Skipped(StateCheck):
-    """Check that is skipped, with the reason."""
-
-    def __init__(self, notes: Notes, why_not: str) -> None:
-        self._notes = notes
-        notes.not_checked = why_not
-
-    def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        pass
-
-
-class _HistoryOnly(_Skipped):
-    """History of the searcher if no proposal can be recomputed."""
-
-    def __init__(self, started: RunStarted, why_not: str, answered: int) -> None:
-        super().__init__(Notes("proposals", PROPOSALS, "proposals"), why_not)
-        self._notes.of = answered
-        self.history = History(space_of(started))
-
-    def before(self, line: int, run: Run, event: AnyEvent) -> None:
-        self.history.tell(observations(run, event))
-
-
 @dataclass(frozen=True, slots=True)
 class CostlySamples:
     """Samples of the costly checks."""
@@ -143,7 +114,7 @@ class CostlySamples:
 
 def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
     """Check a journal, without unreadable lines, by the rules of its run."""
-    fitting = Notes("states", LAW, "lines")
+    fitting = CheckResult("states", LAW, "lines")
     checks: Sequence[StateCheck] = ()
     line = 0
     try:
@@ -158,14 +129,13 @@ def follow(path: Path, samples: CostlySamples) -> tuple[CheckResult, ...]:
                 for check in of_epochs if type(event) is EpochFinished else checks:
                     check.before(line, run, event)
                 evolve(run, event)
-                if decisions is not None:
-                    decisions.after(run, event)
+                decisions.after(run, event)
     except (*_OF_A_LINE, AiperfError) as error:
         named = str(error) if isinstance(error, AiperfError | ValueError) else f"{type(error).__name__}: {error}"
         fitting.add(line, named)
         fitting.not_checked = "all lines after it"
     fitting.examined = line
-    return (fitting.checked(), *(check.checked() for check in checks))
+    return (fitting.close(), *(check.checked() for check in checks))
 
 
 _OF_A_LINE = (
@@ -181,7 +151,7 @@ _OF_A_LINE = (
 """Errors of a fold on an impossible line that keeps all laws of reading. As in `aiperf.journal.journal.folding`."""
 
 
-def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions | None, Sequence[StateCheck]]:
+def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions, Sequence[StateCheck]]:
     """Return the checks in their order. The last one updates the searcher's history with each line."""
     started = run.started
     agenda: ReplayQueue | None = None
@@ -190,9 +160,9 @@ def _checks(run: Run, samples: CostlySamples) -> tuple[Decisions | None, Sequenc
         agenda, why_not = _agenda(started, started.follows, samples.followed)
     proposals = _proposals(started, samples, agenda, why_not)
     # Decisions of a run that follows another depend on the other journal as well.
-    decisions = Decisions(run, agenda) if why_not is None else None
+    decisions = Decisions(run, agenda, why_not)
     return decisions, (
-        _Skipped(Notes("decisions", DECISIONS, "decisions"), why_not or "") if decisions is None else decisions,
+        decisions,
         Results(frozenset(samples.reported)),
         Graphs(proposals.history, frozenset(samples.built), is_searched=started.follows is None),
         proposals,
@@ -216,19 +186,17 @@ def _agenda(started: RunStarted, follows: FollowedRun, folder: Path | None) -> t
 
 def _proposals(
     started: RunStarted, samples: CostlySamples, agenda: ReplayQueue | None, why_not: str | None
-) -> RecomputedProposals | _HistoryOnly:
-    if why_not is not None:
-        return _HistoryOnly(started, why_not, samples.answered)
+) -> RecomputedProposals:
     if agenda is not None:
         again = FollowedReplay(started, ReplayQueue(agenda.trials))
-        return RecomputedProposals(started, again, samples.answered, is_any_drawn=True)
-    try:
-        made = ProposalReplay(started, _proposer(started), frozenset(samples.proposals))
-        return RecomputedProposals(started, made, samples.answered, is_any_drawn=bool(samples.proposals))
-    except AiperfError as error:
-        return _HistoryOnly(started, str(error), samples.answered)
-
-
-def _proposer(started: RunStarted) -> Proposer:
-    conf = from_plain(started.config)
-    return proposer_of(conf.searcher, conf.hpo)
+        return RecomputedProposals(started, again, samples.answered, None)
+    proposer: Proposer | None = None
+    if why_not is None:
+        try:
+            conf = from_plain(started.config)
+            proposer = proposer_of(conf.searcher, conf.hpo)
+            why_not = None if samples.proposals else "all of them (--sample 0)"
+        except AiperfError as error:
+            why_not = str(error)
+    made = ProposalReplay(started, proposer, frozenset(samples.proposals))
+    return RecomputedProposals(started, made, samples.answered, why_not)

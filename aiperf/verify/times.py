@@ -13,14 +13,14 @@ change both.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
+from aiperf.accounting.work_log import WorkLog
 from aiperf.errors import AiperfError
 from aiperf.journal import events
 from aiperf.journal.events import EpochFinished, Progress, RunResumed, RunStarted, Work
 from aiperf.rules.limits import limits_of
 from aiperf.verify.attempts import Attempts
-from aiperf.verify.check import Check, CheckResult, Handler, Notes
+from aiperf.verify.check import Check, CheckResult, handles
 
 LAW = "a worker is declared lost, and a proposal rejected, after limits.silence_seconds without a message"
 GENERATOR = "a proposal is lost with its generator, whose loss has a line of its own"
@@ -29,76 +29,47 @@ GENERATOR = "a proposal is lost with its generator, whose loss has a line of its
 class Silences(Check):
     """Check decisions from silence."""
 
-    def __init__(self, attempts: Attempts) -> None:
+    def __init__(self, attempts: Attempts, work_log: WorkLog) -> None:
+        """`work_log`: work of all lines before the current one."""
         self._attempts = attempts.running
-        self._notes = Notes("silences", LAW, "decisions")
+        self._present = work_log.present
+        self._notes = CheckResult("silences", LAW, "decisions")
         self._seconds: float | None = None
         """limits.silence_seconds. None if this release cannot read the limits."""
-        self._trials: dict[int, int] = {}
-        """Trial of each worker that trains."""
-        self._workers: dict[int, int] = {}
-        """Worker of each trial that is trained."""
-        self._requests: dict[int, dict[int, events.ProposalRequested]] = {}
-        """Open requests of each worker by number, oldest first."""
-        self._worker_of: dict[int, int] = {}
-        """Worker of each open request."""
+        self._requests: dict[int, events.ProposalRequested] = {}
+        """Open requests by number, oldest first."""
         self._generator_lost = -1.0
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {
-            events.RunStarted: self._started,
-            events.RunResumed: self._resumed,
-            events.TrialStarted: self._trial_started,
-            events.TrialFinished: self._over,
-            events.TrialFailed: self._over,
-            events.TrialLost: self._over,
-            events.WorkerLost: self._worker_lost,
-            events.ProposalRequested: self._requested,
-            events.TrialProposed: self._proposed,
-            events.TrialRejected: self._rejected,
-            events.HelperLost: self._helper_lost,
-        }
-
-    def _started(self, line: int, event: events.RunStarted) -> None:
+    @handles(RunStarted)
+    def _started(self, line: int, event: RunStarted) -> None:
         try:
             self._seconds = limits_of(event).silence_seconds
         except (AiperfError, LookupError, ValueError) as error:
             self._notes.not_checked = f"this release cannot read the limits of the configuration ({error})"
 
-    def _resumed(self, line: int, event: events.RunResumed) -> None:
-        for of in (self._trials, self._workers, self._requests, self._worker_of):
-            of.clear()
+    @handles(RunResumed)
+    def _resumed(self, line: int, event: RunResumed) -> None:
+        self._requests.clear()
 
-    def _trial_started(self, line: int, event: events.TrialStarted) -> None:
-        self._trials[event.worker], self._workers[event.trial] = event.trial, event.worker
-
-    def _over(self, line: int, event: events.TrialFinished | events.TrialFailed | events.TrialLost) -> None:
-        worker = self._workers.pop(event.trial, None)
-        if worker is not None:
-            del self._trials[worker]
-
+    @handles(events.ProposalRequested)
     def _requested(self, line: int, event: events.ProposalRequested) -> None:
-        self._requests.setdefault(event.worker, {})[event.number] = event
-        self._worker_of[event.number] = event.worker
+        self._requests[event.number] = event
 
-    def _answered(self, number: int) -> events.ProposalRequested | None:
-        worker = self._worker_of.pop(number, None)
-        return None if worker is None else self._requests[worker].pop(number)
-
+    @handles(events.TrialProposed)
     def _proposed(self, line: int, event: events.TrialProposed) -> None:
-        self._answered(event.number)
+        del self._requests[event.number]
 
+    @handles(events.HelperLost)
     def _helper_lost(self, line: int, event: events.HelperLost) -> None:
         if event.helper == "generator":
             self._generator_lost = event.at
 
+    @handles(events.TrialRejected)
     def _rejected(self, line: int, event: events.TrialRejected) -> None:
-        request = self._answered(event.number)
-        if request is None or self._seconds is None:
-            return
-        if event.by == "silence":
+        request = self._requests.pop(event.number)
+        if event.by == "silence" and self._seconds is not None:
             self._check(line, f"proposal {event.number} was rejected", event.at - request.at)
-            if request.worker not in self._trials:
+            if self._present[request.worker].trial is None:
                 self._notes.add(
                     line, f"proposal {event.number} was rejected for silence, but its worker trained nothing"
                 )
@@ -108,25 +79,22 @@ class Silences(Check):
                 found = f"proposal {event.number} was lost with a generator, but no line since its request records that loss"
                 self._notes.add(line, found, "cannot be determined", law=GENERATOR)
 
+    @handles(events.WorkerLost)
     def _worker_lost(self, line: int, event: events.WorkerLost) -> None:
-        trial = self._trials.pop(event.worker, None)
-        if trial is not None:
-            del self._workers[trial]
-        requests = list(self._requests.pop(event.worker, {}).values())
+        requests = [request for request in self._requests.values() if request.worker == event.worker]
         for request in requests:
-            del self._worker_of[request.number]
+            del self._requests[request.number]
         if event.cause != "silence" or self._seconds is None:
             return
+        trial = self._present[event.worker].trial
         if trial is not None:
-            since: float | None = self._attempts[trial].received
+            self._check(line, f"worker {event.worker} was declared lost", event.at - self._attempts[trial].received)
+        elif requests:
+            self._check(line, f"worker {event.worker} was declared lost", event.at - requests[0].at)
         else:
-            since = requests[0].at if requests else None
-        if since is None:
             self._notes.add(
                 line, f"worker {event.worker} was declared lost for silence, but no message from it was due"
             )
-        else:
-            self._check(line, f"worker {event.worker} was declared lost", event.at - since)
 
     def _check(self, line: int, decision: str, silent: float) -> None:
         assert self._seconds is not None, "checked by the caller"
@@ -160,11 +128,9 @@ class Intervals(Check):
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
-        self._notes = Notes("intervals", INTERVALS, "intervals")
+        self._notes = CheckResult("intervals", INTERVALS, "intervals")
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {Progress: self._interval, EpochFinished: self._interval}
-
+    @handles(Progress, EpochFinished)
     def _interval(self, line: int, event: Progress | EpochFinished) -> None:
         work: Work | None = event if type(event) is Progress else event.interval
         if work is None:
@@ -195,14 +161,11 @@ class Edges(Check):
 
     def __init__(self, attempts: Attempts) -> None:
         self._running = attempts.running
-        self._notes = Notes("window edges", EDGES, "intervals over an edge")
+        self._notes = CheckResult("window edges", EDGES, "intervals over an edge")
         self._edge = math.inf
         """Start of the valid window in seconds. inf without a warm-up."""
         self._late: list[tuple[int, float, str]] = []
         """Late intervals: line, seconds and description."""
-
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started, Progress: self._interval, EpochFinished: self._interval}
 
     def checked(self) -> CheckResult:
         """Return the result. Late intervals are a contradiction only if most intervals are late."""
@@ -211,12 +174,14 @@ class Edges(Check):
         is_moved = is_most and (len(late) >= SEVERAL_LATE or max(seconds for _, seconds, _ in late) > STALL_SECONDS)
         for line, _, found in late:
             notes.add(line, found, "contradiction" if is_moved else "cannot be determined")
-        return notes.checked()
+        return notes.close()
 
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         if event.warmup_seconds > 0:
             self._edge = event.warmup_seconds
 
+    @handles(Progress, EpochFinished)
     def _interval(self, line: int, event: Progress | EpochFinished) -> None:
         work: Work | None = event if type(event) is Progress else event.interval
         if work is None or not work.start < self._edge < work.end:
@@ -238,26 +203,25 @@ class Clocks(Check):
     """Check the driver's clock across restarts against the host's boot clock."""
 
     def __init__(self) -> None:
-        self._notes = Notes("clocks", CLOCKS, "resumes")
+        self._notes = CheckResult("clocks", CLOCKS, "resumes")
         self._boot_id: str | None = None
         self._boot_seconds: float | None = None
         self._began = 0.0
         self._last = 0.0
         self._other_boots = 0
 
-    def handlers(self) -> Mapping[type, Handler]:
-        return {RunStarted: self._started, RunResumed: self._resumed}
-
     def checked(self) -> CheckResult:
         if self._other_boots:
             self._notes.not_checked = (
                 f"{self._other_boots} resumes on another boot: only the wall clock measured the time between"
             )
-        return self._notes.checked()
+        return self._notes.close()
 
+    @handles(RunStarted)
     def _started(self, line: int, event: RunStarted) -> None:
         self._boot_id, self._boot_seconds = event.boot_id, event.boot_seconds
 
+    @handles(RunResumed)
     def _resumed(self, line: int, event: RunResumed) -> None:
         if event.boot_id is None or event.boot_id != self._boot_id or self._boot_seconds is None:
             self._other_boots += 1

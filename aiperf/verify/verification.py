@@ -16,6 +16,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
@@ -28,8 +29,8 @@ from aiperf.journal.events import RunResumed
 from aiperf.journal.journal import NAME, folding, read
 from aiperf.journal.sealed_log import LONGEST_LINE
 from aiperf.reader_processes import interrupts_held, side_processes
-from aiperf.rules.verify_proposals import check_rules
-from aiperf.verify.check import Certainty, CheckResult, Notes, Verification
+from aiperf.rules.proposals import check_rules
+from aiperf.verify.check import Certainty, CheckResult, Verification
 from aiperf.verify.lines import read_lines
 from aiperf.verify.replayed_rules import CostlySamples, follow
 
@@ -48,43 +49,27 @@ class _Run(msgspec.Struct, frozen=True):
     """Number of journal lines that the report was made from."""
 
 
-class _Score(msgspec.Struct, frozen=True):
-    """Figures of the report that follow from the journal."""
-
-    flops_per_second: float | None
-    cumulative_flops_per_second: float
-    regulated_flops_per_second: float | None
-    error: float | None
-    window_seconds: float
-    trials_finished: int
-    busy_share: float | None
-    wasted_flops: float
-    valid: bool
-    interval_method: int | None = None
-    flops_per_second_interval: tuple[float, float] | None = None
-
-
 class _Report(msgspec.Struct, frozen=True):
     run: _Run
-    score: _Score
+    score: Score
 
 
-FIGURES = tuple(name for name in _Score.__struct_fields__ if "interval" not in name)
+FIGURES = tuple(each.name for each in fields(Score) if "interval" not in each.name and each.name != "warnings")
 _decoder = msgspec.json.Decoder(_Report)
 
 
 def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
     """Check the report in the journal's folder. `work_log`: fold of all `lines` lines of the journal."""
-    notes = Notes("score", SCORE_LAW, "figures")
+    notes = CheckResult("score", SCORE_LAW, "figures")
     file = journal.parent / REPORT_FILE
     if not file.is_file():
         notes.not_checked = f"no {REPORT_FILE} next to the journal"
-        return notes.checked()
+        return notes.close()
     try:
         report = _read_report(file)
     except (OSError, ValueError, RecursionError, msgspec.DecodeError) as error:
         notes.add(None, f"{REPORT_FILE} cannot be read ({type(error).__name__}: {error})", "cannot be determined")
-        return notes.checked()
+        return notes.close()
     named = report.run.events
     differing = _differing(report.score, score(work_log)) if named == lines else None
     if differing is None or differing:
@@ -92,14 +77,14 @@ def scores(work_log: WorkLog, journal: Path, lines: int) -> CheckResult:
         certainty: Certainty = "cannot be determined" if may_be_of_cut_lines else "contradiction"
         if named > lines:
             notes.add(None, f"{REPORT_FILE} is made from {named} lines; the journal has {lines}", certainty)
-            return notes.checked()
+            return notes.close()
         differing = _differing(report.score, score(prefix))
         for found in differing:
             notes.add(None, f"{found} by the {named} lines that the report names", certainty)
     notes.examined = len(FIGURES)
     if named < lines:
         notes.not_checked = f"{lines - named} of {lines} lines were written after {REPORT_FILE}"
-    return notes.checked()
+    return notes.close()
 
 
 def _read_report(file: Path) -> _Report:
@@ -122,7 +107,7 @@ def _prefix(journal: Path, lines: int, named: int) -> tuple[WorkLog, bool]:
     return work_log, may_be_of_cut_lines
 
 
-def _differing(reported: _Score, again: Score) -> list[str]:
+def _differing(reported: Score, again: Score) -> list[str]:
     """Return the figures that differ, as text."""
     names = list(FIGURES)
     if reported.interval_method == again.interval_method:

@@ -21,7 +21,6 @@ from aiperf.data.description import DataSet
 from aiperf.journal.events import AnyEvent, EpochFinished, Interval, Progress, ProposalRequested, TrialProposed
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.simulate.model.profile import profile
 from aiperf.simulate.session import world_of
@@ -32,7 +31,7 @@ from tests.audit.random_runs import _opening, cheap, random_case
 from tests.audit.restarts import drive
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
-from tests.builders.journal import in_old_form
+from tests.builders.journal import in_old_form, state_after
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

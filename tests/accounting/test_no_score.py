@@ -15,7 +15,7 @@ from aiperf.journal.journal import read
 from tests.builders.journal import begun, ended, joined, one_trial, positioned, prepared, proposed, requested, started
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed", "converged")
+REASONS = ("duration", "interrupted", "no workers", "trials", "no proposals", "corrupt images", "followed")
 """Reasons of RunEnded."""
 
 
@@ -65,7 +65,7 @@ def test_failed_trials_are_counted_with_the_first_reason() -> None:
     none = reason_of(one_trial(failed, ended()))
 
     assert none is not None
-    assert none.why == "no trial finished, and one trial failed. The first: the loss is no number"
+    assert none.why == "no trial finished. Trials failed: 1. The first: the loss is no number"
 
 
 @pytest.mark.parametrize(
@@ -73,14 +73,14 @@ def test_failed_trials_are_counted_with_the_first_reason() -> None:
     [
         ([started(), joined(), ended()], "no trial began"),
         ([started(), joined(), requested(0), proposed(0), begun(0, 2.0), ended()], "still being prepared"),
-        ([*one_trial(prepared(0, 3.0), ended())], "still in its first epoch"),
+        ([*one_trial(prepared(0, 3.0), ended())], "still in training"),
         (
             [started(), joined(), ended(5.0, "interrupted")],
-            "interrupted after 5.0 s; no trial began; its warm-up of 10 s",
+            "interrupted, after 5.0 s; no trial began; its warm-up of 10 s",
         ),
         ([started(), joined()], "the run has not ended"),
     ],
-    ids=["no trial", "preparing", "first epoch", "interrupted", "going on"],
+    ids=["no trial", "preparing", "training", "interrupted", "going on"],
 )
 def test_how_far_it_came_is_said(events: list[AnyEvent], why: str) -> None:
     none = reason_of(positioned(events))

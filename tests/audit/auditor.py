@@ -16,13 +16,13 @@ from aiperf.drive.driver import TURN_SECONDS, Driver
 from aiperf.drive.session import SessionState
 from aiperf.journal.events import AnyEvent
 from aiperf.journal.journal import read
-from aiperf.rules.evolve import state_after
 from tests.audit.added_up import check_work_log
 from tests.audit.ground_truth import GroundTruth
 from tests.audit.laws import DUE, ENDS, GENERATIONS, IDLE, LIMITS, ONE_TRIAL, REPLAY, WAITS, WRITTEN, BrokenLaw
 from tests.audit.restarts import Audience
 from tests.audit.shadow_model import ShadowModel
 from tests.audit.true_work import Simulated
+from tests.builders.journal import state_after
 
 LATE_CHILDREN = 20
 """Minimum number of children in the last third of a run for a check of their parents."""

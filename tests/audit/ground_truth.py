@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aiperf.journal.messages import Advanced, EpochDone, Train, Word, WorkerUp
+from aiperf.journal.events import WorkerJoined
+from aiperf.journal.messages import Advanced, EpochDone, Train, Word
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 
 
@@ -19,7 +20,7 @@ class GroundTruth:
     breaches: list[tuple[int, str]] = field(default_factory=list)
     """Pairs of trial and text: an order that no driver may send."""
     up: set[int] = field(default_factory=set)
-    """Workers whose WorkerUp message has reached the current driver."""
+    """Workers whose WorkerJoined message has reached the current driver."""
     orders: list[tuple[int, int]] = field(default_factory=list)
     """(trial, attempt) of the orders to train since the last check."""
 
@@ -35,7 +36,7 @@ class GroundTruth:
 
     def received(self, words: Sequence[Word]) -> None:
         """Record messages that reached the driver."""
-        self.up.update(word.worker for word in words if isinstance(word, WorkerUp))
+        self.up.update(word.worker for word in words if isinstance(word, WorkerJoined))
 
     def ordered(self, order: Train, running: SimulatedAttempt | None) -> None:
         """Record an order to train, and whether the worker was already training."""

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from aiperf.journal.events import AnyEvent
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word, WorkerDown, WorkerUp
+from aiperf.journal.events import AnyEvent, WorkerJoined, WorkerLost
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word
 from aiperf.simulate.faults import KINDS as OF_CLUSTERS
 from aiperf.simulate.model.fault import Fault
 from aiperf.simulate.model.simulated_attempt import SimulatedWorker
@@ -238,7 +238,7 @@ class NeverConf(FaultConf):
 
 class Never(PlantedFault[NeverConf]):
     def delivery_delays(self, word: Word, delay: float) -> Sequence[float]:
-        if not isinstance(word, WorkerUp | WorkerDown) and self.draw.random() < self.conf.rate:
+        if not isinstance(word, WorkerJoined | WorkerLost) and self.draw.random() < self.conf.rate:
             return ()
         return (delay,)
 

@@ -172,7 +172,7 @@ def _check_rederivable(path: Path, proposer: Proposer, is_honest: bool, follows:
     work, last_hash = (None, "") if follows is None else (follows.work, follows.recorded.last_hash)
     for again in verify_proposals(read(path), proposer, work, last_hash):
         if (isinstance(again.recorded, TrialProposed) or is_honest) and not again.is_equal:
-            raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.anew}", again.number)
+            raise BrokenLaw(AGAIN, f"recorded {again.recorded}, made again {again.again}", again.number)
 
 
 def _simpler(case: Case) -> Iterator[Case]:

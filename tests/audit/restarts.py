@@ -16,9 +16,9 @@ import msgspec
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import SessionState
 from aiperf.errors import JournalNotWritten
-from aiperf.journal.events import SCHEMA, AnyEvent, RunResumed, RunStarted
+from aiperf.journal.events import SCHEMA, AnyEvent, ProposalRequested, RunResumed, RunStarted
 from aiperf.journal.journal import Journal, JournalReading, read
-from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Propose, Train, Word
+from aiperf.journal.messages import Order, ProposalFailed, ProposalReturned, Train, Word
 from aiperf.simulate.faults import build_faults
 from aiperf.simulate.model.simulated_attempt import SimulatedAttempt
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor, SimulatedWorld
@@ -98,7 +98,7 @@ class FaultyExecutor(SimulatedExecutor):
             for each in self._delays(answer, delay):
                 super().post(answer, each)
 
-    def _propose(self, order: Propose) -> None:
+    def _propose(self, order: ProposalRequested) -> None:
         self._asked = order.worker
         super()._propose(order)
 

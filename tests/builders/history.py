@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from morphism import Budget, Graph, apply, start
-from searchers import (
+from searchers.history import (
     CeilingKnown,
     FailedTrial,
     Finished,
@@ -17,10 +17,10 @@ from searchers import (
     Searcher,
     Space,
     TrialInFlight,
-    Tuner,
     WeightsDropped,
-    propose,
 )
+from searchers.propose import propose
+from searchers.tpe import Tpe
 
 SMALL = start("digits_small", image=8)
 
@@ -55,7 +55,7 @@ def proposed(history: History, proposal: Proposal, request: Request) -> TrialInF
 class Run:
     """Small run that requests proposals and records their results."""
 
-    def __init__(self, searcher: Searcher, tuner: Tuner | None, at: Space, seed: int = 0) -> None:
+    def __init__(self, searcher: Searcher, tuner: Tpe | None, at: Space, seed: int = 0) -> None:
         self.searcher, self.tuner, self.seed = searcher, tuner, seed
         self.history = History(at)
         self.observations: list[Observation] = []
@@ -82,12 +82,12 @@ class Run:
 
 
 @st.composite
-def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tuner | None, at: Space, steps: int = 25) -> Run:
+def runs(draw: st.DrawFn, searcher: Searcher, tuner: Tpe | None, at: Space, steps: int = 25) -> Run:
     """Draw a run with several trials in flight and few, equal, missing or late results."""
     run = Run(searcher, tuner, at, draw(st.integers(0, 3)))
     accuracies = st.sampled_from([0.0, 0.1, 0.5, 0.5, 0.9, 1.0])
     for step in range(draw(st.integers(1, steps))):
-        flying = sorted(run.history.in_flight())
+        flying = sorted(run.history.in_flight)
         match draw(st.sampled_from(["ask", "ask", "finish", "finish", "fail", "shrink", "drop", "ceiling"])):
             case "finish" if flying:
                 run.tell(Finished(draw(st.sampled_from(flying)), draw(accuracies)))

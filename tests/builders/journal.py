@@ -25,6 +25,8 @@ from aiperf.journal.events import (
     WorkerJoined,
 )
 from aiperf.journal.first_line import config_hash
+from aiperf.rules.evolve import replay
+from aiperf.rules.state import Run
 from morphism import encode, start
 from searchers.propose import RULES
 
@@ -256,3 +258,9 @@ def resumed(at: float = 50.0, **others: Any) -> RunResumed:
 def ended(at: float = 100.0, reason: str = "duration") -> RunEnded:
     """The end."""
     return RunEnded(at=at, reason=reason)
+
+
+def state_after(events: Iterable[AnyEvent]) -> Run:
+    """Return the state after a journal's events."""
+    *_, (run, _) = replay(events)
+    return run

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from morphism import Budget, Graph, apply, cost
-from searchers import (
+from searchers.history import (
     PARENTS,
     FailedTrial,
     Finished,
@@ -20,8 +20,8 @@ from searchers import (
     Space,
     TrialInFlight,
     WeightsDropped,
-    propose,
 )
+from searchers.propose import propose
 from tests.builders.landscapes import Landscape
 
 WORKERS = 8

@@ -16,20 +16,11 @@ from math import exp, log2
 from random import Random
 
 from aiperf.journal.events import ProposalRequested, TrialProposed
-from aiperf.journal.messages import ProposalFailed, Propose
+from aiperf.journal.messages import ProposalFailed
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import Budget, Convolution, Graph, cost, decode_morph, start
-from searchers import (
-    PARENTS,
-    FailedTrial,
-    Finished,
-    History,
-    MorphismConf,
-    Space,
-    TpeConf,
-    TrialInFlight,
-    WeightsDropped,
-)
+from searchers.history import PARENTS, FailedTrial, Finished, History, Space, TrialInFlight, WeightsDropped
+from searchers.searcher_config import MorphismConf, TpeConf
 
 WORKERS = 8
 LARGEST = 512
@@ -97,7 +88,7 @@ def search(seed: int, trials: int, smallest: int | None = 8, place: str = "middl
     while len(course.distances) < trials:
         while len(running) < WORKERS and len(course.distances) < trials:
             request = ProposalRequested(at=0.0, number=number, worker=0, round=4, seed=seed, position=1)
-            word = make(proposer, history, Propose(number=number, worker=0, round=4, seed=seed))
+            word = make(proposer, history, request)
             assert not isinstance(word, ProposalFailed), word.reason
             event = check(history, request, word, 0.0)
             number += 1

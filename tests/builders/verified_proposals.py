@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.rules.evolve import replay
-from aiperf.rules.followed import FollowedHistory
+from aiperf.rules.followed import FollowedHistory, check_followed
 from aiperf.rules.proposals import Proposer
 from aiperf.rules.replay_queue import ReplayQueue
-from aiperf.rules.verify_proposals import FollowedReplay, ProposalReplay, VerifiedProposal, check_followed
+from aiperf.verify.proposals import FollowedReplay, ProposalReplay, VerifiedProposal
 
 
 def verify_proposals(

@@ -25,12 +25,11 @@ from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.phrases import checkpoints
 from aiperf.report.write import report_of
-from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.train.checkpoints.checkpoint_files import KeptCheckpoints, kept
 from aiperf.train.trained_network import trained_network
 from morphism import encode, load
-from tests.builders.journal import one_trial, positioned, whole_trial
+from tests.builders.journal import one_trial, positioned, state_after, whole_trial
 from tests.builders.order import plain_graph
 from tests.rigs.executors import TINY
 
@@ -161,7 +160,7 @@ def test_weights_of_the_best_epoch_outlive_their_file(folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "converged", "corrupt images"])
+@pytest.mark.parametrize("reason", [None, "interrupted", "no workers", "trials", "corrupt images"])
 def test_nothing_is_removed_of_a_run_that_can_be_taken_up_again(folder: Path, reason: str | None) -> None:
     assert clear(ended(reason), folder, "best") is None
     assert names(folder) == set(FILES)

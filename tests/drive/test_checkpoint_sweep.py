@@ -7,10 +7,18 @@ from pathlib import Path
 
 from aiperf.drive.checkpoint_clearing import sweep
 from aiperf.journal.events import AnyEvent, CheckpointDropped, TrialLost
-from aiperf.rules.evolve import state_after
 from aiperf.rules.state import Run
 from aiperf.train.checkpoints import checkpoint_files
-from tests.builders.journal import begun, evaluated, one_trial, positioned, proposed, requested, whole_trial
+from tests.builders.journal import (
+    begun,
+    evaluated,
+    one_trial,
+    positioned,
+    proposed,
+    requested,
+    state_after,
+    whole_trial,
+)
 
 
 def run() -> Run:

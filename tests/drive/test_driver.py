@@ -21,7 +21,7 @@ from aiperf.journal.events import (
     TrialRejected,
     WorkerLost,
 )
-from aiperf.journal.messages import Advanced, EpochDone, Order, ProposalFailed, Propose, Sum, TrialDone, Word
+from aiperf.journal.messages import Advanced, EpochDone, Order, ProposalFailed, Sum, TrialDone, Word
 from tests.builders.journal import (
     begun,
     evaluated,
@@ -146,7 +146,7 @@ def rejecting(worker: int) -> Callable[[Order], list[tuple[float, Word]]]:
     """Machines on which one worker's generator never finds a proposal, and the others do not answer."""
 
     def answer(order: Order) -> list[tuple[float, Word]]:
-        if isinstance(order, Propose) and order.worker == worker:
+        if isinstance(order, ProposalRequested) and order.worker == worker:
             return [(0.1, ProposalFailed(number=order.number, reason="nothing"))]
         return answering_sums(order)
 

@@ -9,20 +9,18 @@ from typing import get_args
 
 import pytest
 
+from aiperf.journal.events import ProposalRequested, TrialPrepared, WorkerLost
 from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
     Drop,
     EpochDone,
     Order,
-    Prepared,
     ProposalReturned,
-    Propose,
     Release,
     Sum,
     Train,
     TrialDone,
-    WorkerDown,
 )
 from tests.builders.network import one_torch_thread
 from tests.rigs.executors import EXECUTORS, PATIENCE_SECONDS, Bench, at_work, attempt_of, is_last, opened, order_for
@@ -72,7 +70,7 @@ def test_the_starting_network_is_the_answer_where_it_is_wanted(start: ProposalRe
 def test_messages_of_an_order_arrive_in_order_up_to_the_last(bench: Bench, start: ProposalReturned) -> None:
     words = bench.words_of(order_for(start, bench.worker))
 
-    assert isinstance(words[0], Prepared)
+    assert isinstance(words[0], TrialPrepared)
     assert words[-1] == TrialDone(trial=FIRST, attempt=1, reason="epochs")
     assert [word.advanced.epoch for word in words if isinstance(word, EpochDone)] == [1, 2]
     assert {type(word) for word in words[1:-1]} <= {Advanced, EpochDone}
@@ -139,7 +137,7 @@ def test_a_trial_says_its_sums_when_it_is_asked_and_goes_on(bench: Bench, child:
 
 def test_an_order_for_a_worker_that_is_not_there_is_dropped(bench: Bench, child: ProposalReturned) -> None:
     nobody = bench.worker + 99
-    bench.executor.send(Propose(number=500, worker=nobody, round=1, seed=1))
+    bench.executor.send(ProposalRequested(number=500, worker=nobody, round=1, seed=1, position=0))
     bench.executor.send(order_for(child, nobody, trial=500))
     bench.executor.send(Sum(worker=nobody))
     bench.executor.send(Release(worker=nobody, reason="silent"))
@@ -168,7 +166,7 @@ def test_a_released_worker_is_replaced_under_a_new_number(bench: Bench, child: P
 
     assert isinstance(bench.trained(child, attempt=10, parent=None)[-1], TrialDone)
     assert len(bench.words_of(order)) == before
-    assert not any(isinstance(word, WorkerDown) for word in bench.said), "the driver has said so itself"
+    assert not any(isinstance(word, WorkerLost) for word in bench.said), "the driver has said so itself"
 
 
 def test_closing_in_the_midst_of_a_trial_leaves_nothing_behind(bench: Bench, child: ProposalReturned) -> None:
@@ -186,4 +184,4 @@ def test_closing_in_the_midst_of_a_trial_leaves_nothing_behind(bench: Bench, chi
 
 
 def test_the_contract_knows_every_order_there_is() -> None:
-    assert set(get_args(Order)) == {Propose, Train, Drop, Release, Sum}
+    assert set(get_args(Order)) == {ProposalRequested, Train, Drop, Release, Sum}

@@ -5,17 +5,16 @@ from __future__ import annotations
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.journal.events import HelperLost
-from aiperf.journal.messages import HelperDown
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from tests.builders.journal import joined, started
+from tests.builders.journal import joined, started, state_after
 
 
 def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
     run = state_after([started(), joined(0), joined(1)])
     events = []
     for at, (worker, helper) in enumerate([(0, "recorder"), (1, "recorder"), (1, "recorder"), (1, "generator")]):
-        (event,) = interpret(run, HelperDown(worker=worker, helper=helper, reason="ended by SIGKILL"), float(at))
+        (event,) = interpret(run, HelperLost(worker=worker, helper=helper, reason="ended by SIGKILL"), float(at))
         evolve(run, event)
         events.append(event)
 
@@ -27,6 +26,6 @@ def test_dead_helpers_are_a_warning_with_workers_and_effect() -> None:
 
 def test_helpers_of_a_worker_that_is_gone_are_not_told() -> None:
     assert (
-        interpret(state_after([started(), joined(0)]), HelperDown(worker=7, helper="recorder", reason="ended"), 1.0)
+        interpret(state_after([started(), joined(0)]), HelperLost(worker=7, helper="recorder", reason="ended"), 1.0)
         == []
     )

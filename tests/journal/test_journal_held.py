@@ -23,8 +23,7 @@ from aiperf.errors import JournalInUse, JournalNotLocked, JournalNotWritten, Jou
 from aiperf.journal.events import RunResumed, RunStarted
 from aiperf.journal.journal import NAME, Journal, read
 from aiperf.journal.local_journal import open_journal
-from aiperf.rules.evolve import state_after
-from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed, started
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial, resumed, started, state_after
 
 RUN = one_trial(interval(0, 20, 30, 100, 50), evaluated(0, 30, 0.9), finished(0, 30, 0.9))
 

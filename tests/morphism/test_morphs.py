@@ -42,7 +42,6 @@ from morphism import (
     grow,
     legal,
     rebuild,
-    shapes_after,
     start,
     unreached,
     useful_kernels,
@@ -74,6 +73,7 @@ def test_every_legal_morph_preserves_the_function(graph: Graph, data: st.DataObj
             morph = replace(morph, seed=data.draw(st.integers(0, 2**63 - 1)))
         child, plan = apply(graph, morph)
         weights, graph = carried_out(plan, weights, seed), child
+        assert {name: weight.shape for name, weight in weights.items()} == tensor_shapes(graph)
         if isinstance(morph, Skip):
             # a branch that learns: γ is anything, and the next morph must preserve that too
             added = next(i.tensor for i in plan.instructions if isinstance(i, ZeroTensor))
@@ -84,21 +84,6 @@ def test_every_legal_morph_preserves_the_function(graph: Graph, data: st.DataObj
 
         after = logits(graph, weights, images)
         np.testing.assert_allclose(after, before, rtol=1e-9, atol=1e-9 * np.abs(before).max())
-
-
-@given(st.data())
-@settings(unhurried, max_examples=60)
-def test_a_plan_makes_the_childs_tensors_of_the_parents(data: st.DataObject) -> None:
-    graph = data.draw(st.sampled_from(SMALL_STARTS) | graphs())
-    for _ in range(data.draw(st.integers(1, 12))):
-        morph = data.draw(morphs(graph))
-        if morph is None:
-            break
-        shapes = tensor_shapes(graph)
-
-        graph, plan = apply(graph, morph)
-
-        assert shapes_after(plan, shapes) == tensor_shapes(graph)
 
 
 def assert_changes_are_true(graph: Graph) -> None:

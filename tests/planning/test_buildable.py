@@ -36,7 +36,8 @@ from cluster.simulated import SimulatedConf
 from cluster.slurm import SlurmConf
 from cluster.topology import LinkConf
 from morphism import cost, start
-from searchers import History, Request, propose
+from searchers.history import History, Request
+from searchers.propose import propose
 from searchers.searcher_config import SEARCHERS, TUNINGS, MorphismConf, TpeConf
 from tests.builders.options import drawn
 

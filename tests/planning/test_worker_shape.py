@@ -15,9 +15,8 @@ from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
 from aiperf.config import RunConf, configure
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.journal.events import RunStarted, WorkerShape
+from aiperf.journal.events import RunStarted, WorkerJoined, WorkerShape
 from aiperf.journal.journal import Journal, read
-from aiperf.journal.messages import WorkerUp
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, breach, common, shape_of, terms_of, this_machine
 from aiperf.rules.search_space import STEPS
@@ -48,8 +47,8 @@ def shape(system: HostDescription, accelerators: int, cores: int = 16, **trainer
     return shape_of(system, accelerators, cores, TrainerConf(**trainer), None, "a test")
 
 
-def up(ranks: int, memory_bytes: int = GIB, **machine: Any) -> WorkerUp:
-    return WorkerUp(
+def up(ranks: int, memory_bytes: int = GIB, **machine: Any) -> WorkerJoined:
+    return WorkerJoined(
         worker=3,
         host="late",
         ranks=ranks,

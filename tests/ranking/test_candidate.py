@@ -36,7 +36,6 @@ from tests.rigs.user import write_run
 
 SHAPE = WorkerShape(source="a test", device="a processor", accelerators=0, ranks=2, cores=2, memory_bytes=4 << 30)
 NOT_OF_THE_PROCEDURE = {
-    "schedule.stop": "a run that it ended says so in its last line, which the rule of the length reads",
     "cluster": "the machines show where a run was, and RunStarted.simulated whether it was simulated",
     "resume": "a resumed run has a line of its own",
     "resume_until": "a run that was rolled back has a line of its own",

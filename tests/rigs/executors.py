@@ -15,25 +15,24 @@ from aiperf.config import configure
 from aiperf.drive.executor import Executor
 from aiperf.drive.machines import machines, worker_shape
 from aiperf.drive.session import SessionState
+from aiperf.journal.events import TrialPrepared, WorkerJoined
 from aiperf.journal.messages import (
     Advanced,
     CheckpointGone,
     Crashed,
     EpochDone,
-    Prepared,
     ProposalFailed,
     ProposalReturned,
-    Propose,
     Train,
     TrialDone,
     Word,
-    WorkerUp,
 )
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.simulate.model.simulated_executor import SimulatedExecutor
 from aiperf.simulate.session import open_run, world_of
 from morphism import decode_morph, encode
 from searchers import history
+from tests.builders.journal import requested
 from tests.builders.order import plain_graph
 from tests.rigs.processes import command_line, descendants
 from tests.rigs.ray_cluster import patiently
@@ -79,15 +78,15 @@ class Bench:
             self.said += self.executor.words(0.1)
         return self.said
 
-    def next_up(self) -> WorkerUp:
+    def next_up(self) -> WorkerJoined:
         """The next worker that comes up, which is given the orders from now on."""
         before = len(self.ups())
         self.until(lambda _: len(self.ups()) > before)
         self.worker = self.ups()[-1].worker
         return self.ups()[-1]
 
-    def ups(self) -> list[WorkerUp]:
-        return [word for word in self.said if isinstance(word, WorkerUp)]
+    def ups(self) -> list[WorkerJoined]:
+        return [word for word in self.said if isinstance(word, WorkerJoined)]
 
     def answers(self, number: int) -> list[ProposalReturned | ProposalFailed]:
         """To a request."""
@@ -97,8 +96,7 @@ class Bench:
 
     def proposed(self, number: int, *, starting_network: bool = False) -> ProposalReturned:
         """Has a proposal made."""
-        order = Propose(number=number, worker=self.worker, round=1, seed=number, starting_network=starting_network)
-        self.executor.send(order)
+        self.executor.send(requested(number, self.worker, starting_network=starting_network))
         self.until(lambda _: bool(self.answers(number)))
         (answer,) = self.answers(number)
         assert isinstance(answer, ProposalReturned), answer
@@ -151,7 +149,7 @@ def attempt_of(word: Word) -> tuple[int, int] | None:
     """Trial and attempt that a word is of."""
     if isinstance(word, EpochDone):
         return word.advanced.trial, word.advanced.attempt
-    if isinstance(word, Prepared | Advanced | TrialDone | Crashed | CheckpointGone):
+    if isinstance(word, TrialPrepared | Advanced | TrialDone | Crashed | CheckpointGone):
         return word.trial, word.attempt
     return None
 

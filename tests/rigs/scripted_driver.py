@@ -8,9 +8,9 @@ from typing import Any
 
 from aiperf.drive.driver import Driver
 from aiperf.drive.session import SessionState
-from aiperf.journal.events import AnyEvent, RunStarted
+from aiperf.journal.events import AnyEvent, RunStarted, WorkerJoined
 from aiperf.journal.journal import NAME, Journal, read
-from aiperf.journal.messages import Order, Train, Word, WorkerUp
+from aiperf.journal.messages import Order, Train, Word
 from aiperf.simulate.model.machine_state import VirtualClock
 from searchers.history import Observation
 from searchers.propose import RULES
@@ -34,9 +34,9 @@ def drivable(limits: dict[str, Any] | None = None, **others: Any) -> RunStarted:
     return started(config=config, proposal_rules=RULES, **others)
 
 
-def up(worker: int, host: str = "a") -> WorkerUp:
+def up(worker: int, host: str = "a") -> WorkerJoined:
     """A worker of one rank."""
-    return WorkerUp(
+    return WorkerJoined(
         worker=worker, host=host, ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={}
     )
 

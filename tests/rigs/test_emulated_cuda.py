@@ -24,7 +24,8 @@ from dataclasses import replace
 from pathlib import Path
 import torch
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Crashed, OutOfMemory, TrialDone
+from aiperf.journal.events import BatchReduced
+from aiperf.journal.messages import Crashed, TrialDone
 from aiperf.train import execution, task
 from aiperf.train.inprocess import train_here
 from aiperf.train.collectives.collective import SingleRank
@@ -67,8 +68,8 @@ def cross_entropy(*arguments, **options):
 steps = []
 task.F.cross_entropy = cross_entropy
 words = train()
-kinds = [type(word) for word in words if isinstance(word, OutOfMemory | TrialDone)]
-assert not fails and kinds == [OutOfMemory, TrialDone], words
+kinds = [type(word) for word in words if isinstance(word, BatchReduced | TrialDone)]
+assert not fails and kinds == [BatchReduced, TrialDone], words
 """
 NO_WAITS = """
 counts = []

@@ -7,24 +7,28 @@ import random
 import msgspec
 import pytest
 
-from aiperf.journal import messages
+from aiperf.journal import events, messages
 from aiperf.journal.events import (
     AnyEvent,
     BatchReduced,
     Cause,
+    CheckpointDropped,
     EpochFinished,
     Progress,
+    ProposalRequested,
+    RunEnded,
     RunResumed,
     RunStarted,
     TrialFailed,
     TrialLost,
     TrialPrepared,
     TrialRejected,
+    TrialStarted,
     WorkerLost,
 )
 from aiperf.journal.legality import TrialState
-from aiperf.rules.decide import DeclareLost, DropCheckpoint, End, GiveUp, RequestProposal, StartTrial, decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.decide import decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
 from aiperf.rules.state import Run
 from tests.builders.journal import (
@@ -40,6 +44,7 @@ from tests.builders.journal import (
     requested,
     resumed,
     started,
+    state_after,
     whole_trial,
 )
 
@@ -73,7 +78,7 @@ def epoch_done(trial: int, epoch: int, accuracy: float, attempt: int = 1) -> mes
     )
 
 
-PREPARED = messages.Prepared(
+PREPARED = events.TrialPrepared(
     trial=0,
     attempt=1,
     precision="fp32",
@@ -143,7 +148,7 @@ def test_doubled_overtaken_and_stale_words_become_nothing() -> None:
 def test_message_from_before_out_of_memory_is_ignored() -> None:
     run = state_after(one_trial())
     received(run, advanced(0, 1, 30), 5.0)
-    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
     assert received(run, advanced(0, 1, 40, batch_size=32), 7.0) == []
     assert [
@@ -159,16 +164,15 @@ def test_smaller_batch_reports_a_reduction_with_a_lost_message() -> None:
 
     assert isinstance(reduced, BatchReduced) and (reduced.from_batch_size, reduced.to_batch_size) == (32, 16)
     assert isinstance(progress, Progress) and progress.training_images == 20
-    assert received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
+    assert received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 9.0) == []
 
 
 def test_finished_epoch_counts_after_the_next_ran_out_of_memory() -> None:
     run = state_after(one_trial())
-    received(run, messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
+    received(run, events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16), 6.0)
 
-    events = received(run, epoch_done(0, 1, 0.5), 7.0)
+    (ended,) = received(run, epoch_done(0, 1, 0.5), 7.0)
 
-    (ended,) = events
     assert isinstance(ended, EpochFinished) and ended.interval is not None
     assert (ended.interval.training_images, ended.interval.validation_images) == (100, 50)
     assert run.trials[0].batch_size == 16
@@ -232,7 +236,7 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
         advanced(0, 1, 50),
         epoch_done(0, 1, 0.9),
         messages.TrialDone(trial=0, attempt=1, reason="epochs"),
-        messages.OutOfMemory(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
+        events.BatchReduced(trial=0, attempt=1, from_batch_size=32, to_batch_size=16),
         messages.Crashed(trial=0, attempt=1, reason="", retry=True),
     ):
         assert received(run, word, 6.0) == []
@@ -241,7 +245,7 @@ def test_late_words_of_a_dead_attempt_change_nothing() -> None:
 
 def starts_asked_for(run: Run, now: float) -> list[int]:
     """Return the requests for the starting network among the due ones."""
-    return [c.number for c in decide(run, now) if isinstance(c, RequestProposal) and c.starting_network]
+    return [c.number for c in decide(run, now) if isinstance(c, ProposalRequested) and c.starting_network]
 
 
 def test_starting_network_is_requested_once_for_all_workers() -> None:
@@ -287,7 +291,7 @@ def test_starting_network_is_requested_until_one_has_finished(fate: list[AnyEven
 def test_lost_starting_network_fails_before_the_next_request() -> None:
     run = state_after([started(), joined(0), requested(0), proposed(0), *GIVEN_UP])
 
-    assert [type(command) for command in decide(run, 5.0)] == [GiveUp]
+    assert [type(command) for command in decide(run, 5.0)] == [TrialFailed]
 
     evolve(run, TrialFailed(at=5, trial=0, reason="lost 3 times"))
     assert starts_asked_for(run, 5.0) == [1]
@@ -309,7 +313,7 @@ def test_starting_network_is_not_requested_beyond_the_limit() -> None:
 
 def requests_due(run: Run, now: float) -> list[int]:
     """Return the numbers of the due requests."""
-    return [command.number for command in decide(run, now) if isinstance(command, RequestProposal)]
+    return [command.number for command in decide(run, now) if isinstance(command, ProposalRequested)]
 
 
 def limited(trials: int, spares: int = 1) -> RunStarted:
@@ -360,9 +364,9 @@ def test_trial_that_cannot_finish_leaves_room_for_another(fate: list[AnyEvent]) 
 def test_a_waiting_proposal_is_started_when_its_worker_is_free() -> None:
     run = state_after([started(), joined(), requested(0), proposed(0)])
 
-    assert StartTrial(0, 1, 0, 1, 1) in decide(run, 1.0)
+    assert begun(0, 1.0) in decide(run, 1.0)
     evolve(run, begun(0, 1.0))
-    assert not any(isinstance(command, StartTrial) for command in decide(run, 2.0))
+    assert not any(isinstance(command, TrialStarted) for command in decide(run, 2.0))
     assert run.workers[0].round == 1
 
 
@@ -376,9 +380,9 @@ def test_lost_trial_resumes_after_its_saved_epoch_in_its_round() -> None:
         )
     )
 
-    start = next(command for command in decide(run, 9.0) if isinstance(command, StartTrial))
+    start = next(command for command in decide(run, 9.0) if isinstance(command, TrialStarted))
 
-    assert start == StartTrial(trial=0, attempt=2, worker=1, epoch=2, round=1)
+    assert start == begun(0, 9.0, attempt=2, worker=1, epoch=2)
     evolve(run, begun(0, 9, attempt=2, worker=1, epoch=2))
     assert run.workers[1].round == 1  # it returned on the same host and continued its rounds
 
@@ -386,7 +390,7 @@ def test_lost_trial_resumes_after_its_saved_epoch_in_its_round() -> None:
 def test_worker_joining_on_another_host_begins_with_round_one() -> None:
     run = state_after(one_trial(joined(1, 3, host="b")))
 
-    assert [c.round for c in decide(run, 4.0) if isinstance(c, RequestProposal) and c.worker == 1] == [1]
+    assert [c.round for c in decide(run, 4.0) if isinstance(c, ProposalRequested) and c.worker == 1] == [1]
 
 
 def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
@@ -395,7 +399,7 @@ def test_a_trial_lost_as_often_as_the_limit_is_given_up() -> None:
         events += [TrialLost(at=4, trial=0, attempt=attempt, reason="x")]
         events += [begun(0, 4, attempt=attempt + 1)] if attempt < 3 else []
 
-    assert any(isinstance(c, GiveUp) and c.trial == 0 for c in decide(state_after(events), 5.0))
+    assert any(isinstance(c, TrialFailed) and c.trial == 0 for c in decide(state_after(events), 5.0))
 
 
 def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
@@ -408,25 +412,25 @@ def test_a_driver_that_was_killed_is_not_held_against_a_trial() -> None:
         ]
     events += [TrialLost(at=10, trial=0, attempt=6, reason="x")]
 
-    assert not any(isinstance(command, GiveUp) for command in decide(state_after(events), 10.0))
+    assert not any(isinstance(command, TrialFailed) for command in decide(state_after(events), 10.0))
 
 
 def test_a_silent_worker_is_written_off() -> None:
     run = state_after([started(duration=5000), *one_trial()[1:]])
 
-    assert not any(isinstance(command, DeclareLost) for command in decide(run, 601.0))
-    assert any(isinstance(command, DeclareLost) and command.worker == 0 for command in decide(run, 602.0))
+    assert not any(isinstance(command, WorkerLost) for command in decide(run, 601.0))
+    assert any(isinstance(command, WorkerLost) and command.worker == 0 for command in decide(run, 602.0))
 
 
 def test_message_of_a_written_off_worker_is_ignored() -> None:
     run = state_after(one_trial(WorkerLost(at=5, worker=0, reason="silent")))
 
-    up = messages.WorkerUp(
+    up = events.WorkerJoined(
         worker=0, host="a", ranks=2, device="cpu", device_memory_bytes=1, collective="none", machine={}
     )
 
     assert interpret(run, up, 6.0) == []
-    assert interpret(run, messages.WorkerDown(worker=0, reason="again"), 6.0) == []
+    assert interpret(run, events.WorkerLost(worker=0, reason="again"), 6.0) == []
 
 
 def test_missing_own_checkpoint_restarts_the_trial() -> None:
@@ -437,7 +441,7 @@ def test_missing_own_checkpoint_restarts_the_trial() -> None:
 
     received(run, messages.CheckpointGone(trial=0, attempt=2, missing=0, reason="no file"), 8.0)
 
-    assert StartTrial(0, 3, 0, 1, 1) in decide(run, 9.0)
+    assert begun(0, 9.0, attempt=3) in decide(run, 9.0)
 
 
 def test_missing_parent_fails_the_trial_and_loses_its_role() -> None:
@@ -457,11 +461,11 @@ def test_unneeded_checkpoints_outside_the_best_are_dropped() -> None:
         events += whole_trial(number, 4, 5, 0.5)
     run = state_after(events)
 
-    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+    assert not any(isinstance(c, CheckpointDropped) and c.trial == 0 for c in decide(run, 6.0))
     evolve(run, begun(1, 6))
     evolve(run, evaluated(1, 7, 0.6))
     evolve(run, finished(1, 7, 0.6))
-    dropped = {c.trial for c in decide(run, 8.0) if isinstance(c, DropCheckpoint)}
+    dropped = {c.trial for c in decide(run, 8.0) if isinstance(c, CheckpointDropped)}
     assert 0 in dropped and len(dropped) == 35 - 32
 
 
@@ -471,19 +475,19 @@ def test_weights_outside_the_best_are_kept_for_a_proposal() -> None:
         events += whole_trial(number, 4, 5, 0.5)
     events += [requested(34, round=35)]
     run = state_after(events)
-    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+    assert any(isinstance(c, CheckpointDropped) and c.trial == 0 for c in decide(run, 6.0))
 
     evolve(run, proposed(34, 6.0, parent=0))
-    assert not any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 6.0))
+    assert not any(isinstance(c, CheckpointDropped) and c.trial == 0 for c in decide(run, 6.0))
 
     evolve(run, begun(34, 6))
     evolve(run, finished(34, 7, 0.02))
-    assert any(isinstance(c, DropCheckpoint) and c.trial == 0 for c in decide(run, 8.0))
+    assert any(isinstance(c, CheckpointDropped) and c.trial == 0 for c in decide(run, 8.0))
 
 
 @pytest.mark.parametrize(("now", "reason"), [(99.9, None), (100.0, "duration"), (200.0, "duration")])
 def test_the_run_ends_with_its_declared_time(now: float, reason: str | None) -> None:
-    assert [c.reason for c in decide(state_after(one_trial()), now) if isinstance(c, End)] == (
+    assert [c.reason for c in decide(state_after(one_trial()), now) if isinstance(c, RunEnded)] == (
         [reason] if reason else []
     )
 
@@ -514,7 +518,7 @@ def test_only_the_best_checkpoint_that_cannot_grow_is_kept() -> None:
         events += whole_trial(number, 4, 5, 0.5 + number % 7 / 100, can_grow=False)
     run = state_after(events)
 
-    dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, DropCheckpoint)}
+    dropped = {c.trial for c in decide(run, 6.0) if isinstance(c, CheckpointDropped)}
 
     assert dropped == set(range(1, 41)) - {6}  # the first of equals
     assert run.retained == {0, 6}

@@ -23,15 +23,26 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import NAME, read
 from aiperf.report.fold import collect
-from aiperf.rules.decide import Command, GiveUp, RequestProposal, StartTrial, decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.decide import decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.limits import ScheduleConf
 from aiperf.rules.observations import observations
 from aiperf.rules.procedure import end_of_trial, nears_its_end
 from aiperf.rules.state import Run
 from searchers.history import SpareBegan, WithdrawnTrial
 from tests.audit.random_runs import Case, play
-from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, finished, joined, proposed, requested, started
+from tests.builders.journal import (
+    LIMITS,
+    SCHEDULE,
+    begun,
+    evaluated,
+    finished,
+    joined,
+    proposed,
+    requested,
+    started,
+    state_after,
+)
 
 FIRST: list[AnyEvent] = [started(), joined(0), requested(0), proposed(0), begun(0, 1.0)]
 """Worker that trains the starting network, for at most 2 epochs."""
@@ -41,35 +52,17 @@ KNOWN: list[AnyEvent] = [*FIRST, evaluated(0, 2.0, 0.5), evaluated(0, 3.0, 0.5, 
 
 def asked(run: Run, now: float = 10.0) -> list[tuple[int, int, bool]]:
     """Return (worker, round, is_spare) of the due requests."""
-    return [(c.worker, c.round, c.spare) for c in decide(run, now) if isinstance(c, RequestProposal)]
+    return [(c.worker, c.round, c.spare) for c in decide(run, now) if isinstance(c, ProposalRequested)]
 
 
-def carried_out(run: Run, now: float = 10.0) -> list[Command]:
+def carried_out(run: Run, now: float = 10.0) -> list[AnyEvent]:
     """Return all decisions until none is left, with their events applied like in the driver."""
-    done: list[Command] = []
-    while commands := [c for c in decide(run, now) if isinstance(c, RequestProposal | StartTrial | GiveUp)]:
+    done: list[AnyEvent] = []
+    while commands := [c for c in decide(run, now) if isinstance(c, ProposalRequested | TrialStarted | TrialFailed)]:
         for command in commands:
             done.append(command)
-            match command:
-                case RequestProposal():
-                    evolve(run, requested(command.number, command.worker, now, command.round))
-                case StartTrial():
-                    evolve(run, start(command, now))
-                case GiveUp():
-                    evolve(run, TrialFailed(at=now, trial=command.trial, reason=command.reason))
+            evolve(run, command)
     return done
-
-
-def start(command: StartTrial, now: float) -> TrialStarted:
-    return TrialStarted(
-        at=now,
-        trial=command.trial,
-        attempt=command.attempt,
-        worker=command.worker,
-        epoch=command.epoch,
-        batch_size=32,
-        round=command.round,
-    )
 
 
 # --- as late as possible
@@ -134,8 +127,8 @@ def test_trial_resumed_in_its_last_epoch_requests_at_once() -> None:
 
     done = carried_out(run)
 
-    assert [type(c) for c in done] == [StartTrial, RequestProposal]
-    assert isinstance(done[0], StartTrial) and (done[0].attempt, done[0].epoch, done[0].round) == (2, 2, 1)
+    assert [type(c) for c in done] == [TrialStarted, ProposalRequested]
+    assert isinstance(done[0], TrialStarted) and (done[0].attempt, done[0].epoch, done[0].round) == (2, 2, 1)
 
 
 def test_idle_worker_requests_at_once_and_after_a_rejection() -> None:
@@ -154,7 +147,7 @@ def test_worker_with_a_lost_trial_has_no_request() -> None:
 
     (begins,) = carried_out(run)
 
-    assert isinstance(begins, StartTrial) and begins.trial == 0
+    assert isinstance(begins, TrialStarted) and begins.trial == 0
 
 
 # --- one spare
@@ -200,7 +193,7 @@ def test_a_spare_waits_for_as_long_as_trials_end_as_they_should() -> None:
             assert asked(run) == []
     evolve(run, finished(1, 8.0, 0.3))
 
-    assert [(c.trial, c.round) for c in carried_out(run) if isinstance(c, StartTrial)] == [(3, 3)]
+    assert [(c.trial, c.round) for c in carried_out(run) if isinstance(c, TrialStarted)] == [(3, 3)]
     assert run.workers[0].waiting == [2] and asked(run) == []
 
 
@@ -212,8 +205,8 @@ def test_started_spare_has_the_next_round_and_is_then_replaced() -> None:
 
     done = carried_out(run)
 
-    assert isinstance(done[0], StartTrial) and (done[0].trial, done[0].attempt, done[0].round) == (2, 1, 3)
-    assert [(c.round, c.spare) for c in done[1:] if isinstance(c, RequestProposal)] == [(4, True)] and len(done) == 2
+    assert isinstance(done[0], TrialStarted) and (done[0].trial, done[0].attempt, done[0].round) == (2, 1, 3)
+    assert [(c.round, c.spare) for c in done[1:] if isinstance(c, ProposalRequested)] == [(4, True)] and len(done) == 2
     assert (run.workers[0].round, run.trials[2].round) == (3, 3)
 
 
@@ -225,7 +218,7 @@ def test_latest_requested_proposal_is_trained_first() -> None:
 
     (begins,) = carried_out(run)
 
-    assert isinstance(begins, StartTrial) and begins.trial == 3
+    assert isinstance(begins, TrialStarted) and begins.trial == 3
 
 
 def test_late_next_proposal_replaces_the_started_spare() -> None:
@@ -238,7 +231,7 @@ def test_late_next_proposal_replaces_the_started_spare() -> None:
     (begins,) = carried_out(run)
     evolve(run, proposed(3, 7.5))
 
-    assert isinstance(begins, StartTrial) and begins.trial == 2
+    assert isinstance(begins, TrialStarted) and begins.trial == 2
     assert carried_out(run) == [] and run.workers[0].waiting == [3]
 
 
@@ -254,7 +247,7 @@ def test_starting_network_is_trained_before_later_requests() -> None:
         [*FIRST[:2], joined(1), requested(0), TrialRejected(at=1.0, number=0, by="searcher", reason="x"), *of_another]
     )
 
-    requests = [c for c in decide(run, 3.0) if isinstance(c, RequestProposal)]
+    requests = [c for c in decide(run, 3.0) if isinstance(c, ProposalRequested)]
 
     assert [(c.worker, c.spare, c.starting_network) for c in requests] == [
         (0, False, True),
@@ -266,7 +259,7 @@ def test_starting_network_is_trained_before_later_requests() -> None:
         evolve(run, requested(each.number, each.worker, 3.0, each.round, each.starting_network))
     for each in requests[:2]:
         evolve(run, proposed(each.number, 3.0))
-    assert StartTrial(requests[0].number, 1, 0, 1, 1) in decide(run, 3.0)
+    assert begun(requests[0].number, 3.0) in decide(run, 3.0)
 
 
 def test_spares_keep_weights_and_need_their_parents_file() -> None:
@@ -278,11 +271,11 @@ def test_spares_keep_weights_and_need_their_parents_file() -> None:
 
     (give_up,) = decide(run, 6.0)
 
-    assert isinstance(give_up, GiveUp) and give_up.trial == 3
+    assert isinstance(give_up, TrialFailed) and give_up.trial == 3
     failed = TrialFailed(at=6.0, trial=3, reason=give_up.reason)
     assert observations(run, failed) == [WithdrawnTrial(3)]  # its architecture is free again
     evolve(run, failed)
-    assert [c.trial for c in decide(run, 6.0) if isinstance(c, StartTrial)] == [2]
+    assert [c.trial for c in decide(run, 6.0) if isinstance(c, TrialStarted)] == [2]
 
 
 # --- round of a trial in all reports
@@ -292,10 +285,10 @@ def test_spare_counts_in_the_round_in_which_it_was_trained() -> None:
     events: list[AnyEvent] = [*KNOWN, requested(1, round=2), proposed(1, 4.0), requested(2, round=2), proposed(2, 4.0)]
     run = state_after(events)
     trained: list[AnyEvent] = [
-        start(StartTrial(2, 1, 0, 1, 2), 5.0),
+        begun(2, 5.0, round_=2),
         evaluated(2, 6.0, 0.5),
         finished(2, 6.0, 0.5),
-        start(StartTrial(1, 1, 0, 1, 3), 7.0),
+        begun(1, 7.0, round_=3),
         evaluated(1, 8.0, 0.5),
         finished(1, 8.0, 0.5),
     ]

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from aiperf.journal.events import ProposalRequested, TrialProposed, TrialRejected
-from aiperf.journal.messages import ProposalReturned, Propose
+from aiperf.journal.messages import ProposalReturned
 from aiperf.rules.proposals import Proposer, check, make
 from morphism import JSON, Budget, Graph, apply, cost, decode_morph, start
-from searchers import Finished, History, RandomConf, Space, WeightsDropped, WithdrawnTrial
-from searchers import TrialInFlight as Told
+from searchers.history import Finished, History, Space, WeightsDropped, WithdrawnTrial
+from searchers.history import TrialInFlight as Told
+from searchers.searcher_config import RandomConf
 
 SMALL = start("digits_small", image=8)
 PROPOSER = Proposer(RandomConf(morphs=2).build(), None)
@@ -40,7 +41,7 @@ def proposed(*morphs: dict[str, JSON], parent: int | None = 0) -> ProposalReturn
 
 
 def test_a_proposal_is_written_down_with_what_its_lineage_gives() -> None:
-    word = make(PROPOSER, history(), Propose(number=1, worker=0, round=1, seed=7))
+    word = make(PROPOSER, history(), REQUEST)
     assert isinstance(word, ProposalReturned)
 
     event = check(history(), REQUEST, word, at=2.0)

@@ -10,9 +10,9 @@ import pytest
 from aiperf.journal.events import AnyEvent, RunStarted, TrialHeartbeat
 from aiperf.journal.journal import read
 from aiperf.journal.legality import IllegalLine
-from aiperf.rules.evolve import evolve, replay, state_after
+from aiperf.rules.evolve import evolve, replay
 from aiperf.rules.state import begin
-from tests.builders.journal import begun, joined, one_trial, proposed, requested, started
+from tests.builders.journal import begun, joined, one_trial, proposed, requested, started, state_after
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -7,11 +7,21 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.journal.events import AnyEvent, WorkerLost
-from aiperf.rules.decide import StartTrial, decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.journal.events import AnyEvent, TrialStarted, WorkerLost
+from aiperf.rules.decide import decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.state import Run
-from tests.builders.journal import begun, finished, joined, one_trial, proposed, requested, resumed, started
+from tests.builders.journal import (
+    begun,
+    finished,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    resumed,
+    started,
+    state_after,
+)
 
 
 def rounds_of(run: Run) -> list[int]:
@@ -107,7 +117,7 @@ def test_no_round_is_lost_or_doubled_by_losses_and_resumes(drawn: list[tuple[str
                 evolve(run, requested(trial, worker=number, round=run.workers[number].round + 1))
                 evolve(run, proposed(trial))
                 for start in decide(run, run.at):
-                    if isinstance(start, StartTrial):
+                    if isinstance(start, TrialStarted):
                         evolve(run, begun(start.trial, run.at, start.attempt, start.worker, start.epoch, start.round))
                         begun_rounds[run.trials[start.trial].round] += start.attempt == 1
                         if what == "train":

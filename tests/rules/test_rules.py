@@ -30,7 +30,7 @@ from cluster.faults import WorkerLostConf
 from cluster.simulated import SimulatedConf
 from morphism import Budget, Convolution, Kernel, Skip, cost, legal, start
 from morphism.sites import depths
-from searchers import Finished, History, Request, TrialInFlight
+from searchers.history import Finished, History, Request, TrialInFlight
 from searchers.searcher_config import RandomConf, TpeConf
 
 RANKED = configure(["+cluster=simulated", "dataset=imagenet", "schedule=ranking"])

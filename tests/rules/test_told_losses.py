@@ -8,13 +8,24 @@ import pytest
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunResumed
-from aiperf.journal.messages import CheckpointFailed, CheckpointSaved, CorruptImagesFound
-from aiperf.rules.decide import End, decide
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.journal.events import AnyEvent, CheckpointNotWritten, CheckpointWritten, ImagesSkipped, RunEnded, RunResumed
+from aiperf.journal.messages import CorruptImagesFound
+from aiperf.rules.decide import decide
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import FILES_OF_A_LINE, interpret
 from aiperf.rules.state import Run
-from tests.builders.journal import LIMITS, SCHEDULE, begun, evaluated, joined, one_trial, proposed, requested, started
+from tests.builders.journal import (
+    LIMITS,
+    SCHEDULE,
+    begun,
+    evaluated,
+    joined,
+    one_trial,
+    proposed,
+    requested,
+    started,
+    state_after,
+)
 
 
 def files(*numbers: int) -> tuple[tuple[str, str], ...]:
@@ -28,7 +39,9 @@ def run_of(corrupt_limit: int | None) -> Run:
     return state_after([started(config=config), joined(0), joined(1)])
 
 
-def received(run: Run, word: CorruptImagesFound | CheckpointSaved | CheckpointFailed, now: float) -> list[AnyEvent]:
+def received(
+    run: Run, word: CorruptImagesFound | CheckpointWritten | CheckpointNotWritten, now: float
+) -> list[AnyEvent]:
     events = interpret(run, word, now)
     for event in events:
         evolve(run, event)
@@ -68,7 +81,7 @@ def test_the_run_ends_with_one_corrupt_image_more_than_its_limit(limit: int | No
     received(run, CorruptImagesFound(worker=0, files=files(1, 2)), 1.0)
     received(run, CorruptImagesFound(worker=1, files=files(3)), 1.0)
 
-    assert (decide(run, 2.0) == [End("corrupt images")]) is ends
+    assert (decide(run, 2.0) == [RunEnded(at=2.0, reason="corrupt images")]) is ends
 
 
 def test_a_run_whose_images_were_repaired_can_be_taken_up_again() -> None:
@@ -85,8 +98,8 @@ def test_unwritten_checkpoint_is_an_event_of_a_running_trial() -> None:
         [started(), joined(), requested(0), proposed(0), begun(0, 1.0), evaluated(0, 5.0, 0.5, checkpoint=False)]
     )
 
-    late = received(run, CheckpointFailed(trial=0, attempt=2, epoch=1, reason="of another attempt"), 6.0)
-    events = received(run, CheckpointFailed(trial=0, attempt=1, epoch=1, reason="No space left"), 6.0)
+    late = received(run, CheckpointNotWritten(trial=0, attempt=2, epoch=1, reason="of another attempt"), 6.0)
+    events = received(run, CheckpointNotWritten(trial=0, attempt=1, epoch=1, reason="No space left"), 6.0)
 
     assert late == []
     assert events == [CheckpointNotWritten(at=6.0, trial=0, attempt=1, epoch=1, reason="No space left")]
@@ -110,8 +123,8 @@ def test_both_stand_as_warnings_beside_the_score() -> None:
 def test_unwritten_checkpoint_is_reported_once_per_epoch() -> None:
     run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
 
-    def unsaved(epoch: int) -> CheckpointFailed:
-        return CheckpointFailed(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
+    def unsaved(epoch: int) -> CheckpointNotWritten:
+        return CheckpointNotWritten(trial=0, attempt=1, epoch=epoch, reason="No space left on device")
 
     assert [type(event) for event in received(run, unsaved(1), 4.0)] == [CheckpointNotWritten]
     assert received(run, unsaved(1), 5.0) == []
@@ -120,10 +133,10 @@ def test_unwritten_checkpoint_is_reported_once_per_epoch() -> None:
 
 def test_checkpoint_completed_after_its_epoch_can_be_resumed() -> None:
     run = state_after(one_trial(evaluated(0, 3.0, 0.5, checkpoint=False)))
-    word = CheckpointSaved(trial=0, attempt=1, epoch=1)
+    word = CheckpointWritten(trial=0, attempt=1, epoch=1)
 
     assert [type(event) for event in received(run, word, 4.0)] == [CheckpointWritten]
     assert received(run, word, 5.0) == []
-    assert received(run, CheckpointSaved(trial=0, attempt=1, epoch=3), 5.0) == []
+    assert received(run, CheckpointWritten(trial=0, attempt=1, epoch=3), 5.0) == []
 
     assert run.trials[0].saved_epoch == 1 and run.trials[0].last_message == 4.0

@@ -32,7 +32,7 @@ from aiperf.journal.events import (
 )
 from aiperf.journal.journal import read
 from aiperf.journal.legality import LEGAL, IllegalLine, TrialState
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.rules.evolve import evolve
 from aiperf.rules.observations import observations
 from aiperf.rules.state import Run, begin
 from tests.audit.random_runs import play, random_case
@@ -48,6 +48,7 @@ from tests.builders.journal import (
     requested,
     resumed,
     started,
+    state_after,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -6,19 +6,18 @@ import pytest
 
 from aiperf.accounting.score import score
 from aiperf.accounting.work_log import work_log
-from aiperf.journal.events import AnyEvent, WorkerLost, WorkerNotStarted
-from aiperf.journal.messages import NotStarted, WorkerDown
-from aiperf.rules.evolve import evolve, state_after
+from aiperf.journal.events import AnyEvent, LossCause, WorkerLost, WorkerNotStarted
+from aiperf.rules.evolve import evolve
 from aiperf.rules.interpret import interpret
-from tests.builders.journal import begun, joined, proposed, requested, started
+from tests.builders.journal import begun, joined, proposed, requested, started, state_after
 
 
-@pytest.mark.parametrize(("released", "becomes"), [(True, "lost"), (False, "ending")])
-def test_trial_fails_for_lost_but_never_for_released_workers(released: bool, becomes: str) -> None:
+@pytest.mark.parametrize(("cause", "becomes"), [("released", "lost"), ("reported", "ending")])
+def test_trial_fails_for_lost_but_never_for_released_workers(cause: LossCause, becomes: str) -> None:
     run = state_after([started(), joined(0), requested(0), proposed(0)])
     for attempt in (1, 2, 3):
         evolve(run, begun(0, at=float(attempt), attempt=attempt, worker=attempt - 1))
-        (event,) = interpret(run, WorkerDown(worker=attempt - 1, reason="let go", released=released), float(attempt))
+        (event,) = interpret(run, WorkerLost(worker=attempt - 1, reason="let go", cause=cause), float(attempt))
         evolve(run, event)
         evolve(run, joined(attempt, at=float(attempt)))
 
@@ -39,7 +38,7 @@ def test_a_worker_that_was_let_go_is_no_loss_in_the_books() -> None:
 
 def test_failed_start_is_recorded_and_a_warning() -> None:
     run = state_after([started(), joined(0)])
-    (event,) = interpret(run, NotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
+    (event,) = interpret(run, WorkerNotStarted(host="10.0.0.7", failures=2, reason="no data set"), 3.0)
     before = (dict(run.workers), dict(run.idle), run.next_worker)
 
     evolve(run, event)

@@ -16,24 +16,21 @@ from random import Random
 import pytest
 
 from benchmarks import proposal_speed
-from searchers import (
+from searchers.history import (
     Cause,
     CeilingKnown,
-    EvolutionConf,
     FailedTrial,
     Finished,
     History,
-    MorphismConf,
     Proposal,
-    RandomConf,
     ReducedBatch,
     Request,
     Searcher,
-    TpeConf,
     WeightsDropped,
     WithdrawnTrial,
-    propose,
 )
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 from tests.builders.history import Run, proposed, space
 
 HASHES = Path(__file__).parents[1] / "golden" / "proposals.json"
@@ -50,7 +47,7 @@ def eventful(name: str) -> Iterator[Proposal]:
         random = Random(f"{name} {seed}")
         run = Run(SEARCHERS[name], TpeConf().build(), space(tuning_from_round=2), seed)
         for step in range(120):
-            flying = sorted(run.history.in_flight())
+            flying = sorted(run.history.in_flight)
             if len(flying) < 3 or random.random() < 0.4:
                 run.ask(1 + step // 12)
                 yield run.requests[-1][2]
@@ -81,7 +78,7 @@ def invented(finished: int) -> Iterator[Proposal]:
         request = Request(len(history.trials), proposal_speed.ROUND, 1)
         proposal = propose(SEARCHERS["morphism"], history, request, tuner)
         yield proposal
-        oldest = next(iter(history.in_flight()))
+        oldest = next(iter(history.in_flight))
         history.tell([proposed(history, proposal, request), Finished(oldest, 0.7 + (done * 37 % 11) / 100)])
 
 

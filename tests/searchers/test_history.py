@@ -6,7 +6,11 @@ from hypothesis import strategies as st
 
 from morphism import Deepen, apply, rebuild
 from morphism.grow import Lineage
-from searchers import (
+from searchers.history import (
+    BEST_SEEN,
+    FAILED_SEEN,
+    IN_FLIGHT_SEEN,
+    NEWEST_SEEN,
     PARENTS,
     Cause,
     CeilingKnown,
@@ -14,14 +18,12 @@ from searchers import (
     Finished,
     History,
     Observation,
-    RandomConf,
     ReducedBatch,
     Space,
     TrialInFlight,
-    UnknownTrial,
     WeightsDropped,
 )
-from searchers.history import BEST_SEEN, FAILED_SEEN, IN_FLIGHT_SEEN, NEWEST_SEEN
+from searchers.searcher_config import RandomConf
 from tests.builders.history import SMALL, Run, runs, space
 
 RANDOM = RandomConf().build()
@@ -57,11 +59,11 @@ def test_a_trials_graph_is_its_lineage_rebuilt(run: Run) -> None:
 def test_a_trial_is_in_flight_until_it_finished_or_failed() -> None:
     history = History(space())
     grown(history, range(3))
-    assert set(history.in_flight()) == {0, 1, 2}
+    assert set(history.in_flight) == {0, 1, 2}
 
     history.tell([Finished(0, 0.5), FailedTrial(2)])
 
-    assert set(history.in_flight()) == {1}
+    assert set(history.in_flight) == {1}
     assert history.without_result_seen() == (1, 2)
 
 
@@ -114,7 +116,7 @@ def test_only_failures_by_hyperparameters_are_kept_for_tuning() -> None:
 
     history.tell([FailedTrial(number, cause) for number, cause in enumerate(causes)])
 
-    assert history.unfit_newest() == (1, 3)
+    assert list(history.unfit) == [1, 3]
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=60))
@@ -171,29 +173,12 @@ def test_a_batch_that_shrank_is_known_and_its_point_is_pruned() -> None:
     history.tell([ReducedBatch(0, 64, 32)])
 
     assert history.batch_sizes == {0: 32}
-    ((number, point),) = history.pruned_newest()
+    ((number, point),) = history.pruned
     assert (number, point.batch_size, point.kernel_size, point.reason) == (0, 64, None, "out of memory")
 
 
 def test_the_starting_graph_counts_as_proposed_at_first() -> None:
     assert History(space()).is_taken(SMALL.fingerprint)
-
-
-def test_unknown_trials_and_repeated_numbers_are_refused() -> None:
-    history = history_of(1)
-
-    with pytest.raises(UnknownTrial, match="Trial 7 is none of"):
-        history.tell([Finished(7, 0.5)])
-    with pytest.raises(ValueError, match="Trial 0 was proposed before"):
-        grown(history, range(1))
-    with pytest.raises(UnknownTrial):
-        history.graph(7)
-
-
-@pytest.mark.parametrize("accuracy", [-0.1, 1.1, float("nan"), float("inf")])
-def test_an_accuracy_is_between_0_and_1(accuracy: float) -> None:
-    with pytest.raises(ValueError, match="from 0 to 1"):
-        Finished(0, accuracy)
 
 
 def test_a_space_without_a_range_of_batches_is_refused() -> None:

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from searchers import EvolutionConf, Finished, MorphismConf, RandomConf, Request, Searcher, TpeConf, Tuner, propose
+from searchers.history import Finished, Request, Searcher
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf, TpeConf
 from tests.builders.history import Run, runs, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
-TPE: Tuner = TpeConf().build()
+TPE = TpeConf().build()
 
 
 @pytest.mark.parametrize("searcher", SEARCHERS, ids=lambda searcher: searcher.name)

@@ -1,15 +1,9 @@
-"""Cached rows equal recomputed rows, and the cache is bounded."""
+"""Cached rows equal recomputed rows."""
 
-from collections.abc import Sequence
-
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks import proposal_speed
-from searchers import History, UnknownTrial, distance
-from searchers.distance import Array, TrialRows
+from searchers.history import History
 
 OBSERVATIONS = proposal_speed.invented(40)
 
@@ -30,22 +24,5 @@ def test_cached_descriptors_equal_computed_ones_exactly() -> None:
 
 
 def test_an_unknown_trial_has_no_row() -> None:
-    with pytest.raises(UnknownTrial, match="is none of"):
+    with pytest.raises(KeyError):
         example().descriptors([0, 80])
-
-
-@settings(max_examples=100)
-@given(st.lists(st.lists(st.integers(0, 30), max_size=12), max_size=20), st.integers(1, 20))
-def test_forgetting_changes_no_row_and_keeps_the_bound(requested: list[list[int]], remembered: int) -> None:
-    def made(numbers: Sequence[int]) -> Array:
-        return np.array([[number, number**2] for number in numbers], dtype=np.float64).reshape(len(numbers), 2)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(distance, "ROWS_REMEMBERED", remembered)
-        kept = TrialRows(2)
-        for numbers in requested:
-            if missing := kept.missing(numbers):
-                kept.keep(missing, made(missing))
-            assert (kept.of(numbers) == made(numbers)).all()
-            assert len(kept) <= max(remembered, *[len(set(numbers)) for numbers in requested])
-            kept.of(numbers)[:] = -1  # a copy: a reader may change it

@@ -10,23 +10,10 @@ from hypothesis import strategies as st
 from aiperf.errors import BadConfiguration
 from aiperf.rules.proposals import proposer_of
 from morphism import Budget, Deepen, Graph, apply, choices, cost, legal, start
-from searchers import (
-    EvolutionConf,
-    FailedTrial,
-    Finished,
-    History,
-    MorphismConf,
-    NothingToPropose,
-    RandomConf,
-    Request,
-    Searcher,
-    TpeConf,
-    TrialInFlight,
-    WeightsDropped,
-    propose,
-)
-from searchers.growth import grown_from_any
-from searchers.searcher_config import HpoConf, SearcherConf
+from searchers.growth import NothingToPropose, grown_from_any
+from searchers.history import FailedTrial, Finished, History, Request, Searcher, TrialInFlight, WeightsDropped
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, HpoConf, MorphismConf, RandomConf, SearcherConf, TpeConf
 from tests.builders.history import SMALL, Run, runs, space
 from tests.builders.landscape_search import accuracy, search
 from tests.builders.landscapes import Landscape

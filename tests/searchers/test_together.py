@@ -9,22 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from morphism import Deepen, Graph, apply, start
-from searchers import (
-    EvolutionConf,
+from searchers.growth import grown_at_random
+from searchers.history import (
     FailedTrial,
     Finished,
     History,
-    MorphismConf,
-    RandomConf,
     Request,
     Requested,
     RequestWithoutTrial,
     Searcher,
     TrialInFlight,
     WithdrawnTrial,
-    propose,
 )
-from searchers.growth import grown_at_random
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, MorphismConf, RandomConf
 from tests.builders.history import SMALL, space
 
 SEARCHERS: list[Searcher] = [MorphismConf().build(), EvolutionConf().build(), RandomConf().build()]
@@ -100,7 +98,7 @@ def test_an_architecture_is_taken_until_its_trial_is_withdrawn() -> None:
     history.tell([WithdrawnTrial(1)])
     assert history.holder(DEEPER_GRAPH.fingerprint) is None
     assert not history.is_taken(DEEPER_GRAPH.fingerprint)
-    assert not history.in_flight() and not history.without_result_seen()
+    assert not history.in_flight and not history.without_result_seen()
 
     history.tell([trial(2, DEEPER_GRAPH, *DEEPER), FailedTrial(2)])
     assert history.holder(DEEPER_GRAPH.fingerprint) == 2

@@ -31,23 +31,20 @@ from morphism import (
     unreached,
     useful_kernels,
 )
-from searchers import (
+from searchers.history import (
     Cause,
     CeilingKnown,
-    EvolutionConf,
     FailedTrial,
     Finished,
     History,
-    OffConf,
-    RandomConf,
     ReducedBatch,
     Request,
     Space,
-    TpeConf,
     TrialInFlight,
-    propose,
 )
 from searchers.kernel_size import enlarging, own_size, tunable
+from searchers.propose import propose
+from searchers.searcher_config import EvolutionConf, OffConf, RandomConf, TpeConf
 from searchers.tpe import _Joint, _trials, batch_range, residuals
 from tests.builders.history import SMALL, Run, space
 from tests.builders.tuning_landscape import row, search

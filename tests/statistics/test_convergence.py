@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiperf.accounting.convergence import settled
-from aiperf.accounting.score import CurvePoint
+from aiperf.accounting.score import CurvePoint, settled
 from aiperf.accounting.valid_window import Window
 
 

@@ -13,7 +13,8 @@ import torch.distributed as dist
 
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import OutOfMemory, TrialDone
+from aiperf.journal.events import BatchReduced
+from aiperf.journal.messages import TrialDone
 from aiperf.train import loop
 from aiperf.train.collectives import horovod_collective
 from aiperf.train.collectives.collective import SingleRank, is_of_exchange
@@ -83,7 +84,7 @@ def test_a_step_without_memory_reduces_the_batch(error: RuntimeError, monkeypatc
         context = RankContext.make(CONF, images, graph(), CPU, SingleRank(), None)
         words = list(loop.train(order(last_epoch=1, batch_size=64), context, taken=0.0))
 
-    assert isinstance(words[0], OutOfMemory) and words[0].to_batch_size == batches[1] < 64
+    assert isinstance(words[0], BatchReduced) and words[0].to_batch_size == batches[1] < 64
     assert isinstance(words[-1], TrialDone)
 
 

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 
 from aiperf.data.opening import open_data
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Crashed, Prepared, Train, TrialDone
+from aiperf.journal.events import TrialPrepared
+from aiperf.journal.messages import Crashed, Train, TrialDone
 from aiperf.train import execution, loop
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
@@ -141,7 +142,7 @@ def test_twelve_networks_of_one_process_are_compiled_once_each(compiler: str) ->
 
         words = list(loop.train(train_order, context, taken=0.0))
 
-        assert isinstance(words[0], Prepared) and words[0].compiled
+        assert isinstance(words[0], TrialPrepared) and words[0].compiled
         assert isinstance(words[-1], TrialDone)
         assert graphs_compiled() - before == 1
 

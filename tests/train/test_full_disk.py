@@ -12,7 +12,8 @@ import torch
 
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import CheckpointFailed, TrialDone, Word
+from aiperf.journal.events import CheckpointNotWritten
+from aiperf.journal.messages import TrialDone, Word
 from aiperf.train.checkpoints.checkpoint import Snapshot, load, save
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder, trial_of
 from aiperf.train.checkpoints.checkpoint_writer import Writer
@@ -86,13 +87,13 @@ def test_a_trial_on_a_full_disk_continues_and_saves_later(disk: Path, monkeypatc
     with open_data(IMAGES) as images:
         for word in train_here(order(last_epoch=5), CONF, images, graph(), disk / "checkpoints"):
             words.append(word)
-            if isinstance(word, CheckpointFailed) and word.epoch == 3:
+            if isinstance(word, CheckpointNotWritten) and word.epoch == 3:
                 filler.unlink()
 
     assert isinstance(words[-1], TrialDone)
     stands = [word.checkpoint for word in epochs(words)]
     assert stands == [False, False, False, True, True]
-    lost = [word for word in words if isinstance(word, CheckpointFailed)]
+    lost = [word for word in words if isinstance(word, CheckpointNotWritten)]
     assert [word.epoch for word in lost] == [1, 2, 3]
     assert all((word.trial, word.attempt) == (1, 1) and "No space left" in word.reason for word in lost)
     assert load(CheckpointFolder(disk / "checkpoints"), 1, graph().fingerprint).epoch == 5
@@ -110,7 +111,7 @@ def test_ranks_with_a_full_run_folder_continue(disk: Path) -> None:
 
     assert isinstance(words[-1], TrialDone)
     assert {word.checkpoint for word in epochs(words)} == {False}
-    assert any(isinstance(word, CheckpointFailed) for word in words)
+    assert any(isinstance(word, CheckpointNotWritten) for word in words)
 
 
 def test_a_checkpoint_gets_its_name_after_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

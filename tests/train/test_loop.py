@@ -10,17 +10,8 @@ import torch
 
 import aiperf.train.inprocess
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import (
-    Advanced,
-    CheckpointGone,
-    Crashed,
-    EpochDone,
-    OutOfMemory,
-    Prepared,
-    Train,
-    TrialDone,
-    Word,
-)
+from aiperf.journal.events import BatchReduced, TrialPrepared
+from aiperf.journal.messages import Advanced, CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
 from aiperf.train.checkpoints.checkpoint import Snapshot, load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.checkpoints.checkpoint_writer import Writer
@@ -38,7 +29,7 @@ def weights(folder: Path, trial: int = 1) -> dict[str, torch.Tensor]:
 def test_a_trial_reports_preparation_epochs_and_end(tmp_path: Path) -> None:
     words = train(order(last_epoch=3), tmp_path)
 
-    assert isinstance(words[0], Prepared)
+    assert isinstance(words[0], TrialPrepared)
     assert (words[0].precision, words[0].ranks, words[0].compiled) == ("fp32", 1, False)
     assert [word.advanced.epoch for word in epochs(words)] == [1, 2, 3]
     assert words[-1] == TrialDone(trial=1, attempt=1, reason="epochs")
@@ -96,7 +87,7 @@ def test_an_epoch_with_a_written_checkpoint_is_one_message(tmp_path: Path, monke
 
     words = train(order(last_epoch=3), tmp_path)
 
-    assert [type(word) for word in words] == [Prepared, EpochDone, EpochDone, EpochDone, TrialDone]
+    assert [type(word) for word in words] == [TrialPrepared, EpochDone, EpochDone, EpochDone, TrialDone]
 
 
 def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +107,7 @@ def test_an_epoch_is_reported_while_its_checkpoint_is_written(tmp_path: Path, mo
             if isinstance(word, Advanced):
                 heard.set()
 
-    assert [type(word) for word in words] == [Prepared, Advanced, EpochDone, TrialDone]
+    assert [type(word) for word in words] == [TrialPrepared, Advanced, EpochDone, TrialDone]
     assert epochs(words)[0].checkpoint
 
 
@@ -208,7 +199,7 @@ def test_a_batch_that_does_not_fit_is_made_smaller_until_it_does(tmp_path: Path)
 
     words = train(order(last_epoch=1, batch_size=128), tmp_path, conf)
 
-    reduced = [word for word in words if isinstance(word, OutOfMemory)]
+    reduced = [word for word in words if isinstance(word, BatchReduced)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48), (48, 32)]
     assert epochs(words)[0].advanced.training_images == visited(32)
     assert isinstance(words[-1], TrialDone)
@@ -237,7 +228,7 @@ def test_a_diverged_trial_says_so_and_is_not_tried_again(tmp_path: Path) -> None
 def test_sixteen_bit_precision_keeps_weights_and_momentum_in_32(tmp_path: Path, precision: str) -> None:
     words = train(order(last_epoch=1), tmp_path, TrainerConf(threads=1, precision=precision))
 
-    assert isinstance(words[0], Prepared)
+    assert isinstance(words[0], TrialPrepared)
     assert words[0].precision == precision
     kept = load(CheckpointFolder(tmp_path), 1, graph().fingerprint)
     tensors = [*kept.weights.values(), *kept.momentum.values()]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aiperf.data.opening import open_data
-from aiperf.journal.messages import Advanced, CheckpointSaved, EpochDone, Train, TrialDone, Word
+from aiperf.journal.events import CheckpointWritten
+from aiperf.journal.messages import Advanced, EpochDone, Train, TrialDone, Word
 from aiperf.train.checkpoints import checkpoint, checkpoint_writer
 from aiperf.train.checkpoints.checkpoint import Snapshot
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
@@ -52,7 +53,7 @@ def test_an_epoch_is_reported_before_its_checkpoint_is_written(tmp_path: Path, d
 
     assert [word.advanced.epoch for word in epochs] == list(range(1, 6))
     assert [word.checkpoint for word in epochs[:3]] == [False, False, False]
-    assert CheckpointSaved(trial=1, attempt=1, epoch=1) in said[said.index(epochs[2]) :]
+    assert CheckpointWritten(trial=1, attempt=1, epoch=1) in said[said.index(epochs[2]) :]
     assert epochs[-1].checkpoint and isinstance(said[-1], TrialDone)
 
 

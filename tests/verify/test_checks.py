@@ -180,7 +180,7 @@ def test_a_report_of_other_figures_is_a_contradiction(tmp_path: Path) -> None:
 
     honest, forged_ = (verified_with(tmp_path / "run", REAL, one) for one in (report, changed))
 
-    assert (honest.findings, honest.not_checked) == ((), None)
+    assert (honest.findings, honest.not_checked) == ([], None)
     (found,) = forged_.findings
     assert found.certainty == "contradiction" and found.found.startswith("flops_per_second: 28000000000.0 in report.js")
 
@@ -192,7 +192,7 @@ def test_an_older_report_is_compared_with_its_own_lines(tmp_path: Path) -> None:
 
     honest, forged_ = (verified_with(tmp_path / "run", REAL, one) for one in (report, changed))
 
-    assert honest.findings == () and honest.examined
+    assert honest.findings == [] and honest.examined
     assert honest.not_checked == "34 of 134 lines were written after report.json"
     assert [one.certainty for one in forged_.findings] == ["contradiction"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from aiperf.data.visiting_order import training_steps
 from aiperf.verify import verification, verify
 from aiperf.verify.attempts import whole_epoch
-from aiperf.verify.check import Notes
+from aiperf.verify.check import CheckResult
 from aiperf.verify.lines import read_lines
 from aiperf.verify.verification import drawn, expected
 from tests.builders.forged_journal import Line, lines_of, write
@@ -81,12 +81,12 @@ def test_no_form_of_a_line_empties_the_sample(
 
 
 def test_a_check_that_examined_none_of_some_is_a_contradiction() -> None:
-    notes, left_out = Notes("graphs", "law", "architectures"), Notes("graphs", "law", "architectures")
+    notes, left_out = CheckResult("graphs", "law", "architectures"), CheckResult("graphs", "law", "architectures")
     notes.of = left_out.of = 15
     left_out.not_checked = "a reason"
 
-    assert notes.checked().contradictions == 1
-    assert left_out.checked().contradictions == 0
+    assert notes.close().contradictions == 1
+    assert left_out.close().contradictions == 0
 
 
 def test_unsampled_architectures_are_checked_by_their_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from aiperf.drive.ray.cluster.daemons import Runtime
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.ray_worker import WorkerParameters, last_line
-from aiperf.journal.messages import HelperDown, ProposalFailed, Propose, Word
+from aiperf.journal.events import HelperLost, ProposalRequested
+from aiperf.journal.messages import ProposalFailed, Word
 from aiperf.rules.proposals import Proposer, make
 from searchers.history import History, Observation, Space
 
@@ -75,7 +76,7 @@ class Generator:
         self._history = History(space)
         self._sender = Sender(mailbox)
 
-    def propose(self, stored: list[bytes], loose: list[bytes], order: Propose) -> None:
+    def propose(self, stored: list[bytes], loose: list[bytes], order: ProposalRequested) -> None:
         """Add the packets that this generator lacks, then send the proposal to the mailbox."""
         self._history.tell(observed([*stored, *loose]))
         self._sender.put([make(self._proposer, self._history, order)])
@@ -92,7 +93,7 @@ class _OfNode:
     """Numbers of the workers on the node."""
     sent: int = 0
     """Number of history packets that it has received."""
-    asked: dict[ray.ObjectRef[Any], Propose] = field(default_factory=dict)
+    asked: dict[ray.ObjectRef[Any], ProposalRequested] = field(default_factory=dict)
 
 
 class Generators:
@@ -128,7 +129,7 @@ class Generators:
                 self.calls.pop(call, None)
             self._runtime.call(partial(ray.kill, generator.actor), "ending a generator")
 
-    def propose(self, node: str, order: Propose) -> None:
+    def propose(self, node: str, order: ProposalRequested) -> None:
         """Send an order, with the history that the generator lacks. Return at once."""
         generator = self._of_node[node]
         call = generator.actor.propose.remote(*self._updates.since(generator.sent), order)
@@ -142,7 +143,7 @@ class Generators:
         Replace a generator that has died: all its open requests have failed, and the new one receives the whole
         history.
         """
-        failed: dict[str, list[tuple[Propose, str]]] = {}
+        failed: dict[str, list[tuple[ProposalRequested, str]]] = {}
         for call in done:
             node = self.calls.pop(call, None)
             if node is None:
@@ -154,7 +155,7 @@ class Generators:
                 failed.setdefault(node, []).append((order, last_line(error)))
         return [word for node, why in failed.items() for word in self._replace(node, why)]
 
-    def _replace(self, node: str, failed: list[tuple[Propose, str]]) -> list[Word]:
+    def _replace(self, node: str, failed: list[tuple[ProposalRequested, str]]) -> list[Word]:
         generator = self._of_node[node]
         lost = [*failed, *((order, "its generator died") for order in generator.asked.values())]
         for call in generator.asked:
@@ -165,7 +166,7 @@ class Generators:
         words: list[Word] = []
         worker = next((order.worker for order, _ in lost if order.worker in generator.workers), None)
         if worker is not None:
-            words.append(HelperDown(worker=worker, helper="generator", reason=failed[0][1]))
+            words.append(HelperLost(worker=worker, helper="generator", reason=failed[0][1]))
         words += [
             ProposalFailed(number=order.number, reason=f"no proposal: {why}", was_made=False)
             for order, why in lost

@@ -17,12 +17,12 @@ from typing import Any
 import ray
 
 from aiperf.config import RunConf
-from aiperf.drive.preflight import PreflightResult, as_word, nobody_left, node_checks
+from aiperf.drive.preflight import PreflightResult, nobody_left, node_checks
 from aiperf.drive.ray.cluster.daemons import in_background
 from aiperf.drive.ray.inspection import NodeInspection
 from aiperf.drive.ray.inspector import START
 from aiperf.drive.ray.slots import Slots, slots
-from aiperf.journal.messages import Inspected
+from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import NodeReadings, ProbeReading
 from aiperf.preflight.preflight_config import PreflightConf
 
@@ -93,7 +93,7 @@ class NodeAdmission:
         """Nodes of the check in progress, and its future result."""
         self._readings: Future[list[NodeReadings]] | None = None
 
-    def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[Inspected]]:
+    def look(self, nodes: Sequence[Node], slots: Slots) -> tuple[Slots, list[NodeChecked]]:
         """Return the places that may be used now, and the results of newly checked nodes.
 
         Start a check of unknown nodes.
@@ -116,7 +116,7 @@ class NodeAdmission:
             self._stop()
             wait([self._readings], CLOSE_SECONDS)
 
-    def _results(self, slots: Slots) -> list[Inspected]:
+    def _results(self, slots: Slots) -> list[NodeChecked]:
         if self._readings is None or not self._readings.done():
             return []
         checked, self._readings = self._readings, None
@@ -129,4 +129,4 @@ class NodeAdmission:
         self._measured |= {one.node: one for one in found}
         events = node_checks(found, list(self._measured.values()), self._conf)
         self.excluded |= {one.node for one, event in zip(found, events, strict=True) if event.excluded}
-        return [as_word(event) for event in events]
+        return list(events)

@@ -19,7 +19,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import HelperDown, Word
+from aiperf.journal.events import HelperLost
+from aiperf.journal.messages import Word
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
 from aiperf.train.ranks.distant_host import DistantHost
@@ -75,7 +76,7 @@ class RankHost:
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return ()
         self._recorder, self._recorder_began = self._new_recorder(), now
-        return (HelperDown(worker=self._recipe.worker, helper="recorder", reason=f"on {self._name}: {how}"),)
+        return (HelperLost(worker=self._recipe.worker, helper="recorder", reason=f"on {self._name}: {how}"),)
 
     def _new_recorder(self) -> Recorder:
         recorder = Recorder(

@@ -39,18 +39,8 @@ from aiperf.drive.ray.shared_folder import leave_word
 from aiperf.drive.ray.slots import Slot, slots
 from aiperf.drive.ray.worker_host import OpenGroup, WorkerPlan, open_ranks
 from aiperf.errors import AiperfError, RuntimeLost
-from aiperf.journal.messages import (
-    Drop,
-    NotStarted,
-    Order,
-    Propose,
-    Release,
-    Sum,
-    Train,
-    Word,
-    WorkerDown,
-    WorkerUp,
-)
+from aiperf.journal.events import ProposalRequested, WorkerJoined, WorkerLost, WorkerNotStarted
+from aiperf.journal.messages import Drop, Order, Release, Sum, Train, Word
 from aiperf.planning.worker_shape import WorkerRequirements, breach
 from aiperf.rules.proposals import Proposer
 from searchers.history import Observation, Space
@@ -108,7 +98,7 @@ class RayExecutor:
         self._generators = Generators(self._making, self._runtime, self._mailbox, self._updates)
 
     def start(self) -> None:
-        """Request workers at all places. Each sends WorkerUp when its ranks are ready."""
+        """Request workers at all places. Each sends WorkerJoined when its ranks are ready."""
         with self._runtime.watched():
             self._look_for_places(time.monotonic())
 
@@ -126,13 +116,13 @@ class RayExecutor:
         An order for a lost worker is dropped, since the message about the loss follows.
         """
         match order:
-            case Propose() if order.worker in self._workers:
+            case ProposalRequested() if order.worker in self._workers:
                 self._generators.propose(self._workers[order.worker].slot.node, order)
             case Train() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)
             case Sum() if order.worker in self._workers:
                 self._workers[order.worker].host.order.remote(order)
-            case Propose() | Train() | Sum():
+            case ProposalRequested() | Train() | Sum():
                 pass
             case Drop():
                 self._drops.append(order)
@@ -196,7 +186,7 @@ class RayExecutor:
     # --- words
 
     def _taken(self, word: Word, now: float) -> list[Word]:
-        if not isinstance(word, WorkerUp):
+        if not isinstance(word, WorkerJoined):
             return [word]
         worker = self._workers.get(word.worker)
         if worker is None:
@@ -216,7 +206,7 @@ class RayExecutor:
             if worker.up is not None:
                 why = self._places.why_excluded(worker.slot)
                 reason = f"released: {worker.slot.address} is excluded, {why}"
-                self._own.append(WorkerDown(worker=number, reason=reason, released=True))
+                self._own.append(WorkerLost(worker=number, cause="released", reason=reason))
             self._let_go(number, now)
 
     def _drop(self) -> None:
@@ -281,7 +271,7 @@ class RayExecutor:
             return  # it was released, or it came up since the poll
         reason, error = (late, None) if late is not None else end_of(worker)
         if worker.up is not None:
-            self._own.append(WorkerDown(worker=number, reason=reason))
+            self._own.append(WorkerLost(worker=number, reason=reason))
             self._starts.lost(worker.slot, now, now - worker.up, reason, error)
         else:
             self._not_started(worker.slot, now, reason, error)
@@ -291,7 +281,7 @@ class RayExecutor:
         self, slot: Slot, now: float, reason: str, error: AiperfError | None, *, is_final: bool = False
     ) -> None:
         failure = self._starts.failed(slot, now, reason, error, is_final=is_final)
-        self._own.append(NotStarted(host=slot.address, failures=failure.count, reason=reason))
+        self._own.append(WorkerNotStarted(host=slot.address, failures=failure.count, reason=reason))
 
     def _look_for_places(self, now: float) -> None:
         nodes: list[dict[str, Any]] = self._runtime.call(ray.nodes, "the list of nodes (ray.nodes)")
@@ -309,7 +299,7 @@ class RayExecutor:
         for address, reason in self._places.slots.too_small.items():
             if address not in self._said_too_small:
                 self._said_too_small.add(address)
-                self._own.append(NotStarted(host=address, failures=0, reason=reason))
+                self._own.append(WorkerNotStarted(host=address, failures=0, reason=reason))
         if self._workers.up:
             self._starts.up(now)
         error = self._starts.hopeless(self._places.slots.wanted, now)

@@ -49,7 +49,7 @@ class RayWorker:
     began: float
     """Time of the request, on the executor's clock."""
     up: float | None = None
-    """Time at which the driver received WorkerUp. None before."""
+    """Time at which the driver received WorkerJoined. None before."""
     has_place: bool = False
 
 

@@ -18,14 +18,8 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.drive.ray.mailbox import Sender
 from aiperf.drive.ray.shared_folder import check_shared
 from aiperf.drive.ray.slots import Share
-from aiperf.journal.messages import (
-    Drop,
-    HelperDown,
-    Sum,
-    Train,
-    Word,
-    WorkerUp,
-)
+from aiperf.journal.events import HelperLost, WorkerJoined
+from aiperf.journal.messages import Drop, Sum, Train, Word
 from aiperf.system.describe import describe, folders_of
 from aiperf.system.log import path as telemetry_path
 from aiperf.system.recorder import Recorder, Recording
@@ -164,7 +158,7 @@ class WorkerHost:
         if (how := self._recorder.end_in_words()) is None or now - self._recorder_began < RECORDER_SECONDS:
             return []
         self._recorder, self._recorder_began = self._new_recorder(), now
-        return [HelperDown(worker=self._plan.worker, helper="recorder", reason=how)]
+        return [HelperLost(worker=self._plan.worker, helper="recorder", reason=how)]
 
     def _pass_on(self, group: Group) -> None:
         ready = group.start()
@@ -177,7 +171,7 @@ class WorkerHost:
                 machine[f"measured_{name}"] = figure
         self._sender.put(
             [
-                WorkerUp(
+                WorkerJoined(
                     worker=self._plan.worker,
                     host=socket.gethostname(),
                     ranks=ready.ranks,

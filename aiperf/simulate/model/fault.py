@@ -30,7 +30,7 @@ class Fault(Generic[C]):
         """Called after each start of a driver."""
 
     def joined(self, cluster: SimulatedExecutor, worker: SimulatedWorker) -> None:
-        """Called before a worker sends WorkerUp."""
+        """Called before a worker sends WorkerJoined."""
 
     def taken(self, cluster: SimulatedExecutor, worker: SimulatedWorker, attempt: SimulatedAttempt) -> None:
         """Called after a worker accepts an order to train."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from aiperf.data.description import DataSet
-from aiperf.journal import messages
+from aiperf.journal import events, messages
 from aiperf.rules.procedure import ends_interval, has_stopped_improving
 from aiperf.simulate.model.learning_curves import Curve
 from aiperf.simulate.model.machine_state import Checkpoints
@@ -70,7 +70,7 @@ class SimulatedAttempt:
     """Return True if the accelerators' memory holds the trial at a batch size."""
     curve: Curve
     checkpoints: Checkpoints
-    prepared: messages.Prepared
+    prepared: events.TrialPrepared
     began: float
     """Time of the order."""
     fate: AttemptFaults
@@ -128,7 +128,7 @@ class SimulatedAttempt:
         if self.holds(self.batch_size):
             self.due += prepared.weights_seconds + prepared.compile_seconds
 
-    def _run_out_of_memory(self) -> messages.OutOfMemory | messages.Crashed:
+    def _run_out_of_memory(self) -> events.BatchReduced | messages.Crashed:
         """Continue with the next smaller batch, or end the attempt if there is none."""
         order, before = self.order, self.batch_size
         reduced = smaller(before)
@@ -142,7 +142,7 @@ class SimulatedAttempt:
                 cause="memory",
             )
         self.batch_size, self.pace = reduced, self.pace_of(reduced)
-        return messages.OutOfMemory(
+        return events.BatchReduced(
             trial=order.trial, attempt=order.attempt, from_batch_size=before, to_batch_size=reduced
         )
 
@@ -221,7 +221,7 @@ class SimulatedAttempt:
         unsaved: list[messages.Word] = []
         if self.fate.has_no_disk:
             unsaved = [
-                messages.CheckpointFailed(
+                events.CheckpointNotWritten(
                     trial=order.trial, attempt=order.attempt, epoch=epoch, reason="an invented full disk"
                 )
             ]

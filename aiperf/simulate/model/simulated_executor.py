@@ -17,7 +17,7 @@ from typing import Any, assert_never
 import msgspec
 
 from aiperf.data.description import DataSet
-from aiperf.journal import messages
+from aiperf.journal import events, messages
 from aiperf.planning.following import Following
 from aiperf.rng import derive
 from aiperf.rules.proposals import Proposer, make
@@ -109,7 +109,7 @@ class SimulatedExecutor:
         began = time.process_time()
         self.now = max(self.now, self.world.clock.now())
         match order:
-            case messages.Propose():
+            case events.ProposalRequested():
                 self._propose(order)
             case messages.Train():
                 self._train(order)
@@ -170,7 +170,7 @@ class SimulatedExecutor:
         self._slots.discard(worker.slot)
         worker.attempt = None
         if is_noticed:
-            self.post(messages.WorkerDown(worker=number, reason=reason), self.world.conf.detection_seconds)
+            self.post(events.WorkerLost(worker=number, reason=reason), self.world.conf.detection_seconds)
         self.bring_up(worker.slot, self.world.conf.return_seconds if returns_after is None else returns_after)
 
     def vanish(self, number: int) -> None:
@@ -202,7 +202,7 @@ class SimulatedExecutor:
         self.workers[worker.number] = worker
         self._slots.add(slot)
         self.post(
-            messages.WorkerUp(
+            events.WorkerJoined(
                 worker=worker.number,
                 host=worker.host,
                 ranks=conf.accelerators,
@@ -214,7 +214,7 @@ class SimulatedExecutor:
         )
         if not worker.is_silent:
             family = self.world.space.start.fingerprint
-            self.post(messages.Ceiling(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
+            self.post(events.CeilingMeasured(worker=worker.number, family=family, batch_size=self.world.memory.ceiling))
 
     def _sum(self, number: int) -> None:
         worker = self.workers.get(number)
@@ -222,7 +222,7 @@ class SimulatedExecutor:
             return
         self.post(worker.attempt.sums(self.now))
 
-    def _propose(self, order: messages.Propose) -> None:
+    def _propose(self, order: events.ProposalRequested) -> None:
         worker = self.workers.get(order.worker)
         if worker is None or worker.is_silent:
             return
@@ -302,7 +302,7 @@ class SimulatedExecutor:
                 order.last_epoch,
             ),
             checkpoints=world.checkpoints,
-            prepared=messages.Prepared(
+            prepared=events.TrialPrepared(
                 trial=order.trial,
                 attempt=order.attempt,
                 precision="simulated",

@@ -4,7 +4,7 @@
     ready = group.start()                    # blocks until the ranks can take orders. Returns their properties
     group.order(Train(...))                  # one at a time. Drop at any time
     while ...:
-        for word in group.words(timeout=0.5):  # Ceiling first, then the trial's, the last Done, Crashed or CheckpointGone
+        for word in group.words(timeout=0.5):  # CeilingMeasured first, the last TrialDone, Crashed or CheckpointGone
             ...
     group.close()
 
@@ -32,7 +32,8 @@ from pathlib import Path
 
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.errors import AiperfError
-from aiperf.journal.messages import Ceiling, CheckpointGone, Crashed, Drop, Heartbeat, Sum, Train, TrialDone, Word
+from aiperf.journal.events import CeilingMeasured, TrialHeartbeat
+from aiperf.journal.messages import CheckpointGone, Crashed, Drop, Sum, Train, TrialDone, Word
 from aiperf.system.control_groups import usable_processors
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.ranks.distant_host import DistantHost
@@ -192,7 +193,7 @@ class RankGroup:
             ranks = self._bring_up()
             assert ranks.ready is not None
             self._words.put(
-                Ceiling(worker=self._worker, family=ranks.ready.family, batch_size=ranks.ready.largest_batch)
+                CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=ranks.ready.largest_batch)
             )
             hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
             self._first.set_result(replace(ranks.ready, hosts=hosts))
@@ -382,7 +383,7 @@ class RankGroup:
             return
         rank, what = ranks.slowest()
         order = doing.order
-        self._report(Heartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
+        self._report(TrialHeartbeat(trial=order.trial, attempt=order.attempt, doing=f"{ranks.named(rank)} {what}"))
 
     def _report(self, word: Word) -> None:
         if isinstance(word, TrialDone | Crashed | CheckpointGone):

@@ -28,18 +28,16 @@ from aiperf.drive.ray.ray_executor import RayExecutor
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.drive.session import run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers
-from aiperf.journal.events import RunEnded, TrialStarted, WorkerLost
-from aiperf.journal.journal import read
-from aiperf.journal.messages import (
-    EpochDone,
-    HelperDown,
-    NotStarted,
-    Release,
-    TrialDone,
-    Word,
-    WorkerDown,
-    WorkerUp,
+from aiperf.journal.events import (
+    HelperLost,
+    RunEnded,
+    TrialStarted,
+    WorkerJoined,
+    WorkerLost,
+    WorkerNotStarted,
 )
+from aiperf.journal.journal import read
+from aiperf.journal.messages import EpochDone, Release, TrialDone, Word
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import WorkerRequirements, this_machine
 from aiperf.rules.proposals import Proposer, proposer_of
@@ -89,10 +87,10 @@ class Bench:
             self.said += self.executor.words(0.1)
         return self.said
 
-    def up(self, count: int) -> list[WorkerUp]:
+    def up(self, count: int) -> list[WorkerJoined]:
         """Return the first `count` workers that came up."""
-        self.until(lambda said: len(of(said, WorkerUp)) >= count)
-        return of(self.said, WorkerUp)
+        self.until(lambda said: len(of(said, WorkerJoined)) >= count)
+        return of(self.said, WorkerJoined)
 
     def trains(self, worker: int, trial: int) -> None:
         """Has a worker do a trial to its end."""
@@ -142,9 +140,9 @@ def test_a_failed_worker_is_down_after_its_last_messages(cluster: SmallCluster, 
 
     for worker in (0, 1):
         run.executor.send(order(worker, trial=worker))
-    said = run.until(lambda said: bool(of(said, WorkerDown)))
+    said = run.until(lambda said: bool(of(said, WorkerLost)))
 
-    (down,) = of(said, WorkerDown)
+    (down,) = of(said, WorkerLost)
     assert f"no rank can be started on {broken}" in down.reason
     (epoch,) = [word for word in of(said, EpochDone) if word.advanced.trial == down.worker]
     assert said.index(epoch) < said.index(down)
@@ -159,14 +157,14 @@ def test_a_late_host_without_data_is_used_once_it_has_them(cluster: SmallCluster
     late = cluster.add()
     mind(tmp_path, late, LACKS_DATA)
 
-    run.until(lambda said: any(word.failures == 2 for word in of(said, NotStarted)))
+    run.until(lambda said: any(word.failures == 2 for word in of(said, WorkerNotStarted)))
     run.trains(0, trial=1)
     mind(tmp_path, late, "")
     run.up(2)
 
-    assert {word.host for word in of(run.said, NotStarted)} == {cluster.address(late)}
-    assert all("the data set must be on each node" in word.reason for word in of(run.said, NotStarted))
-    assert not of(run.said, WorkerDown)
+    assert {word.host for word in of(run.said, WorkerNotStarted)} == {cluster.address(late)}
+    assert all("the data set must be on each node" in word.reason for word in of(run.said, WorkerNotStarted))
+    assert not of(run.said, WorkerLost)
 
 
 @pytest.mark.slow
@@ -182,12 +180,12 @@ def test_a_killed_recorder_is_reported_and_replaced(cluster: SmallCluster, bench
     killed = recorder()
     assert killed is not None
     os.kill(killed, signal.SIGKILL)
-    run.until(lambda said: bool(of(said, HelperDown)))
+    run.until(lambda said: bool(of(said, HelperLost)))
 
-    assert of(run.said, HelperDown) == [HelperDown(worker=0, helper="recorder", reason="ended by SIGKILL")]
+    assert of(run.said, HelperLost) == [HelperLost(worker=0, helper="recorder", reason="ended by SIGKILL")]
     assert recorder() not in (None, killed)
     run.trains(0, trial=1)
-    assert of(run.said, WorkerDown) == []
+    assert of(run.said, WorkerLost) == []
 
 
 @pytest.mark.slow
@@ -198,9 +196,9 @@ def test_a_killed_host_loses_its_own_worker_only(cluster: SmallCluster, bench: O
     ups = run.up(2)
 
     cluster.kill(doomed)
-    said = run.until(lambda said: bool(of(said, WorkerDown)))
+    said = run.until(lambda said: bool(of(said, WorkerLost)))
 
-    (down,) = of(said, WorkerDown)
+    (down,) = of(said, WorkerLost)
     (left,) = [up.worker for up in ups if up.worker != down.worker]
     run.trains(left, trial=1)
 
@@ -228,7 +226,7 @@ def test_a_fixable_error_at_every_place_ends_the_run_at_once(
     with pytest.raises(AiperfError, match="the data set must be on each node"):
         run.until(lambda said: False)
 
-    assert len(of(run.said, NotStarted)) == 2, "each place is named, and none was tried twice"
+    assert len(of(run.said, WorkerNotStarted)) == 2, "each place is named, and none was tried twice"
 
 
 @pytest.mark.slow
@@ -238,9 +236,9 @@ def test_one_host_without_data_does_not_delay_the_others(cluster: SmallCluster, 
     run = bench()
 
     run.up(1)
-    run.until(lambda said: bool(of(said, NotStarted)))
+    run.until(lambda said: bool(of(said, WorkerNotStarted)))
 
-    run.trains(of(run.said, WorkerUp)[0].worker, trial=1)
+    run.trains(of(run.said, WorkerJoined)[0].worker, trial=1)
 
 
 @pytest.mark.slow
@@ -254,9 +252,9 @@ def test_a_host_without_a_started_worker_is_given_up(cluster: SmallCluster, benc
     filler = cluster.fill(full)
 
     named = {cluster.address(hung), cluster.address(full)}
-    run.until(lambda said: {word.host for word in of(said, NotStarted)} == named)
+    run.until(lambda said: {word.host for word in of(said, WorkerNotStarted)} == named)
 
-    why = {word.host: word.reason for word in of(run.said, NotStarted)}
+    why = {word.host: word.reason for word in of(run.said, WorkerNotStarted)}
     assert "no worker was up" in why[cluster.address(hung)]
     assert "no room" in why[cluster.address(full)]
     run.trains(0, trial=1)
@@ -285,9 +283,9 @@ def test_an_order_that_the_ranks_reject_ends_their_worker(cluster: SmallCluster,
     run.up(1)
 
     run.executor.send(order(0, trial=666))
-    run.until(lambda said: bool(of(said, WorkerDown)))
+    run.until(lambda said: bool(of(said, WorkerLost)))
 
-    assert "trial 666 ordered" in of(run.said, WorkerDown)[0].reason
+    assert "trial 666 ordered" in of(run.said, WorkerLost)[0].reason
     run.up(2)
     run.trains(1, trial=1)
 
@@ -301,13 +299,15 @@ def test_a_cpu_worker_is_released_when_an_accelerator_is_up(cluster: SmallCluste
     cluster.add(accelerators=2)
     run.up(2)
 
-    (down,) = of(run.said, WorkerDown)
-    assert (down.worker, down.released) == (0, True)
-    assert run.said.index(down) < run.said.index(of(run.said, WorkerUp)[1]), "both at once would count as idle for ever"
+    (down,) = of(run.said, WorkerLost)
+    assert (down.worker, down.cause) == (0, "released")
+    assert run.said.index(down) < run.said.index(of(run.said, WorkerJoined)[1]), (
+        "both at once would count as idle for ever"
+    )
     run.trains(1, trial=1)
     time.sleep(2.5)
     run.said += run.executor.words(0.0)
-    assert len(of(run.said, WorkerUp)) == 2, "nobody takes the place again"
+    assert len(of(run.said, WorkerJoined)) == 2, "nobody takes the place again"
 
 
 @pytest.mark.slow
@@ -317,12 +317,12 @@ def test_a_worker_that_breaks_the_plan_is_refused(cluster: SmallCluster, bench: 
     run.up(1)
 
     late = cluster.add(accelerators=2)
-    run.until(lambda said: bool(of(said, NotStarted)))
+    run.until(lambda said: bool(of(said, WorkerNotStarted)))
 
-    (refused,) = of(run.said, NotStarted)
+    (refused,) = of(run.said, WorkerNotStarted)
     assert refused.host == cluster.address(late) and "is refused: the plan allows 1 ranks a worker" in refused.reason
     run.trains(0, trial=1)
-    assert len(of(run.said, WorkerUp)) == 1 and not of(run.said, WorkerDown), (
+    assert len(of(run.said, WorkerJoined)) == 1 and not of(run.said, WorkerLost), (
         "accelerators that cannot be used push nobody out"
     )
 

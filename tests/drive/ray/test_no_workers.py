@@ -18,17 +18,17 @@ from aiperf.drive.session import END_REQUEST, resumable, run_session
 from aiperf.errors import AiperfError, BadConfiguration, NoWorkers, RunStopped
 from aiperf.journal.events import RunEnded, WorkerJoined, WorkerLost, WorkerNotStarted
 from aiperf.journal.journal import read
-from aiperf.journal.messages import NotStarted, Order, Word, WorkerDown, WorkerUp
+from aiperf.journal.messages import Order, Word
 from aiperf.planning.plan import make_plan
 from aiperf.planning.worker_shape import this_machine
 from aiperf.report.text import closing_lines
 from aiperf.report.write import report_of
 from searchers.history import Observation
 
-UP = WorkerUp(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
-DOWN = WorkerDown(worker=0, reason="on a: its devices are gone")
+UP = WorkerJoined(worker=0, host="a", ranks=1, device="cpu", device_memory_bytes=1, collective="none", machine={})
+DOWN = WorkerLost(worker=0, reason="on a: its devices are gone")
 GONE = NoWorkers("a run needs at least one worker, but all are lost (last failure: on a: its devices are gone)")
-VAIN = NotStarted(host="a", failures=1, reason="on a: no rank can be started")
+VAIN = WorkerNotStarted(host="a", failures=1, reason="on a: no rank can be started")
 
 
 class Doomed:
@@ -95,7 +95,9 @@ def test_a_fixable_error_at_every_place_ends_with_a_report(
     end = tried.hopeless([place], now=1.0)
     assert end is not None
     monkeypatch.setattr(
-        machines, "_inline", lambda *_, **__: Doomed([NotStarted(host="a", failures=1, reason=f"on a: {why}")], end)
+        machines,
+        "_inline",
+        lambda *_, **__: Doomed([WorkerNotStarted(host="a", failures=1, reason=f"on a: {why}")], end),
     )
 
     status = main([f"runs={tmp_path}", "executor=inline"])
@@ -113,7 +115,7 @@ def test_a_file_in_the_runs_folder_asks_for_its_end(tmp_path: Path) -> None:
         (driver.journal.path.parent / END_REQUEST).touch()
 
     def idle(*_: object) -> Executor:
-        return Doomed([UP, *[NotStarted(host="b", failures=1, reason="on b: it is busy")] * 50])
+        return Doomed([UP, *[WorkerNotStarted(host="b", failures=1, reason="on b: it is busy")] * 50])
 
     folder = run_session(make_plan(conf, this_machine(conf)), idle, ask)
 

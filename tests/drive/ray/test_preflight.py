@@ -19,7 +19,7 @@ from aiperf.drive.ray.inspector import Inspector, introduced
 from aiperf.drive.ray.node_admission import CLOSE_SECONDS, NodeAdmission, checked_by
 from aiperf.drive.ray.slots import slots
 from aiperf.errors import NoWorkers
-from aiperf.journal.messages import Inspected
+from aiperf.journal.events import NodeChecked
 from aiperf.measure.probe import ProbeReading
 from aiperf.preflight.node_faults import ALL, FAILED_WITH, PAIRS, judge
 from aiperf.preflight.preflight_config import PreflightConf
@@ -139,7 +139,7 @@ def test_a_node_whose_check_fails_holds_no_worker(cluster: SmallCluster, tmp_pat
         cluster.add()
     there = slots(nodes(), None)
 
-    told: list[Inspected] = []
+    told: list[NodeChecked] = []
 
     def is_told() -> bool:
         told.extend(gate.look(nodes(), there)[1])

@@ -23,7 +23,7 @@ from aiperf.drive.ray.ray_executor import RayExecutor
 from aiperf.drive.ray.shared_folder import NONCE, check_shared, leave_word
 from aiperf.drive.ray.worker_host import WorkerPlan
 from aiperf.errors import NotShared
-from aiperf.journal.messages import NotStarted, WorkerUp
+from aiperf.journal.events import WorkerJoined, WorkerNotStarted
 from aiperf.rules.proposals import Proposer
 from aiperf.train.trainer_config import TrainerConf
 from searchers.searcher_config import RandomConf
@@ -104,15 +104,15 @@ def test_a_host_with_another_file_system_brings_no_worker(tmp_path: Path) -> Non
 
             def both() -> bool:
                 said.extend(executor.words(0.1))
-                return {type(word) for word in said} >= {WorkerUp, NotStarted}
+                return {type(word) for word in said} >= {WorkerJoined, WorkerNotStarted}
 
             _until(both)
             executor.close()
 
-    (refused,) = [word for word in said if isinstance(word, NotStarted)]
+    (refused,) = [word for word in said if isinstance(word, WorkerNotStarted)]
     assert refused.host == "127.0.0.99"
     assert f"this folder is not shared: '{folder}' on " in refused.reason and "tmpfs" in refused.reason
-    assert len([word for word in said if isinstance(word, WorkerUp)]) == 1
+    assert len([word for word in said if isinstance(word, WorkerJoined)]) == 1
     assert list((folder / "telemetry").iterdir()) != []
 
 

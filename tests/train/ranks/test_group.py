@@ -25,19 +25,8 @@ import torch
 from aiperf.data.dataset_config import SyntheticConf
 from aiperf.data.opening import open_data
 from aiperf.errors import AiperfError, BadConfiguration
-from aiperf.journal.messages import (
-    Advanced,
-    CheckpointSaved,
-    Crashed,
-    Drop,
-    EpochDone,
-    Heartbeat,
-    OutOfMemory,
-    Prepared,
-    Sum,
-    TrialDone,
-    Word,
-)
+from aiperf.journal.events import BatchReduced, CheckpointWritten, TrialHeartbeat, TrialPrepared
+from aiperf.journal.messages import Advanced, Crashed, Drop, EpochDone, Sum, TrialDone, Word
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
@@ -225,7 +214,7 @@ def test_images_of_all_ranks_are_counted_once(
 ) -> None:
     words = follow(group[0], order(trial=11, batch_size=32, last_epoch=2))
 
-    assert isinstance(words[0], Prepared)
+    assert isinstance(words[0], TrialPrepared)
     assert words[0].ranks == 2
     for word in epochs(words):
         sums = word.advanced
@@ -298,7 +287,7 @@ def is_within_an_epoch(word: Word) -> bool:
 def test_all_ranks_shrink_a_batch_that_does_not_fit_together(group: tuple[RankGroup, Path]) -> None:
     words = follow(group[0], order(trial=18, batch_size=LARGEST * 2, last_epoch=1))
 
-    reduced = [word for word in words if isinstance(word, OutOfMemory)]
+    reduced = [word for word in words if isinstance(word, BatchReduced)]
     assert [(word.from_batch_size, word.to_batch_size) for word in reduced] == [(128, 96), (96, 72), (72, 48)]
     assert epochs(words)[0].advanced.training_images == visited(96)
     assert isinstance(words[-1], TrialDone)
@@ -355,7 +344,7 @@ def go_on(ranks: RankGroup, trial: int, heard: list[Word]) -> list[Word]:
     done = epochs(heard)
     assert [word.advanced.epoch for word in done] == list(range(1, len(done) + 1)), "each epoch once, in order"
     saved = [word.advanced.epoch for word in done if word.checkpoint]  # epochs this short outrun the disk
-    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, CheckpointSaved))])
+    last = max([0, *saved, *(word.epoch for word in heard if isinstance(word, CheckpointWritten))])
     losses = tuple(word.validation_loss for word in done[:last])
     first = last + 1
     train_order = order(trial=trial, attempt=2, batch_size=16, first_epoch=first, last_epoch=first + 1, losses=losses)
@@ -381,13 +370,13 @@ def test_a_lost_rank_is_named_and_the_trial_continues(
     assert f"rank {rank} of 2 on " in crash.reason
     assert ("SIGKILL" if how is signal.SIGKILL else "is stopped") in crash.reason
     if how is signal.SIGSTOP:  # until then the driver receives heartbeats
-        train_order = [word.doing for word in heard if isinstance(word, Heartbeat)]
+        train_order = [word.doing for word in heard if isinstance(word, TrialHeartbeat)]
         assert train_order and all(re.match(r"rank [01] of 2 on .* since \d+ s", doing) for doing in train_order), (
             train_order
         )
     resumed = go_on(ranks, trial, heard)
     assert isinstance(resumed[-1], TrialDone)
-    assert isinstance(resumed[0], Prepared)
+    assert isinstance(resumed[0], TrialPrepared)
     assert resumed[0].ranks == 2
 
 
@@ -717,7 +706,7 @@ def test_closing_during_a_trial_leaves_whole_checkpoints(tmp_path: Path) -> None
     group.order(order(trial=1, batch_size=16, last_epoch=10_000))
     heard: list[Word] = []
     while not any(
-        isinstance(word, CheckpointSaved) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard
+        isinstance(word, CheckpointWritten) or (isinstance(word, EpochDone) and word.checkpoint) for word in heard
     ):
         heard += group.words(timeout=60.0)
     pids = group.pids()

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aiperf.errors import BadConfiguration
-from aiperf.journal.messages import Crashed, Prepared, TrialDone, Word
+from aiperf.journal.events import TrialPrepared
+from aiperf.journal.messages import Crashed, TrialDone, Word
 from aiperf.system.network import interface_of
 from aiperf.train.collectives.horovod_collective import missing as horovod_missing
 from aiperf.train.ranks import distant_host, remote_ranks
@@ -168,7 +169,7 @@ def test_a_lost_rank_or_host_is_named_and_the_trial_continues(tmp_path: Path, mo
         assert "host elsewhere (127.0.0.1) has not answered for" in heard[-1].reason
         assert "it had rank 1 of 2" in heard[-1].reason
         resumed = go_on(group, 3, heard)
-        assert isinstance(resumed[0], Prepared) and resumed[0].ranks == 1
+        assert isinstance(resumed[0], TrialPrepared) and resumed[0].ranks == 1
         assert isinstance(resumed[-1], TrialDone)
         assert len(group.pids()) == 1 and other not in group.pids()
 

@@ -18,10 +18,10 @@ from aiperf.journal.events import (
     TrialRejected,
 )
 from aiperf.journal.first_line import config_hash
-from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Propose, Word
+from aiperf.journal.messages import Advanced, ProposalFailed, ProposalReturned, Word
 from aiperf.rules.proposals import Proposer, make
 from morphism import decode
-from searchers import RandomConf
+from searchers.searcher_config import RandomConf
 from tests.builders.journal import begun, evaluated, finished, joined, positioned, proposed, requested, started
 from tests.builders.verified_proposals import verify_proposals
 from tests.rigs.scripted_driver import SPACE, drivable, driver_after, written
@@ -46,8 +46,7 @@ def answer(events: Sequence[AnyEvent]) -> ProposalReturned | ProposalFailed:
     standing = SessionState.at(first)
     for event in events[1:-1]:
         standing.take(event)
-    order = Propose(number=request.number, worker=0, round=request.round, seed=request.seed)
-    return make(PROPOSER, standing.history, order)
+    return make(PROPOSER, standing.history, request)
 
 
 def a_child_of_the_trained_network() -> list[AnyEvent]:

@@ -27,7 +27,7 @@ OBJECTS = {
 
 KNOWN = {
     "aiperf/drive/ray/generators.py": "the driver's own packets, within Ray's calls and object store: behind the token",
-    "aiperf/train/ranks/rendezvous_point.py": "lets the worker's own hosts through to a free port, and reads no word",
+    "aiperf/train/ranks/rendezvous.py": "admits the worker's own hosts, and takes its words as bytes",
 }
 """Exceptions, each with the reason."""
 

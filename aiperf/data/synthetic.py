@@ -58,10 +58,6 @@ class _MadeUp:
         self._chosen = torch.from_numpy(chosen.astype(np.int64))
         self._on: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    @property
-    def nbytes(self) -> int:
-        return sum(part.nbytes for part in self._parts)
-
     def gather(self, images: torch.Tensor, device: torch.device) -> torch.Tensor:
         if device not in self._on:
             self._on[device] = (self._parts[0].to(device), self._parts[1].to(device))

@@ -7,9 +7,8 @@ group's supervisor, except for the arrival of answers.
 from __future__ import annotations
 
 import queue
-import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe
@@ -18,8 +17,8 @@ from typing import Any
 from aiperf.journal.messages import Word
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.host_ranks import DEATH_SECONDS, RankStart
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
-from aiperf.train.ranks.remote_ranks import RankStatus, StartChanges
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
+from aiperf.train.ranks.remote_ranks import StartChanges
 
 SILENCE_SECONDS = 20.0
 """A host is given up after this many seconds without an answer. Ray reports a dead node after about 15 s, or earlier if its
@@ -34,37 +33,10 @@ Call = Callable[..., "Future[Any]"]
 
 
 @dataclass(slots=True)
-class DistantRank:
-    """An `AnyRank` as of the last answer. It is also its own `hang_watch.AnyProgress`."""
-
-    rank: int
-    failed: Failed | None = None
-    signal: signal.Signals | None = None
-    seen: RankStatus | None = None
-
-    @property
-    def pid(self) -> int:
-        return 0 if self.seen is None else self.seen.pid
-
-    def has_ended(self) -> bool:
-        return self.seen is not None and self.seen.has_ended
-
-    def end_in_words(self) -> str:
-        return self.seen.end_in_words if self.seen is not None else "ended"
-
-    def stopped_for(self, now: float) -> float:
-        return self.seen.stopped_seconds if self.seen is not None else 0.0
-
-    def quiet_for(self, now: float) -> float:
-        return self.seen.quiet_seconds if self.seen is not None else 0.0
-
-
-@dataclass(slots=True)
 class _HostStart:
     """State of a start, as known on the leading host."""
 
     number: int
-    ranks: dict[int, DistantRank]
     asked: float
     """Time at which the unanswered call was begun."""
     seen: float = 0.0
@@ -87,6 +59,8 @@ class DistantHost:
     """Reason for giving it up. None if it is not given up."""
     words: list[Word] = field(default_factory=list)
     """Messages of the host itself, not of its ranks."""
+    ranks: tuple[RankStatus, ...] = ()
+    """Its ranks as of the last answer, by rank."""
     answered: Connection = field(init=False)
     """Readable when an answer has arrived."""
     _answer_pipe: Connection = field(init=False)
@@ -96,13 +70,12 @@ class DistantHost:
     def __post_init__(self) -> None:
         self.answered, self._answer_pipe = Pipe(duplex=False)
 
-    def begin(self, number: int, start: RankStart) -> list[DistantRank]:
+    def begin(self, number: int, start: RankStart) -> None:
         """Start the host's ranks of a start. They are reported as they are observed."""
-        ranks = [DistantRank(seat.rank) for seat in start.own]
-        self._start = _HostStart(number, {rank.rank: rank for rank in ranks}, time.monotonic())
+        self.ranks = tuple(RankStatus(seat.rank) for seat in start.own)
+        self._start = _HostStart(number, time.monotonic())
         self._fire("start", number, start)
         self._ask(time.monotonic())
-        return ranks
 
     def take(self, heartbeats: HeartbeatFile, now: float) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages of its ranks, and update their lines in `heartbeats`."""
@@ -118,7 +91,8 @@ class DistantHost:
                     self._lose(f"is gone: {_in_words(error)}")
             elif number == begun.number and isinstance(sight := future.result(), StartChanges):
                 begun.seen = asked
-                received += self._taken(begun, sight, heartbeats, now)
+                self._take_over(sight, heartbeats, now)
+                received += sight.messages
                 self._ask(now)
         if begun is not None and self.lost is None and now - begun.asked > SILENCE_SECONDS:
             self._lose(f"has not answered for {now - begun.asked:.0f} s: it is cut off, or it hangs")
@@ -159,21 +133,14 @@ class DistantHost:
             return []
         return left
 
-    def _taken(
-        self, begun: _HostStart, sight: StartChanges, heartbeats: HeartbeatFile, now: float
-    ) -> Sequence[tuple[int, Ready | Word | Failed]]:
+    def _take_over(self, sight: StartChanges, heartbeats: HeartbeatFile, now: float) -> None:
         self.words += sight.words
         if sight.is_abandoned:
             self._lose("was not asked for so long that it has ended its ranks")
-        for seen in sight.ranks:
-            rank = begun.ranks[seen.rank]
-            rank.seen = seen
-            rank.signal = None if seen.signal is None else signal.Signals(seen.signal)
-            heartbeats.copy(seen.rank, seen.sign, now)
-        for number, message in sight.messages:
-            if isinstance(message, Failed):
-                begun.ranks[number].failed = message
-        return sight.messages
+        self.ranks = sight.ranks or self.ranks
+        for status in sight.ranks:
+            assert status.sign is not None
+            heartbeats.copy(status.rank, status.sign, now)
 
     def _ask(self, now: float) -> None:
         assert self._start is not None

@@ -170,7 +170,7 @@ class RankGroup:
     def pids(self) -> tuple[int, ...]:
         """Return the process ids of the ranks, by rank, each on its host. Empty if no ranks run."""
         with self._lock:
-            return tuple(process.pid for process in self._ranks.processes) if self._ranks else ()
+            return tuple(status.pid for status in self._ranks.statuses) if self._ranks else ()
 
     @property
     def is_alive(self) -> bool:

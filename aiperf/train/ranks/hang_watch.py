@@ -8,14 +8,12 @@ must show activity.
 
 from __future__ import annotations
 
-import signal
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
 
 from aiperf.system import processes
 from aiperf.train.heartbeat import HeartbeatFile
-from aiperf.train.ranks.protocol import Failed
+from aiperf.train.ranks.protocol import RankStatus
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, STORAGE, Stage
 
 _BRIEF_SECONDS = 2.0
@@ -36,8 +34,12 @@ class ProcessProgress:
         self._read: tuple[tuple[str, ...], ...] = ()
         self._last = self._moved = now
 
-    def look(self, now: float) -> None:
-        """Poll the process. Call several times a second."""
+    def look(self, stage: Stage, since: float, now: float) -> None:
+        """Poll the process, which is in `stage` since a time. Call several times a second."""
+        if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:  # earlier polls belong to another stage
+            self._looks.extend([True] * _LOOKS)
+            self._last = self._moved = now
+            return
         family = list(processes.family(self._pid))
         read = tuple(processes.storage_reads(pid) for pid in family)
         states = "".join(processes.thread_states(pid) for pid in family)
@@ -49,55 +51,8 @@ class ProcessProgress:
         if sum(self._looks) >= _ENOUGH:
             self._last = now
 
-    def forget(self, now: float) -> None:
-        """Discard earlier polls, because the process has begun another stage."""
-        self._looks.extend([True] * _LOOKS)
-        self._last = self._moved = now
-
     def quiet_for(self, now: float) -> float:
         return now - self._last
-
-
-class AnyProgress(Protocol):
-    """Progress of a rank's process, on any host."""
-
-    def quiet_for(self, now: float) -> float:
-        """Return the seconds since the last activity."""
-
-
-def look_at(progress: Sequence[ProcessProgress], stages: Sequence[tuple[Stage, float]], now: float) -> None:
-    """Poll each process once. `stages`: stage of each rank, and since when."""
-    for each, (stage, since) in zip(progress, stages, strict=True):
-        if stage is Stage.IDLE or now - since < _BRIEF_SECONDS:
-            each.forget(now)
-        else:
-            each.look(now)
-
-
-class AnyRank(Protocol):
-    """A rank: `process.RankProcess` on this host, `distant_host.DistantRank` on another."""
-
-    rank: int
-    failed: Failed | None
-    """Failure that the rank reported."""
-    signal: signal.Signals | None
-    """Signal that ended it. None if it runs or ended without a signal."""
-
-    @property
-    def pid(self) -> int:
-        """Return its process id on its host."""
-
-    def has_ended(self) -> bool:
-        """Return whether it has ended, as far as known here."""
-
-    def end_in_words(self) -> str:
-        """Describe its end, with the last lines of its log."""
-
-    def stopped_for(self, now: float) -> float:
-        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)).
-
-        0 while it runs.
-        """
 
 
 OPEN_ENDED_FACTOR = 10
@@ -107,21 +62,15 @@ OPEN_ENDED_FACTOR = 10
 class Watch:
     """Watch over the ranks of one start. Must be polled several times a second."""
 
-    def __init__(
-        self, heartbeats: HeartbeatFile, progress: Sequence[AnyProgress], *, on_accelerators: bool = False
-    ) -> None:
-        """`progress`: of the ranks' processes, by rank, updated by `look_at`.
-
-        `on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their stages.
-        """
+    def __init__(self, heartbeats: HeartbeatFile, *, on_accelerators: bool = False) -> None:
+        """`on_accelerators`: the ranks train on accelerators, whose waits spin. OPEN_ENDED_FACTOR then limits their stages."""
         self._on_accelerators = on_accelerators
         self._heartbeats = heartbeats
-        self._progress = progress
         self._fewest = -1
         self._caught_up = 0.0
         """Time at which the last rank reached the exchange that the others wait in. Their own time begins then."""
 
-    def hung(self, processes: Sequence[AnyRank], seconds: float, now: float) -> tuple[int, str] | None:
+    def hung(self, ranks: Sequence[RankStatus], seconds: float, now: float) -> tuple[int, str] | None:
         """Return the rank that hangs and a description. None if all are alive.
 
         A rank hangs if it has been stopped for `seconds`, or has been silent for longer than it announced while no
@@ -134,17 +83,17 @@ class Watch:
             self._heartbeats.meetings(),
             self._heartbeats.overdue(now),
         )
-        at_work = [process.rank for process in processes if stages[process.rank][0] is not Stage.IDLE]
-        fewest = min((meetings[rank] for rank in at_work), default=-1)
+        at_work = [status for status in ranks if stages[status.rank][0] is not Stage.IDLE]
+        fewest = min((meetings[status.rank] for status in at_work), default=-1)
         if fewest != self._fewest:
             self._fewest, self._caught_up = fewest, now
-        late = [rank for rank in overdue if rank in at_work and meetings[rank] == fewest and self._is_late(rank, now)]
-        stopped = {process.rank: process.stopped_for(now) for process in processes}
-        asleep = max(stopped, key=lambda rank: stopped[rank])
-        if not late and stopped[asleep] < seconds:
+        behind = {status.rank for status in at_work if meetings[status.rank] == fewest and self._is_late(status, now)}
+        late = [rank for rank in overdue if rank in behind]
+        asleep = max(ranks, key=lambda status: status.stopped_seconds)
+        if not late and asleep.stopped_seconds < seconds:
             return None
-        if stopped[asleep] > 0:
-            return asleep, f"is stopped (SIGSTOP or a debugger), {self._where(asleep, now)}"
+        if asleep.stopped_seconds > 0:
+            return asleep.rank, f"is stopped (SIGSTOP or a debugger), {self._where(asleep.rank, now)}"
         rank = min(late, key=lambda each: (self._heartbeats.steps()[each], late.index(each)))
         where = self._where(rank, now)
         match stages[rank][0]:
@@ -168,14 +117,12 @@ class Watch:
         storage = "waits for storage: it " if stage in STORAGE else ""
         return rank, f"{storage}{DOING[stage]} since {now - since:.0f} s"
 
-    def _is_late(self, rank: int, now: float) -> bool:
-        announced = self._heartbeats.announced()[rank]
+    def _is_late(self, status: RankStatus, now: float) -> bool:
+        announced = self._heartbeats.announced()[status.rank]
         if now - self._caught_up < announced:
             return False
-        is_open_ended = self._heartbeats.stages()[rank][0] in OPEN_ENDED
-        return (
-            not is_open_ended or self._progress[rank].quiet_for(now) >= announced or self._is_over_the_limit(rank, now)
-        )
+        is_open_ended = self._heartbeats.stages()[status.rank][0] in OPEN_ENDED
+        return not is_open_ended or status.quiet_seconds >= announced or self._is_over_the_limit(status.rank, now)
 
     def _is_over_the_limit(self, rank: int, now: float) -> bool:
         stage, since = self._heartbeats.stages()[rank]

@@ -20,11 +20,9 @@ from aiperf.journal.messages import Word
 from aiperf.scratch import MARK
 from aiperf.system.network import interface_of
 from aiperf.train.heartbeat import HeartbeatFile
-from aiperf.train.ranks.hang_watch import ProcessProgress, look_at
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready, Setup
-from aiperf.train.ranks.rendezvous import horovod_environment
-from aiperf.train.ranks.rendezvous_point import Directions
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, RankStatus, Ready, Setup
+from aiperf.train.ranks.rendezvous import Directions, horovod_environment
 from aiperf.train.stages import Stage
 from aiperf.train.trainer_config import TrainerConf
 
@@ -71,7 +69,6 @@ class HostRanks:
         self._interface = "lo" if start.address is None else interface_of(start.address)
         (recipe.run_folder / "logs").mkdir(parents=True, exist_ok=True)
         self.processes: list[RankProcess] = []
-        self.progress: list[ProcessProgress] = []
         # in the run's scratch folder, which is removed with the run. Default: the system's, for a group without a run
         self.folder = Path(tempfile.mkdtemp(prefix="aiperf-ranks-", dir=os.environ.get(MARK)))
         self.heartbeats = HeartbeatFile(self.folder / "heartbeats", len(start.seats), create=True)
@@ -84,8 +81,6 @@ class HostRanks:
             self.heartbeats.enter(seat.rank, Stage.IMPORT, self._recipe.conf.start_seconds)
             log = self._recipe.run_folder / "logs" / f"worker-{self._recipe.worker}-rank-{seat.rank}.log"
             self.processes.append(RankProcess(self._setup(seat), self._environment(seat), log))
-        now = time.monotonic()
-        self.progress = [ProcessProgress(process.pid, now) for process in self.processes]
 
     def _setup(self, seat: RankPlace) -> Setup:
         recipe = self._recipe
@@ -119,9 +114,9 @@ class HostRanks:
         name, ranks = address or "localhost", len(self._start.seats)
         return chosen | horovod_environment(seat, ranks, at.address, at.port, interface, name)
 
-    def look(self, now: float) -> None:
-        """Poll the progress of the processes. Call several times a second. It decides whether a silent rank hangs."""
-        look_at(self.progress, [self.heartbeats.stages()[process.rank] for process in self.processes], now)
+    def look(self, now: float) -> tuple[RankStatus, ...]:
+        """Poll the processes. Call several times a second."""
+        return tuple(process.look(self.heartbeats, now) for process in self.processes)
 
     def receive(self, timeout: float, wakes: Sequence[Connection]) -> list[tuple[int, Ready | Word | Failed]]:
         """Return the messages by rank. Waits up to `timeout` seconds for the first or for one of `wakes`, which are emptied."""

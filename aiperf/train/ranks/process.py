@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any
 
 from aiperf.system import processes
 from aiperf.train.collectives.rendezvous_place import StoreAt
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Setup
+from aiperf.train.heartbeat import HeartbeatFile
+from aiperf.train.ranks.hang_watch import ProcessProgress
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Setup
 
 LAST_LINES = 3
 LONGEST_LINE = 300
@@ -30,10 +33,7 @@ class RankProcess:
         """`environment`: variables in addition to this process's own."""
         self.rank = setup.rank
         self.pipe, theirs = Pipe()
-        self.failed: Failed | None = None
-        """Failure that the rank reported."""
-        self.signal: signal.Signals | None = None
-        """Signal that ended it. None if it runs or ended without a signal."""
+        self._failed: Failed | None = None
         self._log = log
         self._stopped_since: float | None = None
         threads = str(setup.threads)
@@ -58,6 +58,7 @@ class RankProcess:
                     **environment,
                 },
             )
+        self._progress = ProcessProgress(self.pid, time.monotonic())
         self.send(setup)
 
     @property
@@ -76,28 +77,37 @@ class RankProcess:
             self.pipe.close()
             return None
         if isinstance(message, Failed):
-            self.failed = message
+            self._failed = message
         return message
 
-    def has_ended(self) -> bool:
+    def look(self, heartbeats: HeartbeatFile, now: float) -> RankStatus:
+        """Poll the process. Call several times a second."""
+        stage, since = heartbeats.stages()[self.rank]
+        self._progress.look(stage, since, now)
         code = self._process.poll()
-        if code is not None and code < 0:
-            self.signal = signal.Signals(-code)
-        return code is not None
+        return RankStatus(
+            rank=self.rank,
+            pid=self.pid,
+            sign=heartbeats.sign(self.rank, now),
+            has_ended=code is not None,
+            signal=None if code is None or code >= 0 else signal.Signals(-code),
+            end_in_words="" if code is None else self._end_in_words(code),
+            failed=self._failed,
+            stopped_seconds=self._stopped_seconds(now),
+            quiet_seconds=self._progress.quiet_for(now),
+        )
 
-    def end_in_words(self) -> str:
-        how = f"was ended by {self.signal.name}" if self.signal else f"ended with status {self._process.poll()}"
+    def _end_in_words(self, code: int) -> str:
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}"
+        how = f"ended with status {code}"
         with contextlib.suppress(OSError):
             lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-            if lines and not self.signal:
+            if lines:
                 how += f": {' | '.join(line[:LONGEST_LINE] for line in lines[-LAST_LINES:])}"
-        return f"{how} (log: {self._log})" if not self.signal else how
+        return f"{how} (log: {self._log})"
 
-    def stopped_for(self, now: float) -> float:
-        """Return the seconds since the first of consecutive polls that found it stopped (state T of proc(5)).
-
-        0 while it runs.
-        """
+    def _stopped_seconds(self, now: float) -> float:
         if not processes.is_stopped(self.pid):
             self._stopped_since = None
             return 0.0

@@ -6,6 +6,7 @@ the pipe carries pickles. They are never written to disk.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from aiperf.data.dataset_config import DataSetConf
 from aiperf.journal.events import Cause
 from aiperf.journal.messages import Train, Word
 from aiperf.train.collectives.rendezvous_place import MeetingPlace
+from aiperf.train.heartbeat import Sign
 from aiperf.train.trainer_config import TrainerConf
 
 
@@ -130,3 +132,23 @@ class Failed:
     """Another attempt may end differently."""
     cause: Cause = "machine"
     """Component that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankStatus:
+    """A rank's process as its host saw it last. Default: not seen yet."""
+
+    rank: int
+    pid: int = 0
+    sign: Sign | None = None
+    has_ended: bool = False
+    signal: signal.Signals | None = None
+    """Signal that ended it. None if it runs or ended without a signal."""
+    end_in_words: str = "ended"
+    """End of the process, with the last lines of its log."""
+    failed: Failed | None = None
+    """Failure that the rank reported."""
+    stopped_seconds: float = 0.0
+    """Seconds since the first of consecutive polls that found it stopped (state T of proc(5)). 0 while it runs."""
+    quiet_seconds: float = 0.0
+    """Seconds since the last activity of its process."""

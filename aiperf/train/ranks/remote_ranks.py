@@ -17,9 +17,8 @@ from multiprocessing.connection import Pipe
 
 from aiperf.journal.messages import Word
 from aiperf.system.control_groups import usable_processors
-from aiperf.train.heartbeat import Sign
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, Ready
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankStatus, Ready
 
 ABANDONED_SECONDS = 30.0
 """Ranks are ended after this many seconds without a call. Above the leading host's limit for an answer
@@ -33,21 +32,6 @@ class HostProperties:
     name: str
     cores: int
     """Number of cores that this process may use."""
-
-
-@dataclass(frozen=True, slots=True)
-class RankStatus:
-    """A rank as its host sees it."""
-
-    rank: int
-    pid: int
-    sign: Sign
-    has_ended: bool
-    signal: int | None
-    """Number of the signal that ended it. None if it runs or ended without a signal."""
-    end_in_words: str
-    stopped_seconds: float
-    quiet_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +80,8 @@ class HostRankServer:
         self._last_request = time.monotonic()
         with self._lock:
             if self._ranks is not None and self._number == number:
-                return self._seen(self._ranks, tuple(self._ranks.receive(seconds, [self._wake_here])))
+                messages = tuple(self._ranks.receive(seconds, [self._wake_here]))
+                return StartChanges(messages, self._ranks.look(time.monotonic()), is_abandoned=self._is_abandoned)
         time.sleep(seconds)  # not started yet
         return StartChanges((), ())
 
@@ -139,26 +124,6 @@ class HostRankServer:
             self._ranks, self._number, self._is_abandoned = ranks, number, False
             self._last_request = time.monotonic()
             ranks.start()
-
-    def _seen(self, ranks: HostRanks, messages: tuple[tuple[int, Ready | Word | Failed], ...]) -> StartChanges:
-        now = time.monotonic()
-        ranks.look(now)
-        seen = []
-        for process, progress in zip(ranks.processes, ranks.progress, strict=True):
-            has_ended = process.has_ended()
-            seen.append(
-                RankStatus(
-                    rank=process.rank,
-                    pid=process.pid,
-                    sign=ranks.heartbeats.sign(process.rank, now),
-                    has_ended=has_ended,
-                    signal=None if process.signal is None else int(process.signal),
-                    end_in_words=process.end_in_words() if has_ended else "",
-                    stopped_seconds=process.stopped_for(now),
-                    quiet_seconds=progress.quiet_for(now),
-                )
-            )
-        return StartChanges(messages, tuple(seen), is_abandoned=self._is_abandoned)
 
     def _with_ranks(self, number: int, act: Callable[[HostRanks], None]) -> None:
         self._wake()

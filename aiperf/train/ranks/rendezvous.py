@@ -1,26 +1,204 @@
-"""Rendezvous of Horovod's ranks: a small HTTP store on this host's loopback interface only.
+"""Rendezvous of the ranks of one start, for every collective, on the leading host. No torch here.
 
-Each start of a group has its own. It runs in the process that starts the ranks. torch's ranks meet in a file or at a store of
-torch. Ranks of several hosts reach either through a `rendezvous_point.FilteredPort`.
+Horovod's and torch's stores have no authentication. On one host everything is on the loopback interface. For several hosts
+Horovod's store and a relay to torch's store listen in the leading host's address, and accept only source addresses of the
+worker's hosts. After all ranks have met nothing listens any more, and connections continue.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
 from importlib.util import find_spec
+from multiprocessing.connection import wait
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import Any
 
+from aiperf.train.collectives.rendezvous_place import StoreAt
 from aiperf.train.ranks.protocol import RankPlace
 from aiperf.train.trainer_config import PEER_SECONDS
 
+LOOPBACK = "127.0.0.1"
+BLOCK_BYTES = 2**16
 
-def open_rendezvous(collective: str, ranks: int) -> HorovodRendezvous | None:
-    """Return the rendezvous of `ranks` ranks, by `trainer.collective`. None if Horovod cannot be the collective.
 
-    `auto` may choose Horovod if it is installed. This is known only after a rank has loaded torch.
+class FilteredServer(ThreadingTCPServer):
+    """Server that listens from its creation, and closes connections of other hosts without a byte."""
+
+    daemon_threads = True
+    request_queue_size = 4096
+
+    def __init__(self, address: str, admitted: Collection[str], handler: type[BaseRequestHandler]) -> None:
+        """`address`: this host's. `admitted`: source addresses of accepted connections.
+
+        Raises:
+            OSError: this host does not have that address.
+        """
+        super().__init__((address, 0), handler)
+        self.port: int = self.server_address[1]
+        self.refused: set[str] = set()
+        """Addresses whose connections were refused."""
+        self._admitted = frozenset(admitted)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="rendezvous", daemon=True)
+        self._thread.start()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        host = client_address[0]
+        if host not in self._admitted:
+            self.refused.add(host)
+        return host in self._admitted
+
+    def shut(self) -> None:
+        """Stop listening. Established connections continue."""
+        if self._thread.is_alive():
+            self.shutdown()
+            self._thread.join()
+            self.server_close()
+
+    def close(self) -> None:
+        self.shut()
+
+
+class HorovodRendezvous(FilteredServer):
+    """Key-value store of Horovod's Gloo context (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
+
+    Horovod's own RendezvousServer listens on all interfaces, where anybody may write to it.
     """
-    may_be_horovod = collective == "horovod" or (collective == "auto" and find_spec("horovod") is not None)
-    return HorovodRendezvous() if ranks > 1 and may_be_horovod else None
+
+    def __init__(self, address: str = LOOPBACK, admitted: Collection[str] = (LOOPBACK,)) -> None:
+        store: dict[str, bytes] = {}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_PUT(self) -> None:
+                store[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(200)
+
+            def do_GET(self) -> None:
+                value = store.get(self.path)
+                self._answer(404) if value is None else self._answer(200, value)
+
+            def do_DELETE(self) -> None:
+                # sent when a rank has finished with a scope. Others may still read it, and the store ends with the start
+                self._answer(200)
+
+            def _answer(self, status: int, body: bytes = b"") -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:
+                return None
+
+        super().__init__(address, admitted, Handler)
+
+
+class Relay(FilteredServer):
+    """Connections to a port of this host's loopback interface."""
+
+    def __init__(self, address: str, admitted: Collection[str], port: int) -> None:
+        standing = self._standing = set[socket.socket]()
+
+        class Handler(BaseRequestHandler):
+            def handle(self) -> None:
+                standing.add(self.request)
+                with suppress(OSError), socket.create_connection((LOOPBACK, port)) as behind:
+                    _pass_on(self.request, behind)
+                standing.discard(self.request)
+
+        super().__init__(address, admitted, Handler)
+
+    def close(self) -> None:
+        """Stop listening, and end the established connections."""
+        super().close()
+        for end in list(self._standing):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def _pass_on(one: socket.socket, other: socket.socket) -> None:
+    """Pass on what either end sends, until both have finished."""
+    to = {one: other, other: one}
+    while to:
+        for end in wait(list(to)):
+            assert isinstance(end, socket.socket)
+            if block := end.recv(BLOCK_BYTES):
+                to[end].sendall(block)
+            else:
+                to.pop(end).shutdown(socket.SHUT_WR)
+
+
+@dataclass(frozen=True, slots=True)
+class HostAddress:
+    """Address of a server, as the ranks of one host reach it."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Rendezvous as the ranks of one host reach it."""
+
+    horovod: HostAddress | None
+    """Horovod's rendezvous. None if Horovod cannot be the collective."""
+    store: StoreAt | None
+    """torch's store. None if all ranks are on one host and meet in a file."""
+
+
+class OpenRendezvous:
+    """Rendezvous that is open from its creation."""
+
+    def __init__(self, collective: str, ranks: int, addresses: Sequence[str]) -> None:
+        """`addresses`: the hosts', as they reach each other, the leading one's first. Not used for one host."""
+        spans = len(addresses) > 1
+        self._leader, admitted = (addresses[0], addresses) if spans else (LOOPBACK, [LOOPBACK])
+        self._horovod: HorovodRendezvous | None = None
+        self._listening: socket.socket | None = None
+        self._relay: Relay | None = None
+        try:
+            # 'auto' may choose Horovod if it is installed. This is known only after a rank has loaded torch
+            if ranks > 1 and (collective == "horovod" or (collective == "auto" and find_spec("horovod") is not None)):
+                self._horovod = HorovodRendezvous(self._leader, admitted)
+            if spans:
+                # torch's store would listen on all addresses by itself (2.13)
+                self._listening = socket.create_server((LOOPBACK, 0), backlog=4096)
+                self._relay = Relay(self._leader, admitted, self._listening.getsockname()[1])
+        except BaseException:
+            self.close()
+            raise
+
+    def directions(self, host: int) -> Directions:
+        """Return the directions for the ranks of a host. 0 is the leading one."""
+        horovod = None if self._horovod is None else HostAddress(self._leader, self._horovod.port)
+        if self._listening is None or self._relay is None:
+            return Directions(horovod, None)
+        own = StoreAt(LOOPBACK, self._listening.getsockname()[1], self._listening.fileno())
+        return Directions(horovod, own if host == 0 else StoreAt(self._leader, self._relay.port))
+
+    @property
+    def refused(self) -> list[str]:
+        """Return the addresses outside the group whose connections were refused."""
+        return sorted({address for server in self._servers() for address in server.refused})
+
+    def shut(self) -> None:
+        """Stop listening after all ranks have met. torch's store of rank 0 remains, on the loopback interface."""
+        for server in self._servers():
+            server.shut()
+        if self._listening is not None:
+            self._listening.close()
+
+    def close(self) -> None:
+        self.shut()
+        for server in self._servers():
+            server.close()
+
+    def _servers(self) -> list[FilteredServer]:
+        return [server for server in (self._horovod, self._relay) if server is not None]
 
 
 def horovod_environment(
@@ -49,54 +227,3 @@ def horovod_environment(
         # with Gloo's own 30 s the waiting rank would fail before the hung one is identified
         "HOROVOD_GLOO_TIMEOUT_SECONDS": f"{PEER_SECONDS:.0f}",
     }
-
-
-class HorovodRendezvous:
-    """Key-value store of Horovod's Gloo context (`PUT`, `GET`, `DELETE /scope/key`), horovod 0.28.
-
-    Horovod's own RendezvousServer listens on all interfaces, where anybody may write to it.
-    """
-
-    def __init__(self) -> None:
-        store: dict[str, bytes] = {}
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                store[self.path] = self.rfile.read(int(self.headers["Content-Length"]))
-                self._answer(200)
-
-            def do_GET(self) -> None:
-                value = store.get(self.path)
-                self._answer(404) if value is None else self._answer(200, value)
-
-            def do_DELETE(self) -> None:
-                # sent when a rank has finished with a scope. Others may still read it, and the store ends with the start
-                self._answer(200)
-
-            def _answer(self, status: int, body: bytes = b"") -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                return None
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread: threading.Thread | None = threading.Thread(
-            target=self._server.serve_forever, name="horovod-rendezvous", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def port(self) -> int:
-        """Port on 127.0.0.1."""
-        return self._server.server_port
-
-    def close(self) -> None:
-        if self._thread is not None:
-            self._server.shutdown()
-            self._server.server_close()
-            self._thread.join()
-            self._thread = None

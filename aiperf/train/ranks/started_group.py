@@ -10,13 +10,12 @@ from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiperf.journal.messages import Word
-from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks import host_ranks
-from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost, DistantRank
-from aiperf.train.ranks.hang_watch import AnyRank, Watch
+from aiperf.train.ranks.distant_host import FRESH_SECONDS, DistantHost
+from aiperf.train.ranks.hang_watch import Watch
 from aiperf.train.ranks.host_ranks import HostRanks, RankStart, Recipe
-from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, Ready
-from aiperf.train.ranks.rendezvous_point import OpenRendezvous
+from aiperf.train.ranks.protocol import ExecuteOrder, Failed, RankPlace, RankStatus, Ready
+from aiperf.train.ranks.rendezvous import OpenRendezvous
 from aiperf.train.stages import Stage
 
 _GRACE_SECONDS = 0.3
@@ -64,14 +63,13 @@ class Ranks:
             OSError: this host does not have `address`.
         """
         self.seats = tuple(seats)
-        self.processes: list[AnyRank] = []
-        """Ranks in the order of their numbers."""
+        self.statuses: tuple[RankStatus, ...] = ()
+        """Ranks by number, as last observed."""
         self.ready: Ready | None = None
         self._distant = tuple(distant)
         self._names = (host, *(other.name for other in distant))
         self._number = number
         self._patience = recipe.conf.start_seconds
-        self._watch: Watch | None = None
         with ExitStack() as stack:
             self._meeting = OpenRendezvous(
                 recipe.conf.collective, len(seats), (address, *(other.address for other in distant))
@@ -80,20 +78,18 @@ class Ranks:
             self._local = HostRanks(recipe, self._start_of(0, address if distant else None))
             stack.pop_all()
         self.heartbeats = self._local.heartbeats
+        self._watch = Watch(self.heartbeats, on_accelerators=any(seat.accelerator is not None for seat in seats))
 
     def _start_of(self, host: int, address: str | None) -> RankStart:
         return RankStart(self.seats, host, self._meeting.directions(host), address)
 
     def start(self) -> None:
-        distant_ranks: list[DistantRank] = []
         for number, other in enumerate(self._distant, 1):
-            distant_ranks += other.begin(self._number, self._start_of(number, other.address))
-        for rank in distant_ranks:
-            self.heartbeats.enter(rank.rank, Stage.IMPORT, self._patience)
+            other.begin(self._number, self._start_of(number, other.address))
+            for status in other.ranks:
+                self.heartbeats.enter(status.rank, Stage.IMPORT, self._patience)
         self._local.start()
-        self.processes = [*self._local.processes, *distant_ranks]
-        on_accelerators = any(seat.accelerator is not None for seat in self.seats)
-        self._watch = Watch(self.heartbeats, [*self._local.progress, *distant_ranks], on_accelerators=on_accelerators)
+        self._look(time.monotonic())
 
     def have_met(self) -> None:
         """Close the rendezvous, because all ranks have joined."""
@@ -119,8 +115,11 @@ class Ranks:
         now = time.monotonic()
         for other in self._distant:
             received += other.take(self.heartbeats, now)
-        self._local.look(now)
+        self._look(now)
         return received
+
+    def _look(self, now: float) -> None:
+        self.statuses = (*self._local.look(now), *(status for other in self._distant for status in other.ranks))
 
     def words_of_hosts(self) -> list[Word]:
         """Return the messages of the other hosts themselves."""
@@ -143,19 +142,17 @@ class Ranks:
         return None
 
     def has_ended(self) -> bool:
-        return any(process.has_ended() for process in self.processes)
+        return any(status.has_ended for status in self.statuses)
 
     def hung(self, seconds: float) -> tuple[int, str] | None:
         """Return the rank that hangs, and a description. None if a host's observations are older than FRESH_SECONDS."""
-        assert self._watch is not None
         now = time.monotonic()
         if not self._are_seen_since(now - FRESH_SECONDS):
             return None
-        return self._watch.hung(self.processes, seconds, now)
+        return self._watch.hung(self.statuses, seconds, now)
 
     def slowest(self) -> tuple[int, str]:
         """Return the rank that is furthest behind, and its activity."""
-        assert self._watch is not None
         return self._watch.slowest(time.monotonic())
 
     def cause(self, wake: Connection, say: Callable[[Word], None]) -> tuple[Failed, int]:
@@ -168,18 +165,18 @@ class Ranks:
             if (lost := self.lost()) is not None:
                 return Failed(lost[0]), lost[1]
             passed, is_known = time.monotonic() - began, self._are_seen_since(began)
-            if is_known and passed > _GRACE_SECONDS and is_clear(self.processes):
+            if is_known and passed > _GRACE_SECONDS and is_clear(self.statuses):
                 break
             if is_known and passed > _CAUSE_SECONDS:
                 break
             for _, message in self.receive(0.05, wake):
                 if not isinstance(message, Ready | Failed):
                     say(message)
-        process = culprit(self.processes, self.heartbeats)
-        return failure(process, self.named(process.rank)), process.rank
+        first = culprit(self.statuses, self.heartbeats.meetings())
+        return failure(first, self.named(first.rank)), first.rank
 
     def failed_devices(self) -> int:
-        return sum(process.failed is not None and process.failed.is_device for process in self.processes)
+        return sum(status.failed is not None and status.failed.is_device for status in self.statuses)
 
     def _are_seen_since(self, moment: float) -> bool:
         return all(other.is_seen_since(moment) for other in self._distant)
@@ -191,13 +188,11 @@ class Ranks:
             other.hang_up()
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self._all_ended():
-            if self._distant:
-                self.receive(0.01, wake)
-            time.sleep(0.01)
+            self.receive(0.01, wake)
 
     def _all_ended(self) -> bool:
         lost = {number for number, other in enumerate(self._distant, 1) if other.lost is not None}
-        return all(process.has_ended() for process in self.processes if self.seats[process.rank].host not in lost)
+        return all(status.has_ended for status in self.statuses if self.seats[status.rank].host not in lost)
 
     def kill(self) -> None:
         """Kill the remaining processes, including stopped ones. Does not wait for their end."""
@@ -224,34 +219,29 @@ def _ranks_in_words(ranks: Sequence[int], of: int) -> str:
     return f"{which} of {of}"
 
 
-def suspicion(process: AnyRank) -> int:
+def suspicion(status: RankStatus) -> int:
     """Return the rank's position among the suspects. A lower number is a more likely cause."""
-    if process.signal is not None and process.signal != signal.SIGABRT:
+    if status.signal is not None and status.signal != signal.SIGABRT:
         return _KILLED  # from outside, or by the kernel for its memory
-    if process.failed is not None and not process.failed.is_peer:
+    if status.failed is not None and not status.failed.is_peer:
         return _FAILED
-    if process.failed is None and process.has_ended():
+    if status.failed is None and status.has_ended:
         return _ENDED  # Gloo and Horovod may abort when a peer is gone
     return _NOTICED
 
 
-def is_clear(processes: Sequence[AnyRank]) -> bool:
-    """Return whether a rank shows more than the loss of another rank. All processes are polled before any is judged."""
-    for process in processes:
-        process.has_ended()
-    return any(suspicion(process) in (_KILLED, _FAILED) for process in processes)
+def is_clear(ranks: Sequence[RankStatus]) -> bool:
+    """Return whether a rank shows more than the loss of another rank."""
+    return any(suspicion(status) in (_KILLED, _FAILED) for status in ranks)
 
 
-def culprit(processes: Sequence[AnyRank], heartbeats: HeartbeatFile) -> AnyRank:
-    """Return the process that caused the failure. At least one has ended or failed."""
-    for process in processes:
-        process.has_ended()
-    meetings = heartbeats.meetings()
+def culprit(ranks: Sequence[RankStatus], meetings: Sequence[int]) -> RankStatus:
+    """Return the rank that caused the failure. At least one has ended or failed. `meetings`: exchanges of each rank."""
     # if all only noticed the loss of another rank, the one with the fewest exchanges is the cause
-    return min(processes, key=lambda process: (suspicion(process), meetings[process.rank]))
+    return min(ranks, key=lambda status: (suspicion(status), meetings[status.rank]))
 
 
-def failure(process: AnyRank, name: str) -> Failed:
-    if process.failed is not None:
-        return replace(process.failed, reason=f"{name} failed: {process.failed.reason}")
-    return Failed(f"{name} {process.end_in_words()}")
+def failure(status: RankStatus, name: str) -> Failed:
+    if status.failed is not None:
+        return replace(status.failed, reason=f"{name} failed: {status.failed.reason}")
+    return Failed(f"{name} {status.end_in_words}")

@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -19,7 +20,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.heartbeat import HeartbeatFile
 from aiperf.train.ranks.hang_watch import ProcessProgress, Watch
 from aiperf.train.ranks.process import RankProcess
-from aiperf.train.ranks.protocol import Failed, Setup
+from aiperf.train.ranks.protocol import Failed, RankStatus, Setup
 from aiperf.train.ranks.started_group import culprit, failure, is_clear
 from aiperf.train.stages import DOING, ON_DEVICE, OPEN_ENDED, Stage
 from aiperf.train.trainer_config import PEER_SECONDS, TrainerConf
@@ -35,32 +36,6 @@ def test_a_rank_is_overdue_only_after_the_silence_it_announced(tmp_path: Path) -
     assert heartbeats.steps() == (5, 4)
     heartbeats.beat(1, 5, Stage.IDLE, math.inf)
     assert heartbeats.overdue(1e12) == (0,)
-
-
-@dataclass
-class Running:
-    """A rank's process that is not stopped."""
-
-    rank: int
-
-    def stopped_for(self, now: float) -> float:
-        return 0.0
-
-
-@dataclass
-class Quiet:
-    """Progress of a process, set by the test."""
-
-    seconds: float
-
-    def look(self, now: float) -> None:
-        return None
-
-    def forget(self, now: float) -> None:
-        return None
-
-    def quiet_for(self, now: float) -> float:
-        return self.seconds
 
 
 RANKS = st.lists(
@@ -91,13 +66,10 @@ def test_the_late_rank_without_progress_is_blamed(
             heartbeats.beat(rank, step, stage, silent)
             for _ in range(meetings):
                 heartbeats.meet(rank)
-        processes = [Running(rank) for rank in range(len(ranks))]
-        progress = [Quiet(-2.0 if moves else 2000.0) for *_, moves in ranks]
+        statuses = [RankStatus(rank, quiet_seconds=-2.0 if moves else 2000.0) for rank, (*_, moves) in enumerate(ranks)]
         now = time.monotonic()
-        watch = Watch(heartbeats, progress)
-        early = watch.hung(processes, 60.0, now - 2.0)  # type: ignore[arg-type]
-        found = watch.hung(processes, 60.0, now)  # type: ignore[arg-type]
-        late = watch.hung(processes, 60.0, now + 1010.0)  # type: ignore[arg-type]
+        watch = Watch(heartbeats)
+        early, found, late = (watch.hung(statuses, 60.0, now + after) for after in (-2.0, 0.0, 1010.0))
 
     at_work = [rank for rank, (_, _, _, stage, _) in enumerate(ranks) if stage is not Stage.IDLE]
     fewest = min((ranks[rank][1] for rank in at_work), default=0)
@@ -117,15 +89,14 @@ def test_the_late_rank_without_progress_is_blamed(
 
 def test_a_waiting_rank_gets_a_new_deadline(tmp_path: Path) -> None:
     heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2, create=True)
-    watch = Watch(heartbeats, [Quiet(0.0), Quiet(0.0)])
-    processes = [Running(0), Running(1)]
+    watch = Watch(heartbeats)
     now = time.monotonic()
     heartbeats.beat(0, 7, Stage.STEPS, 30.0)
     heartbeats.meet(0)
     heartbeats.beat(1, 7, Stage.INPUT, 30.0)
 
     def looked(after: float) -> tuple[int, str] | None:
-        return watch.hung(processes, 60.0, now + after)  # type: ignore[arg-type]
+        return watch.hung([RankStatus(0), RankStatus(1)], 60.0, now + after)
 
     assert looked(1.0) is None
     assert looked(500.0) is None  # images come slowly, and 0 waits for 1
@@ -140,12 +111,12 @@ def test_a_waiting_rank_gets_a_new_deadline(tmp_path: Path) -> None:
 def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: Stage, tmp_path: Path) -> None:
     """The process looks busy all the time."""
     heartbeats = HeartbeatFile(tmp_path / "heartbeats", 1, create=True)
-    watch = Watch(heartbeats, [Quiet(0.0)], on_accelerators=on_accelerators)
+    watch = Watch(heartbeats, on_accelerators=on_accelerators)
     now = time.monotonic()
     heartbeats.beat(0, 7, stage, 300.0)
 
     def looked(after: float) -> tuple[int, str] | None:
-        return watch.hung([Running(0)], 60.0, now + after)  # type: ignore[list-item]
+        return watch.hung([RankStatus(0)], 60.0, now + after)
 
     looked(0.0)
     is_limited = stage in ON_DEVICE and on_accelerators
@@ -159,7 +130,12 @@ def test_a_spinning_wait_for_a_device_has_a_limit(on_accelerators: bool, stage: 
 def test_ranks_compile_on_their_share_of_the_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And with FP fusion as Triton 3.9 has it, unless the user has set it."""
     started: list[dict[str, str]] = []
-    monkeypatch.setattr(subprocess, "Popen", lambda *words, env, **more: started.append(env))
+
+    def popen(*words: object, env: dict[str, str], **more: object) -> SimpleNamespace:
+        started.append(env)
+        return SimpleNamespace(pid=0)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
     monkeypatch.setattr(RankProcess, "send", lambda self, message: None)
     monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "32")
     bystander(0, tmp_path)
@@ -201,13 +177,14 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
     Its text then does not identify a lost peer.
     """
     ranks = [bystander(rank, tmp_path) for rank in range(2)]
+    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2)
     os.kill(ranks[victim].pid, signal.SIGKILL)
     os.waitid(os.P_PID, ranks[victim].pid, os.WEXITED | os.WNOWAIT)
-    ranks[1 - victim].failed = Failed("something within backward", is_peer=is_peer)
-    heartbeats = HeartbeatFile(tmp_path / "heartbeats", 2)
+    seen = [rank.look(heartbeats, time.monotonic()) for rank in ranks]
+    seen[1 - victim] = replace(seen[1 - victim], failed=Failed("something within backward", is_peer=is_peer))
 
-    assert is_clear(ranks)
-    blamed = culprit(ranks, heartbeats)
+    assert is_clear(seen)
+    blamed = culprit(seen, heartbeats.meetings())
 
     assert blamed.rank == victim
     assert "SIGKILL" in failure(blamed, "it").reason
@@ -216,17 +193,11 @@ def test_a_killed_rank_is_blamed_before_a_failed_one(tmp_path: Path, victim: int
         assert rank.has_gone(60.0)
 
 
-def test_no_rank_is_blamed_if_all_report_a_lost_peer(tmp_path: Path) -> None:
-    ranks = [bystander(rank, tmp_path) for rank in range(2)]
-    ranks[0].failed = Failed("the exchange broke", is_peer=True)
+def test_no_rank_is_blamed_if_all_report_a_lost_peer() -> None:
+    noticed = RankStatus(0, failed=Failed("the exchange broke", is_peer=True))
 
-    assert not is_clear(ranks)  # the kernel is still at ending the other
-    os.kill(ranks[1].pid, signal.SIGKILL)
-    os.waitid(os.P_PID, ranks[1].pid, os.WEXITED | os.WNOWAIT)
-    assert is_clear(ranks)
-    for rank in ranks:
-        rank.kill()
-        assert rank.has_gone(60.0)
+    assert not is_clear([noticed, RankStatus(1)])  # the kernel is still at ending the other
+    assert is_clear([noticed, RankStatus(1, has_ended=True, signal=signal.SIGKILL)])
 
 
 @pytest.mark.parametrize("does", ["computes", "waits for a child", "sleeps"])
@@ -244,7 +215,7 @@ def test_progress_of_a_process_is_seen_and_sleep_is_quiet(does: str, tmp_path: P
         progress = ProcessProgress(process.pid, 0.0)
         for look in range(1, 40):
             time.sleep(0.02)
-            progress.look(float(look))
+            progress.look(Stage.JOIN, -1000.0, float(look))
 
         assert (progress.quiet_for(40.0) > 20.0) == (does == "sleeps")
     finally:

@@ -48,7 +48,7 @@ def test_a_server_is_opened_only_for_horovod(
     shared = Ranks(recipe, seats([[None] * ranks]), 1, "here", "", ())
     try:
         shared.start()
-        own = Path(f"/proc/{shared.processes[0].pid}/environ")
+        own = Path(f"/proc/{shared.statuses[0].pid}/environ")
         assert comes_true(lambda: "PATH=" in own.read_text()), (
             "the kernel shows it a moment after the program has begun"
         )
@@ -56,7 +56,7 @@ def test_a_server_is_opened_only_for_horovod(
         opened = [thread.name for thread in set(threading.enumerate()) - before]
         port = environment.get("HOROVOD_GLOO_RENDEZVOUS_PORT")
 
-        assert opened == ["horovod-rendezvous"] * meets_at_a_server
+        assert opened == ["rendezvous"] * meets_at_a_server
         assert (port is not None) == meets_at_a_server
         if port is not None:
             socket.create_connection(("127.0.0.1", int(port)), timeout=30).close()

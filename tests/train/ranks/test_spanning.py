@@ -23,7 +23,7 @@ from aiperf.train.ranks import distant_host, remote_ranks
 from aiperf.train.ranks.host_ranks import Recipe
 from aiperf.train.ranks.protocol import seats
 from aiperf.train.ranks.remote_ranks import HostRankServer
-from aiperf.train.ranks.rendezvous_point import FilteredPort
+from aiperf.train.ranks.rendezvous import Relay
 from aiperf.train.trainer_config import TrainerConf, ranks_of_hosts
 from morphism import encode
 from tests.builders.order import IMAGES, epochs, follow, hear, order, plain_graph, visited
@@ -91,17 +91,17 @@ def test_a_rendezvous_answers_only_the_hosts_of_its_group() -> None:
     with another_machine() as (inside, here), socket.create_server(("127.0.0.1", 0)) as server:
         stranger = subprocess.check_output([*inside, "hostname", "-I"], text=True).split()[0]
 
-        def knock(door: FilteredPort) -> subprocess.Popen[str]:
+        def knock(door: Relay) -> subprocess.Popen[str]:
             words = [*inside, sys.executable, "-c", KNOCK, here, str(door.port)]
             return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
 
-        closed = FilteredPort(here, ["192.0.2.9"], server.getsockname()[1])
+        closed = Relay(here, ["192.0.2.9"], server.getsockname()[1])
         with knock(closed) as knocking:
             assert knocking.communicate(timeout=300)[0] == "b''\n"
         assert closed.refused == {stranger}
         closed.close()
 
-        door = FilteredPort(here, [stranger], server.getsockname()[1])
+        door = Relay(here, [stranger], server.getsockname()[1])
         with knock(door) as knocking:
             connection, _ = server.accept()
             with connection:

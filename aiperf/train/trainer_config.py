@@ -16,6 +16,7 @@ from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
 RateDecay = Literal["linear", "cosine"]
+LossScaling = Literal["auto", "off"]
 
 COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_choice",
@@ -65,6 +66,10 @@ class TrainerConf:
     Weights, gradient sums and the optimiser stay FP32. Default: auto, which on a CPU is bf16 if it has native bf16,
     else fp32. On an accelerator it is the fastest of its 16-bit types (or fp32 if it has none), measured when the first
     worker on its kind starts, and used by all others on it.
+    """
+    loss_scaling: str = field(default="auto", metadata={"among": get_args(LossScaling)})
+    """Multiply the loss so that small gradients stay above the smallest number of FP16, and divide the gradients again: auto
+    or off. Default: auto, which scales in fp16 only.
     """
     channels_last: bool = True
     """Store images and convolution weights with the channel as the fastest axis."""

@@ -162,7 +162,7 @@ def _warm_up(context: RankContext) -> None:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     context.collective.broadcast([*network.state_dict().values()])
     exchange = context.collective.exchange(
-        network, sgd(network, context.conf), context.precision.scaler(), context.timeline
+        network, sgd(network, context.conf), context.scaler(), context.timeline
     )
     images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
     with context.precision.computing():

@@ -161,9 +161,7 @@ def _warm_up(context: RankContext) -> None:
     if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     context.collective.broadcast([*network.state_dict().values()])
-    exchange = context.collective.exchange(
-        network, sgd(network, context.conf), context.scaler(), context.timeline
-    )
+    exchange = context.collective.exchange(network, sgd(network, context.conf), context.scaler(), context.timeline)
     images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
     with context.precision.computing():
         loss = nn.functional.cross_entropy(

@@ -199,6 +199,7 @@ class WorkLog:
                 | events.CheckpointDropped()
                 | events.CheckpointWritten()
                 | events.TrialHeartbeat()
+                | events.StepsProfiled()
                 | events.NodeChecked()
                 | events.ScorePredicted()
             ):

@@ -164,6 +164,12 @@ class Prepared(events.TrialPrepared, frozen=True, kw_only=True, tag_field="kind"
     at: float = NOT_RECEIVED
 
 
+class ProfiledSteps(events.StepsProfiled, frozen=True, kw_only=True, tag_field="kind", tag=True):
+    """Time breakdown of traced training steps."""
+
+    at: float = NOT_RECEIVED
+
+
 class Heartbeat(events.TrialHeartbeat, frozen=True, kw_only=True, tag_field="kind", tag=True):
     """Sign of life of a trial without other reports. It distinguishes a slow worker from a silent one."""
 
@@ -266,6 +272,7 @@ Word = (
     | ProposalReturned
     | ProposalFailed
     | Prepared
+    | ProfiledSteps
     | Heartbeat
     | Advanced
     | EpochDone

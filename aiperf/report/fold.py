@@ -30,6 +30,7 @@ from aiperf.journal.events import (
     RunResumed,
     RunStarted,
     ScorePredicted,
+    StepsProfiled,
     TrialFailed,
     TrialFinished,
     TrialHeartbeat,
@@ -88,6 +89,8 @@ class Collected:
     checks: list[NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
     predicted: ScorePredicted | None = None
+    profiled: StepsProfiled | None = None
+    """First time breakdown of traced steps."""
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """First line that shows each fact of the rules. Keys: fact, and value or ''."""
@@ -142,6 +145,8 @@ def _take(run: Collected, event: AnyEvent) -> None:
                 run.shows("excluded_share")
         case ScorePredicted():
             run.predicted = event
+        case StepsProfiled():
+            run.profiled = run.profiled or event
         case ProposalRequested():
             run.requested += 1
         case TrialProposed():

@@ -24,6 +24,7 @@ WorkerMessage = (
     | messages.HelperDown
     | messages.Ceiling
     | messages.Prepared
+    | messages.ProfiledSteps
     | messages.Heartbeat
     | messages.Advanced
     | messages.EpochDone
@@ -84,6 +85,8 @@ def interpret(run: Run, message: WorkerMessage, now: float) -> list[events.AnyEv
         case messages.CheckpointFailed():
             is_new = trial.unsaved_epoch < message.epoch <= trial.epoch
             return [messages.recorded(events.CheckpointNotWritten, message, now)] if is_new else []
+        case messages.ProfiledSteps():
+            return [messages.recorded(events.StepsProfiled, message, now)]
         case messages.Heartbeat():
             return [messages.recorded(events.TrialHeartbeat, message, now)]
         case messages.OutOfMemory():

@@ -110,6 +110,12 @@ class TrainerConf:
     """
     fp16_compression: bool = False
     """Send gradients between ranks as 16-bit floats. (Horovod does not support bfloat16 tensors.)"""
+    profile_steps: int = field(default=0, metadata={"least": 0, "most": 1000})
+    """Steps of each trial's first epoch that rank 0 traces after step 20 (docs/hpc-ai500.md).
+
+    As many steps after them are examined for numbers that 16-bit types lose. In a short epoch at most a third of the steps is
+    traced, after the first third. Default: 0, no trace.
+    """
     hang_seconds: float = field(default=60.0, metadata={"above": 0, "most": PEER_SECONDS / 10})
     """A rank without a heartbeat for this many seconds is considered hung, and its group is restarted.
 

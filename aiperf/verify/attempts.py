@@ -64,9 +64,13 @@ class Attempts:
             events.CheckpointWritten: self._received,
             events.CheckpointNotWritten: self._received,
             events.TrialHeartbeat: self._received,
+            events.StepsProfiled: self._received,
         }
 
-    def _received(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
+    def _received(
+        self,
+        event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat | events.StepsProfiled,
+    ) -> None:
         self.running[event.trial].received = event.at
 
     def _progress(self, event: events.Progress) -> None:

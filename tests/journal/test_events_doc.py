@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import get_args
 
-from aiperf.journal.events import AnyEvent, FollowedRun, FollowedValues, Interval, WorkerShape
+from aiperf.journal.events import AnyEvent, FollowedRun, FollowedValues, GradientCounts, Interval, WorkerShape
 from tools import events_doc
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "events.md"
@@ -46,7 +46,7 @@ def test_page_lists_every_part_of_an_event_with_all_fields() -> None:
     assert told == {part.__name__: list(part.__struct_fields__) for part in PARTS}
 
 
-PARTS = (FollowedRun, WorkerShape, FollowedValues, Interval)
+PARTS = (FollowedRun, WorkerShape, FollowedValues, GradientCounts, Interval)
 
 
 def test_example_is_verified_by_the_program_on_the_page(tmp_path: Path) -> None:

@@ -32,4 +32,4 @@ def join(joining: Joining) -> Horovod:
     """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
     from aiperf.train.collectives.horovod_collective import Horovod
 
-    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet)
+    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet, is_traced=joining.is_traced)

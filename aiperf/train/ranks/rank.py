@@ -98,7 +98,10 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     liveness.enter(Stage.JOIN, patience)
     heartbeats.meet(setup.rank)
     fp16 = setup.conf.fp16_compression
-    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, lambda: heartbeats.meet(setup.rank))
+    is_traced = setup.conf.profile_steps > 0
+    joining = Joining(
+        setup.rank, setup.ranks, setup.meeting, device, fp16, lambda: heartbeats.meet(setup.rank), is_traced
+    )
     collective = join(setup.conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0

@@ -19,6 +19,7 @@ from aiperf.accounting.score import CurvePoint, Score
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
+from aiperf.report.step_breakdown import StepBreakdown
 from aiperf.run_warning import RunWarning
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts
@@ -492,5 +493,7 @@ class Report:
     """Remaining and removed checkpoints after the end. None if not examined."""
     prediction: PredictionFacts | None = None
     """Predicted score of the run, next to the measured one. None if the run was not predicted."""
+    step: StepBreakdown | None = None
+    """Time breakdown of a step of the first trial that was traced. None without `trainer.profile_steps`."""
     energy: EnergyFacts | None
     """Energy by counters, samples and external meters, with FLOPS/W and its level. None if no power was measured."""

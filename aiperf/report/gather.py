@@ -49,6 +49,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
 from aiperf.report.peaks_after_run import peak_warnings, peaks_again
+from aiperf.report.step_breakdown import step_breakdown
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation
@@ -168,6 +169,7 @@ def gather(
         peaks_again=again,
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         prediction=_prediction(run, time_breakdown(spent)),
+        step=None if run.profiled is None else step_breakdown(run.profiled),
     )
 
 

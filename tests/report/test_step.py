@@ -1,0 +1,81 @@
+"""Section "A step" of a run with traced steps."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiperf.journal.events import AnyEvent
+from aiperf.report.facts import Report
+from aiperf.report.gather import gather
+from aiperf.report.html import page
+from aiperf.report.section import DrawnFigure, Paragraph
+from aiperf.report.sections import sections
+from aiperf.report.sections.step import step
+from aiperf.report.step_breakdown import StepBreakdown, step_breakdown
+from aiperf.report.step_tables import EXCHANGE, NUMBERS
+from aiperf.report.tables import Table
+from tests.builders.journal import ended, evaluated, finished, interval, one_trial, prepared, profiled
+
+
+def report_of(*traced: AnyEvent) -> Report:
+    """Run whose only trial has these events."""
+    work: list[AnyEvent] = [interval(0, 4.0, 20.0, 100), evaluated(0, 20.0, 0.5), finished(0, 20.0, 0.5), ended()]
+    return gather(one_trial(prepared(0, 2.0), *traced, *work))
+
+
+def found(**changes: object) -> StepBreakdown:
+    return step_breakdown(profiled(**changes))
+
+
+def test_a_run_without_traced_steps_has_no_section() -> None:
+    report = report_of()
+
+    assert report.step is None and step(report) is None
+    assert "step" not in [section.name for section in sections(report)]
+
+
+def test_shares_and_bandwidth_are_those_of_the_definition() -> None:
+    traced = found()
+
+    assert sum(part.share or 0 for part in traced.kernels) == pytest.approx(1)
+    assert sum(part.share or 0 for part in traced.exchange) == pytest.approx(1)
+    assert [part.name for part in traced.exchange if part.seconds is None] == [
+        "wait for data", "wait for other data", "queuing"
+    ]  # fmt: skip
+    assert traced.slowdown == pytest.approx(0.1)
+    assert traced.exchange_bytes == 2 * 1_000_000 * 2 * (2 - 1) / 2
+    assert traced.exchange_bytes_per_second == pytest.approx(traced.exchange_bytes / 0.1)
+
+
+def test_a_gpu_has_the_eight_classes_of_the_paper() -> None:
+    names = [part.name for part in found(device="cuda", kernels={"convolution": 1.0}).kernels]
+
+    assert len(names) == 9 and names[-1] == "other" and "framework" not in names
+
+
+@pytest.mark.parametrize(
+    "nothing", [{"kernels": {}}, {"exchange": {}}, {"numbers": {}}, {"ranks": 1, "exchange_bytes": 0}]
+)
+def test_a_part_that_was_not_measured_has_no_share(nothing: dict[str, object]) -> None:
+    traced = found(**nothing)
+
+    section = step(report_of(profiled(**nothing)))
+    assert section is not None
+    tables = [part.name for part in section.parts if isinstance(part, Table)]
+    assert (EXCHANGE in tables) == (traced.ranks > 1 or bool(traced.exchange))
+    assert (NUMBERS in tables) == bool(traced.numbers)
+
+
+def test_the_section_shows_the_first_trace_with_its_cost() -> None:
+    report = report_of(profiled(at=3.0), profiled(at=3.5, first_step=1))
+
+    section = step(report)
+    assert section is not None
+    (text,) = [part.text for part in section.parts if isinstance(part, Paragraph)]
+    assert text.startswith(
+        "Rank 0 of 2 traced steps 21 to 30 of trial 0: 110.000 ms per step, +10.00 % against the 100.000 ms before"
+    )
+    assert "2.00 MB of gradients per step, 20.0 MB/s" in text
+    (figure,) = [part for part in section.parts if isinstance(part, DrawnFigure)]
+    assert figure.svg is not None and figure.svg.count("convolution") == 1 and figure.svg.count("negotiation") == 1
+    assert '<a href="#step">A step</a>' in page(report, sections(report))

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from aiperf.config import configure
+from aiperf.data.description import DataSet
 from aiperf.journal.events import RunEnded, WorkerShape
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.ranking.division import division
@@ -125,3 +126,51 @@ def test_score_and_check_agree_about_a_run(aiperf: User, run: str) -> None:
     checked = json.loads(aiperf("check", run, "--json").out)["breaches"]
 
     assert scored == [{name: value for name, value in each.items() if name != "law"} for each in checked]
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> str:
+    """A run of the published workload with other momentum and batch, of which nothing is known but its beginning."""
+    words = ["benchmark=hpc_ai500_ic", "trainer.momentum=0.9", "batch.default=128"]
+    imagenet = DataSet("imagenet", 1_281_167, 50_000, 1000, 224, 3, (0.5,) * 3, (0.2,) * 3)
+    line = first_event(make_plan(configure(words), SHAPE, imagenet), "fixed", 1_795_262_400.0)
+    return str(write_run(tmp_path / "runs" / "fixed", [line]))
+
+
+def test_a_level_shows_each_difference_with_layer_and_verdict(aiperf: User, fixed: str) -> None:
+    shown, as_json = aiperf("check", fixed, "--level", "hardware"), aiperf("check", fixed, "--level", "free", "--json")
+
+    assert (shown.status, as_json.status) == (1, 0)
+    lines = shown.out.splitlines()
+    assert lines[0] == "fixed against the values of hpc_ai500_ic: level hardware not satisfied, strictest level free"
+    assert "    trainer.momentum: 0.9, reference 0.875: not permitted (open at free)" in lines
+    assert "    batch.default: 128, reference 256: permitted (open at hardware, system, free)" in lines
+    assert "  1 hardware: differences: none (machine not compared: add --against RUN)" in lines
+    found = json.loads(as_json.out)
+    assert (found["is_valid"], found["strictest"], found["reference"]) == (True, "free", "hpc_ai500_ic")
+    assert {each["layer"] for each in found["differences"]} == {8}
+
+
+def test_a_level_against_the_run_itself_is_the_strictest(aiperf: User, fixed: str, run: str) -> None:
+    itself, other = (aiperf("check", fixed, "--level", "hardware", "--against", against) for against in (fixed, run))
+
+    assert (itself.status, other.status) == (0, 1)
+    assert "fixed against fixed: level hardware satisfied, strictest level hardware" in itself.out
+    assert "strictest level none" in other.out and "data set's name: imagenet" in other.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--level", "soft"], "--level is one of the levels of a division (hardware, system, free), but found 'soft'"),
+        (["--division", "hpc_ai500"], "but found None: use --level hardware"),
+        (["--division", "quick", "--level", "free"], "(quick has none), but found 'free'"),
+        (["--against", "quick"], "(ranking has none), but found None: use --level hardware"),
+        (["--level", "free"], "has a level only against another run, but found no --against"),
+    ],
+)
+def test_a_level_that_cannot_be_checked_is_refused(aiperf: User, run: str, words: list[str], message: str) -> None:
+    answer = aiperf("check", run, *words)
+
+    assert answer.status == 2
+    assert message in answer.err and answer.err.count("\n") == 1

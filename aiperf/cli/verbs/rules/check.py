@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from aiperf.errors import BadConfiguration
 
 if TYPE_CHECKING:
     from aiperf.ranking.breaches import RuleOutcome
     from aiperf.ranking.candidate import Candidate
     from aiperf.ranking.division import Division
+    from aiperf.ranking.levels import LevelJudgement
 
 DESCRIPTION = (
     "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
-    "rule with its source, the offending value, the line of the journal and the fix. Exit status: 0 the run is\n"
+    "rule with its source, the offending value, the line of the journal and the fix. With --level: the differences\n"
+    "from a reference by layer, and the strictest level of HPC AI500 that permits them. Exit status: 0 the run is\n"
     "valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",
     "runs/20261121-120000-digits --division quick",
     "runs/20261121-120000-digits --division our-rules.yaml --json",
+    "runs/20261121-120000-imagenet --level hardware --against runs/20261120-120000-imagenet",
 )
 OPTIONS = ""
 
@@ -30,10 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--division",
-        default="ranking",
         metavar="NAME|FILE",
-        help="ranking (the default), quick, or a YAML file of rules like aiperf/ranking/divisions/ranking.yaml",
+        help="ranking (the default), quick, hpc_ai500 (the default with --level), or a YAML file of rules like "
+        "aiperf/ranking/divisions/ranking.yaml",
     )
+    parser.add_argument("--level", metavar="LEVEL", help="hardware, system or free: level of HPC AI500 to check")
+    parser.add_argument("--against", metavar="RUN", help="reference of the level (default: the values of the preset)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -43,11 +50,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.breaches import judgements
-    from aiperf.ranking.division import division
+    from aiperf.ranking.division import LEVELLED, division
     from aiperf.report.candidate import candidate_of
     from aiperf.sanitize import sanitize
 
-    rules = division(arguments.division, known_options())
+    by_default = "ranking" if arguments.level is None else LEVELLED[0]
+    rules = division(by_default if arguments.division is None else arguments.division, known_options())
+    if arguments.level is not None or rules.levels or arguments.against is not None:
+        return _level(arguments, rules)
     folder = run_folder(arguments.run)
     reader = read(folder)
     run = candidate_of(reader)
@@ -70,6 +80,58 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         if torn is not None:
             print_line("\n".join(f"  {line}" for line in torn.lines))
     return 0 if is_valid(outcomes) else 1
+
+
+def _level(arguments: argparse.Namespace, rules: Division) -> int:
+    """Print the differences by layer and return the exit status."""
+    from aiperf.cli.output import print_folded
+    from aiperf.comparison.levels import against_run
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.report.level import against_preset, preset_of
+    from aiperf.report.write import report_of
+    from aiperf.sanitize import sanitize
+
+    if arguments.level not in rules.levels:
+        raise BadConfiguration(
+            f"--level is one of the levels of a division ({', '.join(rules.levels) or f'{rules.name} has none'}), but found "
+            f"{arguments.level!r}: use --level hardware, without --division or with --division hpc_ai500"
+        )
+    report = report_of(run_folder(arguments.run))
+    if arguments.against is not None:
+        judged = against_run(report, report_of(run_folder(arguments.against)), rules)
+    elif (preset := preset_of(report)) is not None:
+        judged = against_preset(report, preset, rules)
+    else:
+        raise BadConfiguration(
+            f"a run without a preset has a level only against another run, but found no --against for {arguments.run!r}: "
+            "add --against RUN"
+        )
+    is_satisfied = arguments.level in judged.satisfied
+    if arguments.json:
+        facts = {
+            "run": report.run.name,
+            "level": arguments.level,
+            "is_valid": is_satisfied,
+            "strictest": judged.strictest,
+        }
+        print(json.dumps(facts | asdict(judged), indent=2))
+    else:
+        print_folded(map(sanitize, _level_lines(report.run.name, arguments.level, judged)))
+    return 0 if is_satisfied else 1
+
+
+def _level_lines(run: str, level: str, judged: LevelJudgement) -> Iterator[str]:
+    from aiperf.report.level import in_words, rows
+
+    verdict = "satisfied" if level in judged.satisfied else "not satisfied"
+    kind = "the values of " if judged.is_preset else ""
+    yield f"{run} against {kind}{judged.reference}: level {level} {verdict}, strictest level {judged.strictest or 'none'}"
+    for row in rows(judged):
+        machine = "" if row.is_compared else " (machine not compared: add --against RUN)"
+        yield f"  {row.layer}: differences: {len(row.differences) or 'none'}{machine}"
+        for each in row.differences:
+            mark = "permitted" if level in each.open_at else "not permitted"
+            yield f"    {in_words(each)}: {mark} (open at {', '.join(each.open_at) or 'no level'})"
 
 
 def known_options() -> Collection[str]:

@@ -190,8 +190,8 @@ def _names(of: type[msgspec.Struct]) -> str:
 
 def _rules(read: _Rule, where: str, known_options: Collection[str] | None) -> Iterator[Rule]:
     """Yield the rule of each option that the entry names."""
-    for option in read.options or [read.option]:
-        yield _rule(msgspec.structs.replace(read, option=option), where, known_options)
+    for each in [msgspec.structs.replace(read, option=option) for option in read.options] or [read]:
+        yield _rule(each, where, known_options)
 
 
 def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rule:

@@ -70,18 +70,21 @@ def judgement(
 
 def option_differences(run: Mapping[str, Any], reference: Mapping[str, Any], by: Division) -> Iterator[LayerDifference]:
     """Yield the broken rules of two configurations by dotted names, and the unequal options that the division does not name."""
-    free = tuple(by.free)
     for name in dict.fromkeys((*run, *reference)):
-        if not _names(free, name):
-            rule = next((each for each in by.rules if each.option is not None and _names((each.option,), name)), None)
-            if not _holds(rule, run, reference, name):
-                yield LayerDifference(
-                    name,
-                    None if rule is None else rule.layer,
-                    written(run[name]) if name in run else MISSING,
-                    written(reference[name]) if name in reference else MISSING,
-                    () if rule is None else tuple(level for level in by.levels if _opens(by, level, rule)),
-                )
+        rule = rule_of(name, by)
+        if not _names(by.free, name) and not _holds(rule, run, reference, name):
+            yield LayerDifference(
+                name,
+                None if rule is None else rule.layer,
+                written(run[name]) if name in run else MISSING,
+                written(reference[name]) if name in reference else MISSING,
+                () if rule is None else tuple(level for level in by.levels if _opens(by, level, rule)),
+            )
+
+
+def rule_of(option: str, by: Division) -> Rule | None:
+    """Return the rule about an option or about its part of the configuration."""
+    return next((rule for rule in by.rules if rule.option is not None and _names((rule.option,), option)), None)
 
 
 def described_difference(name: str, run: str, reference: str, by: Division) -> LayerDifference | None:

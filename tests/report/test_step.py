@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from aiperf.journal.events import AnyEvent
@@ -23,7 +25,7 @@ def report_of(*traced: AnyEvent) -> Report:
     return gather(one_trial(prepared(0, 2.0), *traced, *work))
 
 
-def found(**changes: object) -> StepBreakdown:
+def found(**changes: Any) -> StepBreakdown:
     return step_breakdown(profiled(**changes))
 
 
@@ -56,7 +58,7 @@ def test_a_gpu_has_the_eight_classes_of_the_paper() -> None:
 @pytest.mark.parametrize(
     "nothing", [{"kernels": {}}, {"exchange": {}}, {"numbers": {}}, {"ranks": 1, "exchange_bytes": 0}]
 )
-def test_a_part_that_was_not_measured_has_no_share(nothing: dict[str, object]) -> None:
+def test_a_part_that_was_not_measured_has_no_share(nothing: dict[str, Any]) -> None:
     traced = found(**nothing)
 
     section = step(report_of(profiled(**nothing)))

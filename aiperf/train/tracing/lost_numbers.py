@@ -50,7 +50,8 @@ class LostNumbers:
 def sgd_update(weight: Tensor, gradient: Tensor, momentum: Tensor, options: Mapping[str, Any]) -> Tensor:
     """Return the difference that SGD's next step subtracts from a weight. `options`: of its parameter group."""
     direction: Tensor = options["momentum"] * momentum + gradient + options["weight_decay"] * weight
-    return direction * options["lr"]
+    update: Tensor = direction * options["lr"]
+    return update
 
 
 def gradient_counts(gradient: Tensor) -> list[Tensor]:

@@ -62,16 +62,14 @@ def test_the_time_of_the_profiler_is_not_input(tmp_path: Path) -> None:
     assert epoch.advanced.input_seconds < found.profiler_seconds
 
 
-@pytest.mark.parametrize("changes", [{"profile_steps": 0}, {"profile_steps": 3, "batch": 75}])
+@pytest.mark.parametrize(("steps", "batch"), [(0, 10), (3, 75)])
 def test_no_profiler_runs_unless_steps_are_traced(
-    changes: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    steps: int, batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An epoch of two steps has no room for the three parts."""
     monkeypatch.delattr(loop, "StepTrace")
 
-    words = train(
-        order(batch_size=changes.pop("batch", 10), last_epoch=1), tmp_path, replace(CONF, **changes)
-    )  # fmt: skip
+    words = train(order(batch_size=batch, last_epoch=1), tmp_path, replace(CONF, profile_steps=steps))
 
     assert len(epochs(words)) == 1 and profiles(words) == []
 

@@ -20,9 +20,9 @@ from aiperf import units
 from aiperf.accounting.valid_flops import target_of
 from aiperf.ranking.breaches import options
 from aiperf.ranking.candidate import IMAGES
-from aiperf.ranking.division import LEVELLED, division
+from aiperf.ranking.division import division
 from aiperf.ranking.law import AtMost, written
-from aiperf.ranking.levels import DATA_LAYER, rule_of
+from aiperf.ranking.levels import layer_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report, RunFacts
 
@@ -34,7 +34,7 @@ CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 defines the benchmark: length, warm-up and the starting graph's fingerprint."""
 
 EXPONENT = "benchmark.exponent"
-WORKLOAD_LAYERS = (7, DATA_LAYER)
+WORKLOAD_LAYERS = (7, 9)
 """Layers of HPC AI500 that define the workload of a fixed network."""
 
 OF_ONE_RUN = frozenset(
@@ -123,10 +123,8 @@ def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    by = division(LEVELLED[0])
     for name, value in options(config).items():
-        rule = rule_of(name, by)
-        if name == EXPONENT or (rule is not None and rule.layer in WORKLOAD_LAYERS):
+        if name == EXPONENT or layer_of(name) in WORKLOAD_LAYERS:
             yield name, written(value)
 
 

@@ -6,7 +6,7 @@ Loading is strict. It rejects unknown keys and facts, laws that can never hold f
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -18,11 +18,9 @@ from aiperf import bounded_yaml
 from aiperf.errors import AiperfError
 from aiperf.files import given_path, what_is_wrong_with
 from aiperf.ranking.candidate import FACTS, IMAGES
-from aiperf.ranking.law import AllOf, AsReference, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
+from aiperf.ranking.law import AllOf, AtMost, AtMostOption, Has, Law, NoLaw, fits, law_of
 
 BUILT_IN = ("ranking", "quick")
-LEVELLED = ("hpc_ai500",)
-"""Built-in divisions with levels. They compare a run with a reference (levels.py)."""
 Source = Literal["paper", "predecessor", "decided"]
 
 
@@ -43,9 +41,7 @@ class Rule:
     """Action or option with which a user keeps the rule."""
     fact: str | None
     option: str | None
-    """Exactly one of `fact` and `option` is set. With levels an option may be a whole part of the configuration."""
-    layer: int | None = None
-    """Layer of the system that the rule is about, in a division with levels."""
+    """Exactly one of `fact` and `option` is set."""
 
     @property
     def about(self) -> str:
@@ -66,12 +62,6 @@ class Division:
     """Options that are checked by a rule about a fact, with the rule's id."""
     free: Mapping[str, str]
     """Options, or whole parts of the configuration, without a rule, each with the reason."""
-    layers: Mapping[int, str]
-    """Names of the layers by number. Empty in a division without levels."""
-    levels: Mapping[str, tuple[int | str, ...]]
-    """Layers and rules (by id) that may differ from the reference at each level, the strictest level first."""
-    described: Mapping[str, int | None]
-    """Layers of the names in machine descriptions and versions. None: not compared."""
 
     def rule(self, id: str) -> Rule:
         """Return the rule with this id."""
@@ -92,9 +82,6 @@ class _Rule(msgspec.Struct, forbid_unknown_fields=True):
     remedy: str
     fact: str | None = None
     option: str | None = None
-    options: list[str] = []
-    """Several options with the same rule."""
-    layer: int | None = None
 
 
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
@@ -104,9 +91,6 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True):
     rules: list[_Rule]
     judged: dict[str, str]
     free: dict[str, str]
-    layers: dict[int, str] = {}
-    levels: dict[str, list[int | str]] = {}
-    described: dict[str, int | None] = {}
 
 
 def division(word: str, known_options: Collection[str] | None = None) -> Division:
@@ -119,14 +103,13 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
     Raises:
         BadDivision: The file does not exist or is no valid division.
     """
-    if word in (*BUILT_IN, *LEVELLED):
+    if word in BUILT_IN:
         return _built_in(word)
     path = given_path(word)
     if (wrong := what_is_wrong_with(path)) is not None:
-        built_in = (*BUILT_IN, *LEVELLED)
-        near = difflib.get_close_matches(word, built_in, n=1)
+        near = difflib.get_close_matches(word, BUILT_IN, n=1)
         raise BadDivision(
-            f"a division is one of {', '.join(built_in)}, or a YAML file of rules, but found {word!r}"
+            f"a division is one of {', '.join(BUILT_IN)}, or a YAML file of rules, but found {word!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
             + (f" (did you mean {near[0]!r}?)" if near else "")
         )
@@ -136,7 +119,7 @@ def division(word: str, known_options: Collection[str] | None = None) -> Divisio
     except (OSError, UnicodeDecodeError) as error:
         raise BadDivision(f"a division is a YAML file in UTF-8. {word!r} could not be read ({error})") from error
     found = parsed(text, word, known_options)
-    if found.name in (*BUILT_IN, *LEVELLED):
+    if found.name in BUILT_IN:
         raise BadDivision(f"{found.name!r} names a built-in division. {word!r} needs another name (division: NAME)")
     return found
 
@@ -172,13 +155,10 @@ def parsed(text: str, where: str, known_options: Collection[str] | None = None) 
     found = Division(
         name=document.division,
         title=document.title,
-        rules=tuple(rule for each in document.rules for rule in _rules(each, where, known_options)),
+        rules=tuple(_rule(each, where, known_options) for each in document.rules),
         chosen=document.chosen,
         judged=document.judged,
         free=document.free,
-        layers=document.layers,
-        levels={name: tuple(opened) for name, opened in document.levels.items()},
-        described=document.described,
     )
     _check(found, where, known_options)
     return found
@@ -186,12 +166,6 @@ def parsed(text: str, where: str, known_options: Collection[str] | None = None) 
 
 def _names(of: type[msgspec.Struct]) -> str:
     return ", ".join(of.__struct_fields__)
-
-
-def _rules(read: _Rule, where: str, known_options: Collection[str] | None) -> Iterator[Rule]:
-    """Yield the rule of each option that the entry names."""
-    for each in [msgspec.structs.replace(read, option=option) for option in read.options] or [read]:
-        yield _rule(each, where, known_options)
 
 
 def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rule:
@@ -210,7 +184,7 @@ def _rule(read: _Rule, where: str, known_options: Collection[str] | None) -> Rul
     for option in (read.option, *_bounds(law)):
         if option is not None and known_options is not None and option not in known_options:
             raise BadDivision(f"{at} names an unknown option: {option!r}{_near(option, known_options)}")
-    return Rule(read.id, read.text, tuple(read.source), law, read.remedy, read.fact, read.option, read.layer)
+    return Rule(read.id, read.text, tuple(read.source), law, read.remedy, read.fact, read.option)
 
 
 def _check_fact(name: str, law: Law, at: str) -> None:
@@ -237,11 +211,6 @@ def _bounds(law: Law) -> Iterator[str]:
 
 def _check(division: Division, where: str, known_options: Collection[str] | None) -> None:
     ids = [rule.id for rule in division.rules]
-    if division.levels:
-        ids = list(dict.fromkeys(ids))
-        _check_levels(division, where, ids)
-    elif any(isinstance(rule.law, AsReference) for rule in division.rules):
-        raise BadDivision(f"the law as_reference needs levels, but {where} has none: add levels, or use another law")
     if not ids:
         raise BadDivision(f"a division has at least one rule, but {where} has none: add a rule")
     twice = [name for name in ids if ids.count(name) > 1]
@@ -259,23 +228,6 @@ def _check(division: Division, where: str, known_options: Collection[str] | None
     unknown = [name for name in options if known_options is not None and name not in known_options]
     if unknown:
         raise BadDivision(f"{where} names an unknown option: {unknown[0]!r}{_near(unknown[0], known_options or ())}")
-
-
-def _check_levels(division: Division, where: str, ids: Sequence[str]) -> None:
-    """Check that each rule and each description has a layer, and that levels name layers and rules."""
-    used = [
-        *(rule.layer for rule in division.rules),
-        *(each for each in division.described.values() if each is not None),
-    ]
-    wrong = [layer for layer in used if layer not in division.layers]
-    if wrong:
-        raise BadDivision(
-            f"in a division with levels each rule and description has one of the layers {sorted(division.layers)}. {where} has "
-            f"{wrong[0]!r}"
-        )
-    unknown = [each for opened in division.levels.values() for each in opened if each not in (*division.layers, *ids)]
-    if unknown:
-        raise BadDivision(f"a level opens layers and rules. {where} names {unknown[0]!r}{_near(str(unknown[0]), ids)}")
 
 
 def _near(word: str, names: Collection[str]) -> str:

@@ -8,7 +8,6 @@ one_of: [bf16, fp16]        one of these. For several values: each is one of the
 has: {classes: 1000}        a table with these entries, among others
 empty: true                 no value
 all_of: [{...}, {...}]      each of these laws
-as_reference: true          the value of a reference run or preset, for options of a division with levels (levels.py)
 """
 
 from __future__ import annotations
@@ -115,17 +114,8 @@ class AllOf:
         return ", ".join(map(str, self.laws))
 
 
-@dataclass(frozen=True, slots=True)
-class AsReference:
-    def holds(self, found: Any, options: Mapping[str, Any]) -> bool:
-        raise AssertionError("levels.py compares the value with the reference's")
-
-    def __str__(self) -> str:
-        return "as the reference"
-
-
-Law = Equals | AtMost | AtMostOption | AtLeast | OneOf | Has | Empty | AllOf | AsReference
-WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of", "as_reference")
+Law = Equals | AtMost | AtMostOption | AtLeast | OneOf | Has | Empty | AllOf
+WORDS = ("equals", "at_most", "at_least", "one_of", "has", "empty", "all_of")
 
 
 def law_of(mapping: Any) -> Law:
@@ -152,9 +142,7 @@ def law_of(mapping: Any) -> Law:
             return Has(tuple(value.items()))
         case "empty", True:
             return Empty()
-        case "as_reference", True:
-            return AsReference()
-        case "all_of", [_, _, *_] if {"as_reference": True} not in value:
+        case "all_of", [_, _, *_]:
             return AllOf(tuple(map(law_of, value)))
     raise NoLaw(f"{word} takes {_TAKES[word]}, but found {value!r}")
 
@@ -167,7 +155,6 @@ _TAKES = {
     "has": "names, each with its value",
     "empty": "true",
     "all_of": "a list of two laws or more",
-    "as_reference": "true",
 }
 
 
@@ -183,8 +170,6 @@ def fits(law: Law, kind: Kind) -> str | None:
         case OneOf(values):
             wrong = [value for value in values if not _is_of(value, "word" if kind == "words" else kind)]
             return f"it never has the value {written(wrong[0])}" if wrong else None
-        case AsReference():
-            return "it is about an option"
         case Equals(value):
             return None if _is_of(value, kind) else f"it never has the value {written(value)}"
         case AllOf(laws):

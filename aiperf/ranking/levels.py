@@ -5,16 +5,41 @@ A level opens layers and rules. A run satisfies a level if all its differences f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from importlib.resources import files
 
-from aiperf.ranking.division import Division, Rule
-from aiperf.ranking.law import AsReference, Equals, written
+import msgspec
 
-DATA_LAYER = 9
+from aiperf import bounded_yaml
+
+DIVISION = "hpc_ai500"
+"""Name of the division with levels."""
 MISSING = "—"
-"""Text for a value that a run does not have."""
+"""Text for a value that one side does not have."""
+
+
+class _Rule(msgspec.Struct, forbid_unknown_fields=True):
+    layer: int
+    as_reference: list[str]
+
+
+class _Levels(msgspec.Struct, forbid_unknown_fields=True):
+    """Content of divisions/hpc_ai500.yaml."""
+
+    layers: dict[int, str]
+    levels: dict[str, list[int | str]]
+    rules: dict[str, _Rule]
+    described: dict[str, int]
+    free: dict[str, str]
+
+
+@cache
+def rules() -> _Levels:
+    """Return the layers, levels and rules."""
+    text = files("aiperf.ranking").joinpath("divisions", f"{DIVISION}.yaml").read_text("utf-8")
+    return msgspec.convert(bounded_yaml.load(text), _Levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,88 +55,38 @@ class LayerDifference:
     """Levels that permit the difference, the strictest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelJudgement:
-    """Levels that a run satisfies against a reference."""
-
-    division: str
-    reference: str
-    """Name of the reference: a run or a preset."""
-    is_preset: bool
-    """True if the machine and its software were not compared, because a preset has no description of them."""
-    layers: Mapping[int, str]
-    levels: tuple[str, ...]
-    """The strictest level first."""
-    differences: tuple[LayerDifference, ...]
-    """In order of their layers. Those without a layer last."""
-
-    @property
-    def satisfied(self) -> tuple[str, ...]:
-        """Levels that permit every difference, the strictest first."""
-        return self.open_at(self.differences)
-
-    def open_at(self, differences: Iterable[LayerDifference]) -> tuple[str, ...]:
-        """Return the levels that permit all of these differences, the strictest first."""
-        return tuple(level for level in self.levels if all(level in each.open_at for each in differences))
-
-    @property
-    def strictest(self) -> str | None:
-        """The strictest level that the run satisfies. None if it satisfies no level."""
-        return next(iter(self.satisfied), None)
+def layer_of(name: str) -> int | None:
+    """Return the layer of an option or of a described name. None if it has none."""
+    rule = _rule_of(name)
+    if rule is not None:
+        return rules().rules[rule].layer
+    return next((layer for each, layer in rules().described.items() if _covers(each, name)), None)
 
 
-def judgement(
-    by: Division, reference: str, differences: Iterable[LayerDifference], *, is_preset: bool
-) -> LevelJudgement:
-    """Return the judgement of differences."""
-    ordered = sorted(differences, key=lambda each: (each.layer is None, each.layer or 0))
-    return LevelJudgement(by.name, reference, is_preset, by.layers, tuple(by.levels), tuple(ordered))
-
-
-def option_differences(run: Mapping[str, Any], reference: Mapping[str, Any], by: Division) -> Iterator[LayerDifference]:
-    """Yield the broken rules of two configurations by dotted names, and the unequal options that the division does not name."""
+def layer_differences(run: Mapping[str, str], reference: Mapping[str, str]) -> tuple[LayerDifference, ...]:
+    """Return the unequal values of two sides by name, in order of their layers. Names that may differ are left out."""
+    found = []
     for name in dict.fromkeys((*run, *reference)):
-        rule = rule_of(name, by)
-        if not _names(by.free, name) and not _holds(rule, run, reference, name):
-            yield LayerDifference(
-                name,
-                None if rule is None else rule.layer,
-                written(run[name]) if name in run else MISSING,
-                written(reference[name]) if name in reference else MISSING,
-                () if rule is None else tuple(level for level in by.levels if _opens(by, level, rule)),
-            )
+        own, other = run.get(name, MISSING), reference.get(name, MISSING)
+        if own != other and not any(_covers(each, name) for each in rules().free):
+            layer, rule = layer_of(name), _rule_of(name)
+            levels = rules().levels.items()
+            open_at = tuple(level for level, opened in levels if layer in opened or rule in opened)
+            found.append(LayerDifference(name, layer, own, other, open_at))
+    return tuple(sorted(found, key=lambda each: (each.layer is None, each.layer or 0)))
 
 
-def rule_of(option: str, by: Division) -> Rule | None:
-    """Return the rule about an option or about its part of the configuration."""
-    return next((rule for rule in by.rules if rule.option is not None and _names((rule.option,), option)), None)
+def levels_of(differences: Iterable[LayerDifference]) -> tuple[str, ...]:
+    """Return the levels that permit all of these differences, the strictest first."""
+    return tuple(level for level in rules().levels if all(level in each.open_at for each in differences))
 
 
-def described_difference(name: str, run: str, reference: str, by: Division) -> LayerDifference | None:
-    """Return the difference of a name in the machine descriptions or the versions. None if the name is not compared."""
-    known = next((each for each in by.described if _names((each,), name)), None)
-    if known is not None and by.described[known] is None:
-        return None
-    return layer_difference(name, None if known is None else by.described[known], run, reference, by)
-
-
-def layer_difference(name: str, layer: int | None, run: str, reference: str, by: Division) -> LayerDifference:
-    """Return a difference in a layer, which the levels with this layer open."""
-    return LayerDifference(
-        name, layer, run, reference, tuple(level for level, opened in by.levels.items() if layer in opened)
+def _rule_of(name: str) -> str | None:
+    return next(
+        (id for id, rule in rules().rules.items() if any(_covers(each, name) for each in rule.as_reference)), None
     )
 
 
-def _names(names: Iterable[str], option: str) -> bool:
-    """Return whether one of the names is the option, or a part of the configuration with it."""
-    return any(option == name or option.startswith(f"{name}.") for name in names)
-
-
-def _opens(by: Division, level: str, rule: Rule) -> bool:
-    return rule.layer in by.levels[level] or rule.id in by.levels[level]
-
-
-def _holds(rule: Rule | None, run: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> bool:
-    if rule is None or isinstance(rule.law, AsReference):
-        return (name in run) == (name in reference) and Equals(reference.get(name)).holds(run.get(name), {})
-    return rule.law.holds(run.get(name), run)
+def _covers(beginning: str, name: str) -> bool:
+    """Return whether a name in the rules is this name, or a part of the configuration or a description with it."""
+    return name == beginning or name.startswith((f"{beginning}.", f"{beginning} "))

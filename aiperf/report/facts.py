@@ -16,10 +16,10 @@ from aiperf.accounting.convergence import Settled
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score
+from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
-from aiperf.report.step_breakdown import StepBreakdown
 from aiperf.run_warning import RunWarning
 from aiperf.system.description.of_run import SystemDescription
 from aiperf.system.power.energy import EnergyFacts

@@ -24,6 +24,7 @@ from aiperf.accounting.availability import availability
 from aiperf.accounting.convergence import settled
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score
+from aiperf.accounting.step_breakdown import step_breakdown
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
@@ -49,7 +50,6 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
 from aiperf.report.peaks_after_run import peak_warnings, peaks_again
-from aiperf.report.step_breakdown import step_breakdown
 from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation

@@ -142,10 +142,10 @@ def test_a_level_shows_each_difference_with_layer_and_verdict(aiperf: User, fixe
 
     assert (shown.status, as_json.status) == (1, 0)
     lines = shown.out.splitlines()
-    assert lines[0] == "fixed against the values of hpc_ai500_ic: level hardware not satisfied, strictest level free"
-    assert "    trainer.momentum: 0.9, reference 0.875: not permitted (open at free)" in lines
-    assert "    batch.default: 128, reference 256: permitted (open at hardware, system, free)" in lines
-    assert "  1 hardware: differences: none (machine not compared: add --against RUN)" in lines
+    assert lines[0] == "fixed: level hardware is not satisfied"
+    assert "    trainer.momentum: 0.9, reference 0.875 (free)" in lines
+    assert "    batch.default: 128, reference 256 (hardware, system, free)" in lines
+    assert lines[-1].startswith("  Reference: values of hpc_ai500_ic. Strictest level: free.")
     found = json.loads(as_json.out)
     assert (found["is_valid"], found["strictest"], found["reference"]) == (True, "free", "hpc_ai500_ic")
     assert {each["layer"] for each in found["differences"]} == {8}
@@ -155,18 +155,19 @@ def test_a_level_against_the_run_itself_is_the_strictest(aiperf: User, fixed: st
     itself, other = (aiperf("check", fixed, "--level", "hardware", "--against", against) for against in (fixed, run))
 
     assert (itself.status, other.status) == (0, 1)
-    assert "fixed against fixed: level hardware satisfied, strictest level hardware" in itself.out
-    assert "strictest level none" in other.out and "data set's name: imagenet" in other.out
+    assert "level hardware is satisfied" in itself.out and "Strictest level: hardware." in itself.out
+    assert "Strictest level: none." in other.out and "data set's name: imagenet" in other.out
+    assert "\x1b" not in other.out and "\x00" not in other.out
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--level", "soft"], "--level is one of the levels of a division (hardware, system, free), but found 'soft'"),
-        (["--division", "hpc_ai500"], "but found None: use --level hardware"),
-        (["--division", "quick", "--level", "free"], "(quick has none), but found 'free'"),
-        (["--against", "quick"], "(ranking has none), but found None: use --level hardware"),
-        (["--level", "free"], "has a level only against another run, but found no --against"),
+        (["--level", "soft"], "invalid choice"),
+        (["--division", "hpc_ai500"], "but found --level None and --division hpc_ai500: use --level hardware"),
+        (["--division", "quick", "--level", "free"], "found --level free and --division quick"),
+        (["--against", "quick"], "but found --level None and --division None"),
+        (["--level", "free"], "has a level against another run only, but found no --against"),
     ],
 )
 def test_a_level_that_cannot_be_checked_is_refused(aiperf: User, run: str, words: list[str], message: str) -> None:

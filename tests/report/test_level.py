@@ -9,12 +9,11 @@ import pytest
 
 from aiperf.config import as_plain, configure
 from aiperf.journal.first_line import config_hash
-from aiperf.ranking.division import LEVELLED, division
+from aiperf.ranking.levels import levels_of
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
-from aiperf.report.level import against_preset
 from aiperf.report.section import Section
-from aiperf.report.sections.level import level
+from aiperf.report.sections.level import differences_from_preset, level
 from aiperf.report.tables import Table
 from aiperf.rules.limits import IC_IMAGES
 from morphism import encode, start
@@ -47,12 +46,13 @@ def test_nine_rows_show_differences_and_levels() -> None:
 
     rows = [tuple(cell.text for cell in row) for row in table.rows]
     assert [name.partition(" ")[0] for name, *_ in rows] == [str(number) for number in range(1, 10)]
-    assert rows[0] == ("1 hardware", "the machine is not compared", "hardware, system, free")
-    assert rows[7] == ("8 hyperparameters", "2 options", "free")
+    assert rows[0] == ("1 hardware", "none (the machine is not compared)", "hardware, system, free")
+    assert rows[7] == ("8 hyperparameters", "2 differences", "free")
     assert table.rows[7][1].unfolds == (
-        "trainer.rate: linear, reference cosine", "trainer.momentum: 0.5, reference 0.875"
-    )  # fmt: skip
-    assert "Strictest level against the values of hpc_ai500_ic: free." in table.footnote
+        "trainer.rate: linear, reference cosine (hardware, system, free)",
+        "trainer.momentum: 0.5, reference 0.875 (free)",
+    )
+    assert table.footnote.startswith("Reference: values of hpc_ai500_ic. Strictest level: free.")
 
 
 @pytest.mark.parametrize(("images", "strictest"), [({}, "hardware"), ({"is_full_imagenet": False}, None)])
@@ -60,4 +60,4 @@ def test_a_part_of_imagenet_is_at_no_level(images: dict[str, Any], strictest: st
     """Its data set has the same name and options."""
     report = report_of("benchmark=hpc_ai500_ic", dataset=IC_IMAGES | images)
 
-    assert against_preset(report, "hpc_ai500_ic", division(LEVELLED[0])).strictest == strictest
+    assert next(iter(levels_of(differences_from_preset(report, "hpc_ai500_ic"))), None) == strictest

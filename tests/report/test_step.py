@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
+from aiperf.accounting.step_breakdown import StepBreakdown, step_breakdown
 from aiperf.journal.events import AnyEvent
 from aiperf.report.facts import Report
 from aiperf.report.gather import gather
 from aiperf.report.html import page
 from aiperf.report.section import DrawnFigure, Paragraph
 from aiperf.report.sections import sections
-from aiperf.report.sections.step import step
-from aiperf.report.step_breakdown import StepBreakdown, step_breakdown
-from aiperf.report.step_tables import EXCHANGE, NUMBERS
-from aiperf.report.tables import Table
+from aiperf.report.sections.step import step, tables
 from tests.builders.journal import ended, evaluated, finished, interval, one_trial, prepared, profiled
 
 
@@ -39,33 +37,42 @@ def test_a_run_without_traced_steps_has_no_section() -> None:
 def test_shares_and_bandwidth_are_those_of_the_definition() -> None:
     traced = found()
 
-    assert sum(part.share or 0 for part in traced.kernels) == pytest.approx(1)
-    assert sum(part.share or 0 for part in traced.exchange) == pytest.approx(1)
-    assert [part.name for part in traced.exchange if part.seconds is None] == [
-        "wait for data", "wait for other data", "queuing"
-    ]  # fmt: skip
+    assert sum(part.share for part in traced.kernels) == pytest.approx(1)
+    assert sum(part.share for part in traced.exchange) == pytest.approx(1)
     assert traced.slowdown == pytest.approx(0.1)
     assert traced.exchange_bytes == 2 * 1_000_000 * 2 * (2 - 1) / 2
     assert traced.exchange_bytes_per_second == pytest.approx(traced.exchange_bytes / 0.1)
-
-
-def test_a_gpu_has_the_eight_classes_of_the_paper() -> None:
-    names = [part.name for part in found(device="cuda", kernels={"convolution": 1.0}).kernels]
-
-    assert len(names) == 9 and names[-1] == "other" and "framework" not in names
+    assert traced.numbers["convolution"]["fp16_subnormal"] == 0.13
+    assert traced.numbers["convolution"]["lost_updates"] == 0.25
 
 
 @pytest.mark.parametrize(
-    "nothing", [{"kernels": {}}, {"exchange": {}}, {"numbers": {}}, {"ranks": 1, "exchange_bytes": 0}]
+    ("changes", "rows"),
+    [
+        (
+            {},
+            ["negotiation", "wait for data", "wait for other data", "queuing", "memcpy in", "all-reduce", "memcpy out"],
+        ),
+        ({"exchange_source": "DDP logging data", "exchange": {"all-reduce alone": 1.0}}, ["all-reduce alone"]),
+        ({"exchange_source": "", "exchange": {}}, ["exchange"]),
+        ({"ranks": 1, "exchange_source": "", "exchange": {}, "exchange_bytes": 0}, None),
+    ],
 )
-def test_a_part_that_was_not_measured_has_no_share(nothing: dict[str, Any]) -> None:
-    traced = found(**nothing)
+def test_phases_that_were_not_measured_say_so(changes: dict[str, Any], rows: list[str] | None) -> None:
+    shown = {table.name: table for table in tables(found(**changes))}
 
-    section = step(report_of(profiled(**nothing)))
-    assert section is not None
-    tables = [part.name for part in section.parts if isinstance(part, Table)]
-    assert (EXCHANGE in tables) == (traced.ranks > 1 or bool(traced.exchange))
-    assert (NUMBERS in tables) == bool(traced.numbers)
+    table = shown.get("step-exchange")
+    assert (None if table is None else [row[0].text for row in table.rows]) == rows
+    measured = profiled(**changes).exchange
+    for row in () if table is None else table.rows:
+        assert (row[1].text == "not measured") == (row[0].text not in measured)
+
+
+@pytest.mark.parametrize(
+    "nothing", [{"kernels": {}}, {"kernels": {}, "exchange": {}}, {"numbers": {}}, {"reference_seconds": 0}]
+)
+def test_a_trace_without_a_part_has_a_section(nothing: dict[str, Any]) -> None:
+    assert step(report_of(profiled(**nothing))) is not None
 
 
 def test_the_section_shows_the_first_trace_with_its_cost() -> None:
@@ -75,7 +82,7 @@ def test_the_section_shows_the_first_trace_with_its_cost() -> None:
     assert section is not None
     (text,) = [part.text for part in section.parts if isinstance(part, Paragraph)]
     assert text.startswith(
-        "Rank 0 of 2 traced steps 21 to 30 of trial 0: 110.000 ms per step, +10.00 % against the 100.000 ms before"
+        "Rank 0 of 2 traced steps 21 to 30 of trial 0: 110.000 ms per step, +10.00 % against the steps before"
     )
     assert "2.00 MB of gradients per step, 20.0 MB/s" in text
     (figure,) = [part for part in section.parts if isinstance(part, DrawnFigure)]

@@ -128,13 +128,8 @@ def unsynced_buffers(wrapper: type) -> dict[str, Any]:
     return {name if name in signature(wrapper).parameters else "broadcast_buffers": False}
 
 
-PHASES = {
-    "forward pass": "forward_compute_time",
-    "backward pass": "backward_compute_time",
-    "all-reduce": "backward_comm_time",
-    "all-reduce during the backward pass": "backward_compute_comm_overlap_time",
-}
-"""Phases of a step by the names of DDP's logging data, in nanoseconds of the last sampled step (torch 2.13)."""
+PHASES = ("forward pass", "backward pass alone", "all-reduce during the backward pass", "all-reduce alone")
+"""Phases of a step that follow from DDP's logging data. They do not overlap."""
 _USUAL_SAMPLE_RATE = 100
 """DDP's own interval of sampled steps."""
 
@@ -178,9 +173,11 @@ class _Bucketed:
         step(self.optimiser, self._scaler)
         if self._traced is not None:
             self._wrapped.logger.set_runtime_stats_and_log()
-            data = self._wrapped._get_ddp_logging_data()
-            for phase, name in PHASES.items():
-                self._traced[phase] += data[name] / 1e9
+            data = self._wrapped._get_ddp_logging_data()  # nanoseconds of this step (torch 2.13)
+            both = data["backward_compute_comm_overlap_time"]
+            alone = data["backward_compute_time"] - both, both, data["backward_comm_time"] - both
+            for phase, nanoseconds in zip(PHASES, (data["forward_compute_time"], *alone), strict=True):
+                self._traced[phase] += nanoseconds / 1e9
 
     def begin_trace(self, timeline: Path) -> None:
         self._wrapped._set_ddp_runtime_logging_sample_rate(1)

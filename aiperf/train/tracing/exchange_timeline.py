@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from aiperf.train.tracing.trace_file import NoTrace, Trace
 
+SOURCE = "Horovod timeline"
 NEGOTIATION = "negotiation"
 PHASES = {
     NEGOTIATION: re.compile(r"^NEGOTIATE_ALLREDUCE$"),

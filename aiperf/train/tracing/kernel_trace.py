@@ -27,8 +27,8 @@ class KernelTimes:
     steps: int
     """0 if the trace has no annotations of steps."""
     seconds: dict[str, float]
-    """By class, in the order of CLASSES. On an accelerator idle time is left out. On a processor all seconds together are
-    those of the steps."""
+    """By class, in the order of CLASSES. On an accelerator idle time and `framework` are left out. On a processor all seconds
+    together are those of the steps."""
 
 
 def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
@@ -57,7 +57,7 @@ def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
             sums[ALL_REDUCE] += waited
     if not any(sums.values()):
         raise NoTrace("a trace of kernels has events of torch.profiler, but found none: trace at least one step")
-    found = {name: micros / 1e6 for name, micros in sums.items() if micros > 0}
+    found = {name: micros / 1e6 for name, micros in sums.items() if not (kernels and name == FRAMEWORK)}
     return KernelTimes("cuda" if kernels else "cpu", steps, found)
 
 

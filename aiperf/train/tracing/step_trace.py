@@ -17,7 +17,7 @@ from aiperf.journal.messages import ProfiledSteps, Train
 from aiperf.train.device_timer import Mark
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import PreparedNetwork
-from aiperf.train.tracing.exchange_timeline import exchange_times
+from aiperf.train.tracing.exchange_timeline import SOURCE, exchange_times
 from aiperf.train.tracing.kernel_trace import STEP, kernel_times
 from aiperf.train.tracing.lost_numbers import LostNumbers
 from aiperf.train.tracing.torch_profiler import operator_profile
@@ -129,7 +129,7 @@ class StepTrace:
         trace = read_trace(file)
         self._kernels = kernel_times(trace, self._waits_in(trace))
         if timeline.exists():
-            self._source, self._phases = "Horovod timeline", exchange_times(read_trace(timeline)).seconds
+            self._source, self._phases = SOURCE, exchange_times(read_trace(timeline)).seconds
         self.close()
 
     def _waits_in(self, trace: Trace) -> list[tuple[float, float]]:

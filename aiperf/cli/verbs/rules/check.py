@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from aiperf.ranking.breaches import RuleOutcome
     from aiperf.ranking.candidate import Candidate
     from aiperf.ranking.division import Division
-    from aiperf.ranking.levels import LevelJudgement
 
 DESCRIPTION = (
     "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
-    "rule with its source, the offending value, the line of the journal and the fix. With --level: the differences\n"
-    "from a reference by layer, and the strictest level of HPC AI500 that permits them. Exit status: 0 the run is\n"
-    "valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
+    "rule with its source, the offending value, the line of the journal and the fix. With --level: differences from\n"
+    "a reference by layer, and the levels of HPC AI500 that permit them (docs/hpc-ai500.md). Exit status: 0 the run\n"
+    "is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",
@@ -39,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="ranking (the default), quick, hpc_ai500 (the default with --level), or a YAML file of rules like "
         "aiperf/ranking/divisions/ranking.yaml",
     )
-    parser.add_argument("--level", metavar="LEVEL", help="hardware, system or free: level of HPC AI500 to check")
+    parser.add_argument("--level", choices=("hardware", "system", "free"), help="level of HPC AI500 to check")
     parser.add_argument("--against", metavar="RUN", help="reference of the level (default: the values of the preset)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -50,14 +49,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.journal import read
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.breaches import judgements
-    from aiperf.ranking.division import LEVELLED, division
+    from aiperf.ranking.division import division
+    from aiperf.ranking.levels import DIVISION
     from aiperf.report.candidate import candidate_of
     from aiperf.sanitize import sanitize
 
-    by_default = "ranking" if arguments.level is None else LEVELLED[0]
-    rules = division(by_default if arguments.division is None else arguments.division, known_options())
-    if arguments.level is not None or rules.levels or arguments.against is not None:
-        return _level(arguments, rules)
+    if arguments.level or arguments.against or arguments.division == DIVISION:
+        return _level(arguments)
+    rules = division(arguments.division or "ranking", known_options())
     folder = run_folder(arguments.run)
     reader = read(folder)
     run = candidate_of(reader)
@@ -82,56 +81,42 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     return 0 if is_valid(outcomes) else 1
 
 
-def _level(arguments: argparse.Namespace, rules: Division) -> int:
+def _level(arguments: argparse.Namespace) -> int:
     """Print the differences by layer and return the exit status."""
-    from aiperf.cli.output import print_folded
-    from aiperf.comparison.levels import against_run
+    from aiperf.cli.output import print_line, print_table
+    from aiperf.comparison.levels import differences_by_layer
     from aiperf.journal.run_folder import run_folder
-    from aiperf.report.level import against_preset, preset_of
+    from aiperf.ranking.levels import DIVISION, levels_of
+    from aiperf.report.sections.level import differences_from_preset, level_table, preset_of
     from aiperf.report.write import report_of
     from aiperf.sanitize import sanitize
 
-    if arguments.level not in rules.levels:
+    if arguments.level is None or arguments.division not in (None, DIVISION):
         raise BadConfiguration(
-            f"--level is one of the levels of a division ({', '.join(rules.levels) or f'{rules.name} has none'}), but found "
-            f"{arguments.level!r}: use --level hardware, without --division or with --division hpc_ai500"
+            f"a level is one of the division {DIVISION}, but found --level {arguments.level} and --division "
+            f"{arguments.division}: use --level hardware without --division"
         )
-    report = report_of(run_folder(arguments.run))
-    if arguments.against is not None:
-        judged = against_run(report, report_of(run_folder(arguments.against)), rules)
-    elif (preset := preset_of(report)) is not None:
-        judged = against_preset(report, preset, rules)
-    else:
+    report, is_preset = report_of(run_folder(arguments.run)), arguments.against is None
+    reference = preset_of(report) if is_preset else arguments.against
+    if reference is None:
         raise BadConfiguration(
-            f"a run without a preset has a level only against another run, but found no --against for {arguments.run!r}: "
+            f"a run without a preset has a level against another run only, but found no --against for {arguments.run!r}: "
             "add --against RUN"
         )
-    is_satisfied = arguments.level in judged.satisfied
-    if arguments.json:
-        facts = {
-            "run": report.run.name,
-            "level": arguments.level,
-            "is_valid": is_satisfied,
-            "strictest": judged.strictest,
-        }
-        print(json.dumps(facts | asdict(judged), indent=2))
+    if is_preset:
+        differences = differences_from_preset(report, reference)
     else:
-        print_folded(map(sanitize, _level_lines(report.run.name, arguments.level, judged)))
-    return 0 if is_satisfied else 1
-
-
-def _level_lines(run: str, level: str, judged: LevelJudgement) -> Iterator[str]:
-    from aiperf.report.level import in_words, rows
-
-    verdict = "satisfied" if level in judged.satisfied else "not satisfied"
-    kind = "the values of " if judged.is_preset else ""
-    yield f"{run} against {kind}{judged.reference}: level {level} {verdict}, strictest level {judged.strictest or 'none'}"
-    for row in rows(judged):
-        machine = "" if row.is_compared else " (machine not compared: add --against RUN)"
-        yield f"  {row.layer}: differences: {len(row.differences) or 'none'}{machine}"
-        for each in row.differences:
-            mark = "permitted" if level in each.open_at else "not permitted"
-            yield f"    {in_words(each)}: {mark} (open at {', '.join(each.open_at) or 'no level'})"
+        differences = differences_by_layer(report, report_of(run_folder(reference)))
+    permitted = levels_of(differences)
+    is_valid = arguments.level in permitted
+    if arguments.json:
+        facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
+        facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
+        print(json.dumps(facts, indent=2))
+    else:
+        print_line(sanitize(f"{report.run.name}: level {arguments.level} is {'' if is_valid else 'not '}satisfied"))
+        print_table(level_table(reference, differences, is_preset=is_preset))
+    return 0 if is_valid else 1
 
 
 def known_options() -> Collection[str]:

@@ -75,8 +75,8 @@ def test_a_trace_shows_classes_and_says_if_it_is_truncated(
         (["one", "--trace", "two"], "but found 2 of them: name one of them"),
         (["plain"], "needs traced steps, but found none in the journal of 'plain': run with trainer.profile_steps=10"),
         (["--trace", "nowhere.json"], "a trace is a regular file, but found 'nowhere.json', which is not there"),
-        (["--trace", str(TIMELINE)], "a trace of kernels has events of torch.profiler, but found none"),
-        (["--timeline", "trace.json"], "a timeline of Horovod has exchanges of tensors, but found none"),
+        (["--trace", str(TIMELINE)], "a file of torch.profiler has operators or kernels, but found none in"),
+        (["--timeline", "trace.json"], "a file of Horovod has exchanges of tensors, but found none in 'trace.json'"),
     ],
 )
 def test_a_mistake_is_one_message_with_its_fix(aiperf: User, tmp_path: Path, words: list[str], message: str) -> None:

@@ -7,11 +7,11 @@ Figure 6 and `framework`.
 
 from __future__ import annotations
 
-import json
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+
+import msgspec
 
 CONVOLUTION, ALL_REDUCE, FRAMEWORK = "convolution", "all-reduce", "framework"
 PAPER_CLASSES = (
@@ -31,32 +31,23 @@ CLASSES = (*PAPER_CLASSES, FRAMEWORK, OTHER)
 """All classes. Only traces of processors have a `framework`: dispatch, allocation, and time between operators."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, rename={"kernel_class": "class", "layer_kind": "kind"}, forbid_unknown_fields=True):
     kernel_class: str
-    layer_kind: str | None
-    names: re.Pattern[str]
-    below: re.Pattern[str] | None
+    names: str
+    layer_kind: str | None = None
+    below: str | None = None
 
 
 @cache
-def _table() -> tuple[_Row, ...]:
-    rows = json.loads(files("aiperf.train.tracing").joinpath("kernel_names.json").read_text("utf-8"))
-    return tuple(
-        _Row(
-            row["class"],
-            row.get("kind"),
-            re.compile(row["names"]),
-            re.compile(row["below"]) if "below" in row else None,
-        )
-        for row in rows
-    )
+def _table() -> list[_Row]:
+    text = files("aiperf.train.tracing").joinpath("kernel_names.json").read_bytes()
+    return msgspec.json.decode(text, type=list[_Row])
 
 
 @cache
 def _row(name: str, caller: str) -> _Row | None:
     for row in _table():
-        if row.names.search(name) and (row.below is None or row.below.search(caller)):
+        if re.search(row.names, name) and (row.below is None or re.search(row.below, caller)):
             return row
     return None
 

@@ -123,13 +123,14 @@ class StepTrace:
         traced, self._profile = self._profile, None
         traced.__exit__(None, None, None)
         self._phases = self._ready.exchange.end_trace()
-        self._source = "DDP logging data" if self._phases else ""
         file, timeline = (Path(self._folder.name) / name for name in ("trace.json", _TIMELINE))
         traced.export_chrome_trace(str(file))
         trace = read_trace(file)
         self._kernels = kernel_times(trace, self._waits_in(trace))
         if timeline.exists():
-            self._source, self._phases = SOURCE, exchange_times(read_trace(timeline)).seconds
+            self._phases = exchange_times(read_trace(timeline)).seconds
+        source = SOURCE if timeline.exists() else "DDP logging data"
+        self._source = source if self._phases else ""
         self.close()
 
     def _waits_in(self, trace: Trace) -> list[tuple[float, float]]:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiperf.train.tracing.exchange_timeline import PHASES, exchange_times, union_length
+from aiperf.train.tracing.exchange_timeline import PHASES, ExchangeTimes, exchange_times, union_length
 from aiperf.train.tracing.trace_file import NoTrace, Trace, read_trace
 
 REAL = Path(__file__).parent / "horovod_two_ranks.json"
@@ -92,10 +92,9 @@ def test_a_truncated_timeline_is_read_as_far_as_it_goes(length: int) -> None:
     file = Path(FOLDER.name) / "timeline.json"
     file.write_bytes(REAL.read_bytes()[:length])
     try:
-        trace = read_trace(file)
-        found = exchange_times(trace)
+        found = exchange_times(read_trace(file))
     except NoTrace:
-        assert length < REAL.read_text().rindex('"args": {"dtype"')
+        assert length == 0
     else:
         assert found.steps <= whole.steps
         assert all(seconds <= whole.seconds[phase] for phase, seconds in found.seconds.items())
@@ -112,5 +111,4 @@ def test_a_union_has_each_moment_once(found: list[tuple[float, float]]) -> None:
 def test_a_broadcast_is_no_exchange_of_gradients() -> None:
     events = ({"ph": "B", "name": "BROADCAST", "ts": 0, "pid": 1}, {"ph": "E", "ts": 9, "pid": 1})
 
-    with pytest.raises(NoTrace, match="a timeline of Horovod has exchanges of tensors, but found none"):
-        exchange_times(Trace(events, is_truncated=False))
+    assert exchange_times(Trace(events, is_truncated=False)) == ExchangeTimes(0, {})

@@ -81,6 +81,9 @@ def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], obje
         kernels = kernel_times(trace)
         found = parts(kernels.seconds, kernels.steps)
         table, facts["steps"], facts["device"] = kernel_table(found, kernels.device), kernels.steps, kernels.device
+    if not any(part.seconds for part in found):
+        writer = "Horovod has exchanges of tensors" if is_timeline else "torch.profiler has operators or kernels"
+        raise BadConfiguration(f"a file of {writer}, but found none in {word!r}: trace at least one step of training")
     text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
     if trace.is_truncated:
         text += f". Warning: the file is truncated after {len(trace.events)} events"

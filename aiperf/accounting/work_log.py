@@ -200,6 +200,7 @@ class WorkLog:
                 | events.CheckpointDropped()
                 | events.CheckpointWritten()
                 | events.TrialHeartbeat()
+                | events.StepsProfiled()
                 | events.NodeChecked()
                 | events.ScorePredicted()
             ):

@@ -33,6 +33,7 @@ VERB_GROUPS = {
         "report": "write the report of a run from its journal: HTML, JSON, plots",
         "compare": "compare runs, and test whether they differ",
         "rank": "list runs by score or another figure",
+        "breakdown": "print the parts of a traced training step",
         "scale": "print what is left with more accelerators, and what took the rest",
         "standing": "compare runs with a published list of supercomputers",
         "export": "write results for TensorBoard, MLflow, Optuna, or as CSV",

@@ -12,7 +12,12 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+from aiperf.sanitize import sanitize
+
+if TYPE_CHECKING:
+    from aiperf.report.tables import Table
 
 MODULE = "python -m aiperf"
 SCRIPT = "aiperf-cluster"
@@ -45,6 +50,21 @@ def print_folded(lines: Iterable[str], indent: int = 2) -> None:
         text = in_users_form(line)
         for part in folded(text, width, indent) if width >= NARROWEST else [text]:
             print(part, flush=True)
+
+
+def print_table(table: Table) -> None:
+    """Print a table: caption, rows in columns, unfolded lines below their row, footnote."""
+    rows: list[tuple[list[str], tuple[str, ...]]] = [([column.name for column in table.columns], ())]
+    for row in table.rows:
+        rows.append(([sanitize(cell.text) for cell in row], tuple(line for cell in row for line in cell.unfolds)))
+    widths = [max(len(texts[index]) for texts, _ in rows) for index in range(len(table.columns))]
+    aligned = [str.rjust if column.is_number else str.ljust for column in table.columns]
+    print_line(f"\n{sanitize(table.caption)}")
+    for texts, unfolded in rows:
+        cells = (align(text, width) for align, text, width in zip(aligned, texts, widths, strict=True))
+        print_line(f"  {'  '.join(cells)}".rstrip())
+        print_folded(f"    {sanitize(line)}" for line in unfolded)
+    print_folded([f"  {sanitize(table.footnote)}"] if table.footnote else [])
 
 
 def folded(line: str, width: int, indent: int = 2) -> list[str]:

@@ -369,6 +369,68 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     """True if all kernels of a pass were launched by one call."""
 
 
+class GradientCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """Numbers of one kind of layer that 16-bit types would lose, summed over steps.
+
+    Gradients are means over all ranks, without loss scaling.
+    """
+
+    gradients: int
+    """Elements of gradients that are finite and not 0 in FP32."""
+    fp16_zero: int
+    """Those that are 0 in FP16."""
+    fp16_subnormal: int
+    """Those that are subnormal in FP16, with fewer digits."""
+    fp16_infinite: int
+    """Those that are infinite in FP16."""
+    bf16_zero: int
+    """Those that are 0 in BF16."""
+    bf16_subnormal: int
+    """Those that are subnormal in BF16, with fewer digits."""
+    bf16_infinite: int
+    """Those that are infinite in BF16."""
+    updates: int
+    """Updates that are not 0, of weights that are not 0."""
+    lost_updates: int
+    """Those below half a last place of the weight in BF16."""
+
+
+class StepsProfiled(Event, frozen=True, kw_only=True):
+    """Time breakdown of training steps that rank 0 traced in a trial's first epoch (`trainer.profile_steps`).
+
+    All numbers are sums over these steps.
+    """
+
+    trial: int
+    attempt: int
+    first_step: int
+    """Number of the first traced step in the epoch, from 1."""
+    steps: int
+    """Traced steps. As many steps after them are examined for `numbers`."""
+    seconds: float
+    """Time of the traced steps, including waits for input."""
+    reference_steps: int
+    """Steps immediately before the traced ones that were timed for comparison. 0: there were none."""
+    reference_seconds: float
+    """Time of these steps."""
+    profiler_seconds: float
+    """Time to start and stop the trace and to read it. Nothing was trained meanwhile."""
+    device: str
+    """'cuda': `kernels` are those of the accelerator. 'cpu': operators on the processor."""
+    kernels: dict[str, float]
+    """Seconds of kernels by class (docs/hpc-ai500.md). 'other': kernels without a known name."""
+    ranks: int
+    exchange_source: str
+    """'Horovod timeline', 'DDP logging data', or empty if nothing is exchanged or no record of the exchange exists."""
+    exchange: dict[str, float]
+    """Seconds of the gradient exchange by phase. Horovod: the union of all tensors' intervals. A missing phase was not
+    measured."""
+    exchange_bytes: int
+    """Bytes of a rank's gradients in one step, as sent. 0 for one rank."""
+    numbers: dict[str, GradientCounts]
+    """By kind of layer."""
+
+
 class Interval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """Work between two messages of an attempt, in one epoch. The intervals of an attempt tile its time without overlap."""
 
@@ -552,6 +614,7 @@ AnyEvent = (
     | TrialRejected
     | TrialStarted
     | TrialPrepared
+    | StepsProfiled
     | Progress
     | EpochFinished
     | BatchReduced

@@ -94,7 +94,7 @@ class LegalEvent:
     presence: tuple[Presence, ...] | None = None
     """Presence of its worker. None: it names no worker, or its trial determines the worker."""
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Least and largest value of its fields. A field that is None has no range."""
+    """Least and largest value of its fields, or of all values of a field by name. A field that is None has no range."""
 
 
 _INTEGER = (1, LARGEST)
@@ -148,6 +148,15 @@ LEGAL: dict[type[Any], LegalEvent] = {
             "compile_seconds": _SECONDS,
         },
     ),
+    events.StepsProfiled: LegalEvent(
+        _RUNNING,
+        of_current_attempt=True,
+        ranges={
+            **dict.fromkeys(("first_step", "steps", "ranks"), _INTEGER),
+            **dict.fromkeys(("reference_steps", "exchange_bytes"), (0, LARGEST_COUNT)),
+            **dict.fromkeys(("seconds", "reference_seconds", "profiler_seconds", "kernels", "exchange"), _SECONDS),
+        },
+    ),
     events.Progress: LegalEvent(_RUNNING, of_current_attempt=True),
     events.EpochFinished: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"accuracy": _SHARE}),
     events.BatchReduced: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"to_batch_size": _INTEGER}),
@@ -173,8 +182,9 @@ def check_ranges(event: Any) -> None:
     """Raise IllegalLine if a number of the event is out of its range."""
     for name, (least, most) in LEGAL[type(event)].ranges.items():
         value = getattr(event, name)
-        if value is not None and not least <= value <= most:
-            raise IllegalLine(f"{name} must be from {least} to {most}. This line has {value!r}")
+        for each in value.values() if isinstance(value, dict) else (value,):
+            if each is not None and not least <= each <= most:
+                raise IllegalLine(f"{name} must be from {least} to {most}. This line has {each!r}")
 
 
 def check_state(event: Any, run: StateView) -> None:

@@ -182,6 +182,7 @@ Word = (
     | ProposalReturned
     | ProposalFailed
     | events.TrialPrepared
+    | events.StepsProfiled
     | events.TrialHeartbeat
     | Advanced
     | EpochDone

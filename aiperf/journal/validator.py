@@ -182,6 +182,7 @@ class Validator:
                 | events.CeilingMeasured()
                 | events.CheckpointNotWritten()
                 | events.TrialHeartbeat()
+                | events.StepsProfiled()
             ):
                 pass  # the table has all their rules
             case events.Progress() | events.EpochFinished():

@@ -2,8 +2,10 @@
 
 Valid runs of a division have one benchmark if their declared length and the fingerprint of their images are equal. (The ranking
 allows several lengths.) Other runs have one benchmark if data set, starting graph, length and warm-up are equal, and also every
-option that the ranking neither leaves free nor judges by its result. Following runs have one benchmark if they follow the same
-run. An option that is missing in a journal equals no value. Simulated and real runs never share an order.
+option that the ranking neither leaves free nor judges by its result. Runs of a fixed network have one benchmark if workload,
+data, target and epochs (layers 7 and 9 of HPC AI500) and the exponent are equal. Their length is only a limit. Following runs
+have one benchmark if they follow the same run. An option that is missing in a journal equals no value. Simulated and real runs
+never share an order.
 """
 
 from __future__ import annotations
@@ -15,10 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from aiperf import units
+from aiperf.accounting.valid_flops import target_of
 from aiperf.ranking.breaches import options
 from aiperf.ranking.candidate import IMAGES
 from aiperf.ranking.division import division
 from aiperf.ranking.law import AtMost, written
+from aiperf.ranking.levels import layer_of
 from aiperf.report import phrases
 from aiperf.report.facts import Report, RunFacts
 
@@ -28,6 +32,10 @@ SIMULATED: Standing = "simulated"
 CHOICES = frozenset({"dataset.name", "searcher.name", "hpo.name"})
 """Options judged by their result that still define a benchmark. The other judged options name a place, or their result
 defines the benchmark: length, warm-up and the starting graph's fingerprint."""
+
+EXPONENT = "benchmark.exponent"
+WORKLOAD_LAYERS = (7, 9)
+"""Layers of HPC AI500 that define the workload of a fixed network."""
 
 OF_ONE_RUN = frozenset(
     {"name", "runs", "seed", "announcement", "announcement_log", "resume", "resume_until", "dry_run", "space"}
@@ -73,6 +81,7 @@ def benchmark_of(report: Report) -> Benchmark:
     fingerprint = _fingerprint(run.config, run.dataset)
     if report.divisions:
         return of_division(report.divisions[0], run.duration_seconds, fingerprint)
+    is_fixed = target_of(run.config) is not None
     images = {name: run.dataset[name] for name in IMAGES if name in run.dataset}
     images |= {} if fingerprint is None else {"fingerprint": fingerprint}
     noise = phrases.noise(run.dataset)
@@ -85,9 +94,9 @@ def benchmark_of(report: Report) -> Benchmark:
         start=_start(run),
         start_fingerprint=run.start_fingerprint,
         follows=None if run.follows is None else f"{run.follows.run} ({run.follows.last_hash[:12]})",
-        duration_seconds=run.duration_seconds,
-        warmup_seconds=run.warmup_seconds,
-        options=tuple(sorted(_that_matter(run.config))),
+        duration_seconds=None if is_fixed else run.duration_seconds,
+        warmup_seconds=None if is_fixed else run.warmup_seconds,
+        options=tuple(sorted(_of_workload(run.config) if is_fixed else _that_matter(run.config))),
     )
 
 
@@ -110,6 +119,12 @@ def _that_matter(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     others = {*ranking.free, *ranking.judged, *bounds} - CHOICES
     for name, value in options(config).items():
         if name not in others and name.partition(".")[0] not in others:
+            yield name, written(value)
+
+
+def _of_workload(config: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    for name, value in options(config).items():
+        if name == EXPONENT or layer_of(name) in WORKLOAD_LAYERS:
             yield name, written(value)
 
 

@@ -15,6 +15,7 @@ from aiperf.accounting.availability import Availability
 from aiperf.accounting.losses import Waterfall
 from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score, Settled
+from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.journal.events import FollowedRun
 from aiperf.ranking.breaches import RuleViolation
@@ -479,5 +480,7 @@ class Report:
     """Remaining and removed checkpoints after the end. None if not examined."""
     prediction: PredictionFacts | None = None
     """Predicted score of the run, next to the measured one. None if the run was not predicted."""
+    step: StepBreakdown | None = None
+    """Time breakdown of a step of the first trial that was traced. None without `trainer.profile_steps`."""
     energy: EnergyFacts | None
     """Energy by counters, samples and external meters, with FLOPS/W and its level. None if no power was measured."""

@@ -61,6 +61,8 @@ class Collected:
     checks: list[events.NodeChecked] = field(default_factory=list)
     """Preflight results of nodes, in the order of the journal."""
     predicted: events.ScorePredicted | None = None
+    profiled: events.StepsProfiled | None = None
+    """First time breakdown of traced steps."""
     versions_changed: dict[str, None] = field(default_factory=dict)
     lines: dict[tuple[str, str], int] = field(default_factory=dict)
     """First line that shows each fact of the rules. Keys: fact, and value or ''."""
@@ -115,6 +117,8 @@ def _take(run: Collected, event: events.AnyEvent) -> None:
                 run.shows("excluded_share")
         case events.ScorePredicted():
             run.predicted = event
+        case events.StepsProfiled():
+            run.profiled = run.profiled or event
         case events.ProposalRequested():
             run.requested += 1
         case events.TrialProposed():

@@ -23,6 +23,7 @@ from aiperf.accounting.accelerator_time import (
 from aiperf.accounting.availability import availability
 from aiperf.accounting.no_score import no_score
 from aiperf.accounting.score import CurvePoint, Score, capacity, curve, score, settled
+from aiperf.accounting.step_breakdown import step_breakdown
 from aiperf.accounting.valid_flops import fixed_network_result
 from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
@@ -147,6 +148,7 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
         training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         exchange=exchange_facts(run, inside),
         prediction=_prediction(run, time_breakdown(spent)),
+        step=None if run.profiled is None else step_breakdown(run.profiled),
     )
 
 

@@ -50,7 +50,7 @@ def evolve(run: Run, event: events.AnyEvent) -> None:
             attempts.received(run, event).saved_epoch = event.epoch
         case events.CheckpointNotWritten():
             attempts.received(run, event).unsaved_epoch = event.epoch
-        case events.TrialHeartbeat():
+        case events.TrialHeartbeat() | events.StepsProfiled():
             attempts.received(run, event)
         case events.TrialFinished():
             transitions.finished(run, event)

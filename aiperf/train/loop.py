@@ -37,6 +37,7 @@ from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import CheckpointMissing, PreparedNetwork, prepare, walk
 from aiperf.train.stages import Stage
 from aiperf.train.task import ValidationSums
+from aiperf.train.tracing.step_trace import StepTrace, traced_steps
 from aiperf.train.trainer_config import learning_rate
 
 
@@ -205,36 +206,80 @@ class _Attempt:
 
     def _training(self, ready: PreparedNetwork, clock: EpochClock) -> Generator[Word | None, None, tuple[int, Tensor]]:
         """Return this rank's number of images and the sum of their losses, a float64 scalar on the device."""
-        context, order, exchange = self._context, self._order, ready.exchange
-        timeline, ranks = context.timeline, context.collective.ranks
+        context, order, timeline = self._context, self._order, self._context.timeline
         images, loss_sum = 0, torch.zeros((), dtype=torch.float64, device=context.device)
-        exchange.module.train()
+        ready.exchange.module.train()
         clock.begin_pass(self._now())
         batches = context.data.training(
             ready.batch, **walk(context), epoch=self._epoch, seed=derive(order.seed, "order")
         )
         pending: deque[_Pending] = deque()
+        trace = self._trace_of(ready, len(batches))
         try:
+            if trace is not None:
+                yield from self._turn(trace, 0, pending, clock)
             for number, batch in enumerate(self._fetched(batches)):
-                self._rate = learning_rate(context.conf, self._epoch, ready.batch * ranks, number / len(batches))
-                set_learning_rate(exchange.optimiser, self._rate)
-                begin = timeline.mark()
-                with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
-                    loss = context.task.loss(exchange.module, batch)
+                self._rate = learning_rate(
+                    context.conf, self._epoch, ready.batch * context.collective.ranks, number / len(batches)
+                )
+                loss, step = self._train_batch(ready, batch, number, trace)
                 images += batch.count
-                loss_sum.add_(loss.detach(), alpha=batch.count)
-                if batch.count * ranks != batch.global_count:
-                    # weight by images, so that the mean over ranks is the mean over images
-                    loss = loss * (batch.count * ranks / batch.global_count)
-                exchanged = exchange.backward(loss)
-                exchange.update()
-                pending.append(_Pending(begin, timeline.mark(), exchanged, batch.count, True))
+                loss_sum.add_(loss, alpha=batch.count)
+                pending.append(step)
                 self._step += 1
                 yield from self._finish_steps(pending, clock, timeline.behind)
+                if trace is not None:
+                    yield from self._turn(trace, number + 1, pending, clock)
             yield from self._finish_steps(pending, clock, 0)
         finally:
             batches.close()
+            if trace is not None:
+                trace.close()
         return images, loss_sum
+
+    def _train_batch(
+        self, ready: PreparedNetwork, batch: Batch, number: int, trace: StepTrace | None
+    ) -> tuple[Tensor, _Pending]:
+        """Train a batch. Return its mean loss (), and its step."""
+        context, exchange = self._context, ready.exchange
+        traced = trace if trace is not None and trace.is_active(number) else None
+        set_learning_rate(exchange.optimiser, self._rate)
+        begin = context.timeline.mark()
+        if traced is not None:
+            traced.begin_step(number)
+        with ready.execution.eager_if(batch.count != ready.batch), context.precision.computing():
+            loss = context.task.loss(exchange.module, batch)
+        mean = loss.detach()
+        ranks = context.collective.ranks
+        if batch.count * ranks != batch.global_count:
+            # weight by images, so that the mean over ranks is the mean over images
+            loss = loss * (batch.count * ranks / batch.global_count)
+        exchanged = exchange.backward(loss)
+        if traced is not None:
+            traced.after_backward(exchanged)
+        exchange.update()
+        if traced is not None:
+            traced.end_step()
+        return mean, _Pending(begin, context.timeline.mark(), exchanged, batch.count, True)
+
+    def _trace_of(self, ready: PreparedNetwork, steps: int) -> StepTrace | None:
+        """Return the trace of this epoch. None on most ranks and in most epochs."""
+        context = self._context
+        traced = traced_steps(context.conf.profile_steps, steps)
+        if not (traced and context.is_first and self._epoch == 1):
+            return None
+        return StepTrace(self._order, context, ready, traced)
+
+    def _turn(
+        self, trace: StepTrace, step: int, pending: deque[_Pending], clock: EpochClock
+    ) -> Generator[Word | None, None, None]:
+        """Begin or end a part of the trace before a step. This time is neither training nor waiting for input."""
+        if step not in trace.edges:
+            return
+        yield from self._finish_steps(pending, clock, 0)
+        self._context.liveness.enter(Stage.LAUNCH, self._context.conf.start_seconds)
+        yield trace.turn(step)
+        clock.begin_pass(self._now())
 
     def _validation(
         self, ready: PreparedNetwork, clock: EpochClock

@@ -11,7 +11,7 @@ import torch
 
 from aiperf.data.opened import OpenData
 from aiperf.train.checkpoints.checkpoint_writer import Writer
-from aiperf.train.collectives.collective import Collective
+from aiperf.train.collectives.collective import Collective, Scaler
 from aiperf.train.device_timer import Timeline, timeline_of
 from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
 from aiperf.train.heartbeat import RankHeartbeat
@@ -84,6 +84,10 @@ class RankContext:
     def is_first(self) -> bool:
         """Return whether this is rank 0, which reports for all."""
         return self.collective.rank == 0
+
+    def scaler(self) -> Scaler | None:
+        """Return new loss scaling for a trial. None if the precision needs none or `trainer.loss_scaling` is off."""
+        return None if self.conf.loss_scaling == "off" else self.precision.scaler()
 
     def all_agree(self, own: bool) -> bool:
         """Return whether `own` is true on every rank. All ranks must call it."""

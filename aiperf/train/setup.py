@@ -105,7 +105,7 @@ def prepare(
     # Fused SGD creates its momentum with empty_like, and its kernel returns at once if the loss scaler found an overflow.
     # Uninitialized memory would be the momentum of the next step
     give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
-    scaler = context.precision.scaler()
+    scaler = context.scaler()
     if epoch > 1 or snapshot is not None:
         _resume(order, context, graph, network, optimiser, scaler, epoch, snapshot)
     else:

@@ -16,6 +16,7 @@ from aiperf.option_limits import LONGEST_SECONDS, MOST_MEMORY, hold
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
 RateDecay = Literal["linear", "cosine"]
+LossScaling = Literal["auto", "off"]
 
 COLLECTIVES = {
     "horovod": "aiperf.train.collectives.horovod_collective",
@@ -65,6 +66,10 @@ class TrainerConf:
     Weights, gradient sums and the optimiser stay FP32. Default: auto, which is bf16 if the device has native bf16, else
     fp16 on an accelerator with FP16 tensor cores (V100, T4), else fp32.
     """
+    loss_scaling: str = field(default="auto", metadata={"among": get_args(LossScaling)})
+    """Multiply the loss so that small gradients stay above the smallest number of FP16, and divide the gradients again: auto
+    or off. Default: auto, which scales in fp16 only.
+    """
     channels_last: bool = True
     """Store images and convolution weights with the channel as the fastest axis."""
     compile: str = field(default="auto", metadata={"among": get_args(LaunchChoice)})
@@ -104,6 +109,12 @@ class TrainerConf:
     """
     fp16_compression: bool = False
     """Send gradients between ranks as 16-bit floats. (Horovod does not support bfloat16 tensors.)"""
+    profile_steps: int = field(default=0, metadata={"least": 0, "most": 1000})
+    """Steps of each trial's first epoch that rank 0 traces after step 20 (docs/hpc-ai500.md).
+
+    As many steps after them are examined for numbers that 16-bit types lose. In a short epoch at most a third of the steps is
+    traced, after the first third. Default: 0, no trace.
+    """
     hang_seconds: float = field(default=60.0, metadata={"above": 0, "most": PEER_SECONDS / 10})
     """A rank without a heartbeat for this many seconds is considered hung, and its group is restarted.
 

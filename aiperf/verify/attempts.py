@@ -50,8 +50,11 @@ class Attempts:
     skipped: int = 0
     """Known corrupt images."""
 
-    @handles(events.CheckpointWritten, events.CheckpointNotWritten, events.TrialHeartbeat)
-    def _received(self, event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat) -> None:
+    @handles(events.CheckpointWritten, events.CheckpointNotWritten, events.TrialHeartbeat, events.StepsProfiled)
+    def _received(
+        self,
+        event: events.CheckpointWritten | events.CheckpointNotWritten | events.TrialHeartbeat | events.StepsProfiled,
+    ) -> None:
         self.running[event.trial].received = event.at
 
     @handles(events.Progress)

@@ -25,6 +25,7 @@ from aiperf.journal.events import (
     RunResumed,
     RunStarted,
     ScorePredicted,
+    StepsProfiled,
     TrialFailed,
     TrialFinished,
     TrialHeartbeat,
@@ -197,7 +198,7 @@ class ShadowModel:
                 self._current(event.trial, event.attempt).shadow_trial.saved = event.epoch
             case CheckpointNotWritten():
                 self._current(event.trial, event.attempt)
-            case TrialHeartbeat():
+            case TrialHeartbeat() | StepsProfiled():
                 self._current(event.trial, event.attempt)
             case ImagesSkipped():
                 if event.worker not in self.seen:

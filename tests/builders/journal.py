@@ -12,12 +12,14 @@ from aiperf.journal.events import (
     SCHEMA,
     AnyEvent,
     EpochFinished,
+    GradientCounts,
     Interval,
     Progress,
     ProposalRequested,
     RunEnded,
     RunResumed,
     RunStarted,
+    StepsProfiled,
     TrialFinished,
     TrialPrepared,
     TrialProposed,
@@ -264,3 +266,35 @@ def state_after(events: Iterable[AnyEvent]) -> Run:
     """Return the state after a journal's events."""
     *_, (run, _) = replay(events)
     return run
+
+
+def profiled(trial: int = 0, at: float = 4.0, attempt: int = 1, **others: Any) -> StepsProfiled:
+    """Ten traced steps of two ranks on processors, of 0.1 s each."""
+    fields: dict[str, Any] = {
+        "first_step": 21,
+        "steps": 10,
+        "seconds": 1.1,
+        "reference_steps": 10,
+        "reference_seconds": 1.0,
+        "profiler_seconds": 0.5,
+        "device": "cpu",
+        "kernels": {"convolution": 0.6, "batch normalisation": 0.2, "all-reduce": 0.1, "framework": 0.1},
+        "ranks": 2,
+        "exchange_source": "Horovod timeline",
+        "exchange": {"negotiation": 0.02, "memcpy in": 0.01, "all-reduce": 0.06, "memcpy out": 0.01},
+        "exchange_bytes": 1_000_000,
+        "numbers": {
+            "convolution": GradientCounts(
+                gradients=1000,
+                fp16_zero=20,
+                fp16_subnormal=130,
+                fp16_infinite=0,
+                bf16_zero=0,
+                bf16_subnormal=0,
+                bf16_infinite=0,
+                updates=800,
+                lost_updates=200,
+            )
+        },
+    }
+    return StepsProfiled(at=at, trial=trial, attempt=attempt, **(fields | others))

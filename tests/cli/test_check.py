@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from aiperf.config import configure
+from aiperf.data.description import DataSet
 from aiperf.journal.events import RunEnded, WorkerShape
 from aiperf.planning.plan import first_event, make_plan
 from aiperf.ranking.division import division
@@ -125,3 +126,52 @@ def test_score_and_check_agree_about_a_run(aiperf: User, run: str) -> None:
     checked = json.loads(aiperf("check", run, "--json").out)["breaches"]
 
     assert scored == [{name: value for name, value in each.items() if name != "law"} for each in checked]
+
+
+@pytest.fixture
+def fixed(tmp_path: Path) -> str:
+    """A run of the published workload with other momentum and batch, of which nothing is known but its beginning."""
+    words = ["benchmark=hpc_ai500_ic", "trainer.momentum=0.9", "batch.default=128"]
+    imagenet = DataSet("imagenet", 1_281_167, 50_000, 1000, 224, 3, (0.5,) * 3, (0.2,) * 3)
+    line = first_event(make_plan(configure(words), SHAPE, imagenet), "fixed", 1_795_262_400.0)
+    return str(write_run(tmp_path / "runs" / "fixed", [line]))
+
+
+def test_a_level_shows_each_difference_with_layer_and_verdict(aiperf: User, fixed: str) -> None:
+    shown, as_json = aiperf("check", fixed, "--level", "hardware"), aiperf("check", fixed, "--level", "free", "--json")
+
+    assert (shown.status, as_json.status) == (1, 0)
+    lines = shown.out.splitlines()
+    assert lines[0] == "fixed: level hardware is not satisfied"
+    assert "    trainer.momentum: 0.9, reference 0.875 (free)" in lines
+    assert "    batch.default: 128, reference 256 (hardware, system, free)" in lines
+    assert lines[-1].startswith("  Reference: values of hpc_ai500_ic. Strictest level: free.")
+    found = json.loads(as_json.out)
+    assert (found["is_valid"], found["strictest"], found["reference"]) == (True, "free", "hpc_ai500_ic")
+    assert {each["layer"] for each in found["differences"]} == {8}
+
+
+def test_a_level_against_the_run_itself_is_the_strictest(aiperf: User, fixed: str, run: str) -> None:
+    itself, other = (aiperf("check", fixed, "--level", "hardware", "--against", against) for against in (fixed, run))
+
+    assert (itself.status, other.status) == (0, 1)
+    assert "level hardware is satisfied" in itself.out and "Strictest level: hardware." in itself.out
+    assert "Strictest level: none." in other.out and "data set's name: imagenet" in other.out
+    assert "\x1b" not in other.out and "\x00" not in other.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--level", "soft"], "invalid choice"),
+        (["--division", "hpc_ai500"], "but found --level None and --division hpc_ai500: use --level hardware"),
+        (["--division", "quick", "--level", "free"], "found --level free and --division quick"),
+        (["--against", "quick"], "but found --level None and --division None"),
+        (["--level", "free"], "has a level against another run only, but found no --against"),
+    ],
+)
+def test_a_level_that_cannot_be_checked_is_refused(aiperf: User, run: str, words: list[str], message: str) -> None:
+    answer = aiperf("check", run, *words)
+
+    assert answer.status == 2
+    assert message in answer.err and answer.err.count("\n") == 1

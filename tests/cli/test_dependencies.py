@@ -12,6 +12,7 @@ from aiperf.__main__ import main
 from tests.cli.test_run_options import TINY
 
 TOP500 = Path(__file__).parents[1] / "scaling/top500_2019_06.csv"
+TIMELINE = Path(__file__).parents[1] / "train/tracing/horovod_two_ranks.json"
 WITHOUT = """
 import sys
 class Absent:
@@ -61,6 +62,7 @@ def test_reading_verbs_need_neither_torch_nor_ray(tmp_path: Path, monkeypatch: p
         ["compare", run, run],
         ["standing", run, "--list", str(TOP500)],
         ["scale", run],
+        ["breakdown", "--timeline", str(TIMELINE)],
         ["submit", run, "--out", "bundle.tar"],
         ["inspect", "bundle.tar"],
     ]
@@ -79,5 +81,5 @@ def test_reading_verbs_need_neither_torch_nor_ray(tmp_path: Path, monkeypatch: p
     assert [verb for _, verb in found] == [words[0] for words in verbs]
     assert {verb: status for status, verb in found} | {"compare": "2"} == {
         "score": "0", "verify": "0", "report": "0", "rank": "0", "compare": "2", "standing": "1", "scale": "2",
-        "submit": "0", "inspect": "0"
+        "breakdown": "0", "submit": "0", "inspect": "0"
     }  # fmt: skip

@@ -33,6 +33,7 @@ SIMULATED = (
 )
 P100 = Path(__file__).parents[2] / "examples/hpl/p100.yaml"
 TOP500 = Path(__file__).parents[1] / "scaling/top500_2019_06.csv"
+TIMELINE = Path(__file__).parents[1] / "train/tracing/horovod_two_ranks.json"
 ANNOUNCED = f"{SIMULATED} schedule.duration_seconds=600"
 
 
@@ -55,6 +56,7 @@ COMMANDS = {
     "check": Command("check ../RUN --division quick"),
     "verify": Command("verify ../RUN"),
     "rank": Command("rank ../RUN ../OTHER --out out"),
+    "breakdown": Command(f"breakdown --timeline {TIMELINE}"),
     "scale": Command("scale ../ONE ../TWO"),
     "standing": Command(f"standing ../OTHER --list {TOP500}"),
     "compare": Command("compare ../RUN ../OTHER"),

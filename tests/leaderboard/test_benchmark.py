@@ -131,3 +131,26 @@ def test_other_files_of_the_same_counts_are_another_benchmark(report: Report) ->
 
 def test_no_simulated_run_keeps_the_rules_of_a_division(tmp_path: Path) -> None:
     assert gather(read(simulated(tmp_path / "run", "run"))).divisions == ()
+
+
+WORKLOAD = {"name": "hpc_ai500_ic", "target_quality": 0.763, "exponent": 5}
+
+
+@pytest.mark.parametrize(
+    ("options", "is_same"),
+    [
+        ({"batch__default": 128, "trainer__learning_rate": 0.2, "trainer__momentum": 0.5}, True),
+        ({"schedule__duration_seconds": 1e6}, True),
+        ({"benchmark": WORKLOAD | {"target_quality": 0.5}}, False),
+        ({"benchmark": WORKLOAD | {"exponent": 10}}, False),
+        ({"schedule__epochs": [50]}, False),
+        ({"start": "resnet20"}, False),
+    ],
+)
+def test_fixed_networks_share_an_order_by_their_workload(
+    report: Report, options: dict[str, Any], is_same: bool
+) -> None:
+    """Hyperparameters may differ: the quality shows their effect."""
+    fixed = having(report, benchmark=WORKLOAD)
+
+    assert (benchmark_of(having(fixed, **options)) == benchmark_of(fixed)) == is_same

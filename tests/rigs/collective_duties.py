@@ -32,6 +32,7 @@ IMAGES = 8
 PATIENCE_SECONDS = 120.0
 """Far more than anything here takes."""
 LATE_SECONDS = 0.3
+TRACED_STEPS = 3
 
 
 def batch() -> tuple[Tensor, Tensor]:
@@ -102,7 +103,7 @@ class Rank:
     def __init__(self, name: str, rank: int, ranks: int, folder: Path, *, fp16: bool) -> None:
         self.door = Door()
         self._folder = folder
-        joining = Joining(rank, ranks, folder / "meeting", torch.device("cpu"), fp16, self.door)
+        joining = Joining(rank, ranks, folder / "meeting", torch.device("cpu"), fp16, self.door, is_traced=True)
         self.collective = join(name, joining)
 
     def say(self, what: str) -> None:
@@ -159,6 +160,7 @@ def carry_out(here: Rank) -> dict[str, Any]:
     answers["communication"] = _late(here, training)
     training.exchange.update()
     answers["weights"] = training.weights()
+    answers["traced"] = _traced(here, training)
 
     one = torch.ones(1)
     answers["through"] = {
@@ -180,6 +182,18 @@ def _late(here: Rank, training: Training) -> float | None:
         here.hears("waits")
         time.sleep(LATE_SECONDS)
     return training.backward()
+
+
+def _traced(here: Rank, training: Training) -> dict[str, Any]:
+    """Return the seconds by phase of traced steps, and the timeline if there is one."""
+    timeline, is_first = here._folder / "timeline", here.collective.rank == 0
+    if is_first:
+        training.exchange.begin_trace(timeline)
+    for _ in range(TRACED_STEPS):
+        training.step()
+    seconds = training.exchange.end_trace() if is_first else {}
+    training.step()  # it is not traced
+    return {"seconds": seconds, "timeline": timeline.read_text() if is_first and timeline.exists() else None}
 
 
 def compressed(here: Rank) -> dict[str, Any]:

@@ -44,6 +44,7 @@ from tests.builders.journal import (
     interval,
     joined,
     prepared,
+    profiled,
     proposed,
     requested,
     resumed,
@@ -88,6 +89,7 @@ def event_of(kind: type[AnyEvent], trial: int = 0, attempt: int = 1, worker: int
         "CheckpointWritten": CheckpointWritten(**working, epoch=1),
         "CheckpointNotWritten": CheckpointNotWritten(**working, epoch=1, reason=""),
         "TrialHeartbeat": TrialHeartbeat(**working, doing=""),
+        "StepsProfiled": profiled(trial, 4.0, attempt),
         "TrialLost": TrialLost(**working, reason=""),
         "TrialFinished": finished(trial, 4.0, 0.5),
         "TrialFailed": TrialFailed(at=4.0, trial=trial, reason=""),
@@ -237,6 +239,7 @@ def test_every_event_of_a_faulty_run_fits(tmp_path: Path) -> None:
         "CheckpointWritten",
         "CheckpointNotWritten",
         "TrialHeartbeat",
+        "StepsProfiled",
     }  # these simulated workers send no such messages
     assert {kind.__name__ for kind in FITS} - unsaid <= set(seen), seen
     assert {"finished", "failed", "withdrawn", "running"} <= set(seen), seen

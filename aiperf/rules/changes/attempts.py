@@ -16,6 +16,7 @@ FromAttempt = (
     | events.CheckpointWritten
     | events.CheckpointNotWritten
     | events.TrialHeartbeat
+    | events.StepsProfiled
 )
 """Events of a running attempt, which prove that its worker is alive."""
 

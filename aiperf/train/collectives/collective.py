@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, cast
 
 import torch
@@ -40,6 +41,8 @@ class Joining:
     """Send gradients as 16-bit floats."""
     meet: Meet
     """Must be called in each exchange, after this rank's part is sent and before it waits."""
+    is_traced: bool = False
+    """Exchanges may be traced (`Exchange.begin_trace`)."""
 
 
 class Exchange(Protocol):
@@ -59,6 +62,14 @@ class Exchange(Protocol):
 
     def update(self) -> None:
         """Run the optimiser's step and release the gradients."""
+
+    def begin_trace(self, timeline: Path) -> None:
+        """Record the phases of the following exchanges, on rank 0 and between two steps. Horovod writes them to `timeline`."""
+        ...
+
+    def end_trace(self) -> dict[str, float]:
+        """End the record. Return the seconds by phase, or nothing if they are in the timeline or were not recorded."""
+        ...
 
     def close(self) -> None:
         """Release everything of the trial."""
@@ -158,6 +169,12 @@ class _Local:
 
     def update(self) -> None:
         step(self.optimiser, self._scaler)
+
+    def begin_trace(self, timeline: Path) -> None:
+        return None
+
+    def end_trace(self) -> dict[str, float]:
+        return {}
 
     def close(self) -> None:
         return None

@@ -10,6 +10,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -31,6 +32,8 @@ CYCLE_MILLISECONDS = "5"
 exchanges: with Horovod's own 1 ms a seventh to a third of a step (benchmarks/results.md). A value of the user is kept."""
 POLL_SECONDS = 0.0002
 """Time between two looks at an exchange, on processors."""
+_TIMELINE, _ON_REQUEST = "HOROVOD_TIMELINE", "DYNAMIC"
+_THREADS = Path("/proc/self/task")
 HOW = "docs/training.md says how to build it"
 
 
@@ -52,13 +55,18 @@ def missing(*, on_cuda: bool) -> str | None:
 def join(joining: Joining) -> Horovod:
     """Join the other ranks at the rendezvous in the environment (`ranks/rendezvous.py`)."""
     on_processors = joining.device.type == "cpu"
-    return Horovod(fp16_compression=joining.fp16_compression, meet=joining.meet, on_processors=on_processors)
+    return Horovod(
+        fp16_compression=joining.fp16_compression,
+        meet=joining.meet,
+        on_processors=on_processors,
+        is_traced=joining.is_traced,
+    )
 
 
 class Horovod:
     """Collective by Horovod. See `collective.Collective`. One per process."""
 
-    def __init__(self, *, fp16_compression: bool, meet: Meet, on_processors: bool) -> None:
+    def __init__(self, *, fp16_compression: bool, meet: Meet, on_processors: bool, is_traced: bool = False) -> None:
         import horovod
         import horovod.torch as hvd
 
@@ -68,7 +76,10 @@ class Horovod:
         if on_processors:
             os.environ.setdefault("HOROVOD_CYCLE_TIME", CYCLE_MILLISECONDS)
         self._wait = sleep_until_exchanged if on_processors else _no_wait
-        hvd.init()
+        if is_traced:
+            _init_with_timeline()
+        else:
+            hvd.init()
         self._meet = meet
         self.rank: int = hvd.rank()
         self.ranks: int = hvd.size()
@@ -150,6 +161,22 @@ def _no_wait(handles: Iterable[int]) -> None:
     """Wait nothing: the stream of an accelerator waits."""
 
 
+def _init_with_timeline() -> None:
+    """Initialize Horovod such that `start_timeline` works. A timeline of the user is kept.
+
+    Rank 0's writer of the timeline polls without pause from here to the end of the process (common/timeline.cc, `WriterLoop`).
+    It is given the lowest priority: it is the new thread that has never waited.
+    """
+    import horovod.torch as hvd
+
+    os.environ.setdefault(_TIMELINE, _ON_REQUEST)
+    before = set(_THREADS.iterdir())
+    hvd.init()
+    for thread in set(_THREADS.iterdir()) - before:
+        if "\nvoluntary_ctxt_switches:\t0\n" in (thread / "status").read_text():
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
+
+
 class _Overlapped:
     def __init__(
         self,
@@ -184,6 +211,19 @@ class _Overlapped:
                 self._scaler.step(self.optimiser)
                 self._scaler.update()
         self.optimiser.zero_grad()
+
+    def begin_trace(self, timeline: Path) -> None:
+        import horovod.torch as hvd
+
+        if os.environ.get(_TIMELINE) == _ON_REQUEST:
+            hvd.start_timeline(str(timeline))
+
+    def end_trace(self) -> dict[str, float]:
+        import horovod.torch as hvd
+
+        if os.environ.get(_TIMELINE) == _ON_REQUEST:
+            hvd.stop_timeline()
+        return {}
 
     def close(self) -> None:
         # a reference cycle through C++, which Python's garbage collector cannot detect (horovod 0.28)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -126,6 +127,12 @@ def unsynced_buffers(wrapper: type) -> dict[str, Any]:
     return {name if name in signature(wrapper).parameters else "broadcast_buffers": False}
 
 
+PHASES = ("forward pass", "backward pass alone", "all-reduce during the backward pass", "all-reduce alone")
+"""Phases of a step that follow from DDP's logging data. They do not overlap."""
+_USUAL_SAMPLE_RATE = 100
+"""DDP's own interval of sampled steps."""
+
+
 class _Bucketed:
     def __init__(
         self,
@@ -149,6 +156,9 @@ class _Bucketed:
         self._own = _OwnPass()
         wrapped.register_comm_hook(dist.group.WORLD, _marking(self._own, timeline, meet, fp16=fp16))
         self.module: nn.Module = wrapped
+        self._wrapped: Any = wrapped
+        self._traced: dict[str, float] | None = None
+        """Seconds by phase of the traced steps. None: steps are not traced."""
         self.optimiser = optimiser
         self._scaler = scaler
         self._timeline = timeline
@@ -160,6 +170,22 @@ class _Bucketed:
 
     def update(self) -> None:
         step(self.optimiser, self._scaler)
+        if self._traced is not None:
+            self._wrapped.logger.set_runtime_stats_and_log()
+            data = self._wrapped._get_ddp_logging_data()  # nanoseconds of this step (torch 2.13)
+            both = data["backward_compute_comm_overlap_time"]
+            alone = data["backward_compute_time"] - both, both, data["backward_comm_time"] - both
+            for phase, nanoseconds in zip(PHASES, (data["forward_compute_time"], *alone), strict=True):
+                self._traced[phase] += nanoseconds / 1e9
+
+    def begin_trace(self, timeline: Path) -> None:
+        self._wrapped._set_ddp_runtime_logging_sample_rate(1)
+        self._traced = dict.fromkeys(PHASES, 0.0)
+
+    def end_trace(self) -> dict[str, float]:
+        self._wrapped._set_ddp_runtime_logging_sample_rate(_USUAL_SAMPLE_RATE)
+        seconds, self._traced = self._traced, None
+        return seconds or {}
 
     def close(self) -> None:
         return None

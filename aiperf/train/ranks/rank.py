@@ -100,7 +100,8 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     liveness.enter(Stage.JOIN, patience)
     liveness.meet()
     fp16 = setup.conf.fp16_compression
-    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, liveness.meet)
+    is_traced = setup.conf.profile_steps > 0
+    joining = Joining(setup.rank, setup.ranks, setup.meeting, device, fp16, liveness.meet, is_traced)
     collective = join(setup.conf.collective, joining)
     liveness.enter(Stage.WARM_UP, patience)
     is_first = setup.rank == 0
@@ -164,9 +165,7 @@ def _warm_up(context: RankContext) -> None:
     if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     context.collective.broadcast([*network.state_dict().values()])
-    exchange = context.collective.exchange(
-        network, sgd(network, context.conf), context.precision.scaler(), context.timeline
-    )
+    exchange = context.collective.exchange(network, sgd(network, context.conf), context.scaler(), context.timeline)
     images = torch.zeros(2, 1, 4, 4, device=context.device, dtype=context.precision.dtype)
     with context.precision.computing():
         loss = nn.functional.cross_entropy(

@@ -20,11 +20,13 @@ import pytest
 import torch
 
 from aiperf.train.collectives.collective import SingleRank, choose, module_of
-from aiperf.train.collectives.torch_collective import unsynced_buffers
+from aiperf.train.collectives.torch_collective import PHASES, unsynced_buffers
 from aiperf.train.ranks.rendezvous import HorovodRendezvous
+from aiperf.train.tracing.exchange_timeline import exchange_times
+from aiperf.train.tracing.trace_file import read_trace
 from aiperf.train.trainer_config import COLLECTIVES
 from tests.builders.rendezvous import on_one_host
-from tests.rigs.collective_duties import LATE_SECONDS, Training
+from tests.rigs.collective_duties import LATE_SECONDS, TRACED_STEPS, Training
 
 PROJECT = Path(__file__).parent.parent.parent.parent
 RANKS = {"none": 1, **dict.fromkeys(COLLECTIVES, 2)}
@@ -141,6 +143,24 @@ def test_every_rank_comes_to_each_exchange_once(answers: Answers) -> None:
 
     assert len({each["met"] for each in answers}) == 1 and (answers[0]["met"] > 0) == bool(exchanges)
     assert [each["met in a backward pass"] for each in answers] == [exchanges] * len(answers)
+
+
+def test_traced_steps_have_the_phases_of_their_exchange(answers: Answers, tmp_path: Path) -> None:
+    """Horovod reports them in its timeline. Gloo has neither waits nor a queue."""
+    traced, of_others = answers[0]["traced"], [each["traced"] for each in answers[1:]]
+    assert of_others == [{"seconds": {}, "timeline": None}] * (len(answers) - 1)
+    match answers[0]["name"].split()[0]:
+        case "none":
+            assert traced == {"seconds": {}, "timeline": None}
+        case "torch":
+            assert list(traced["seconds"]) == list(PHASES) and all(each > 0 for each in traced["seconds"].values())
+            assert traced["timeline"] is None
+        case "horovod":
+            (tmp_path / "timeline").write_text(traced["timeline"])
+            found = exchange_times(read_trace(tmp_path / "timeline"))
+            assert found.steps == TRACED_STEPS
+            assert set(found.seconds) <= {"negotiation", "memcpy in", "all-reduce", "memcpy out"}
+            assert found.seconds["negotiation"] > 0 and found.seconds["all-reduce"] > 0
 
 
 @pytest.mark.parametrize("duty", ["total", "average", "broadcast", "backward"])

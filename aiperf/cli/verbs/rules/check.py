@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from aiperf.errors import BadConfiguration
+
 if TYPE_CHECKING:
     from aiperf.ranking.breaches import RuleOutcome
     from aiperf.ranking.candidate import Candidate
@@ -15,13 +17,15 @@ if TYPE_CHECKING:
 
 DESCRIPTION = (
     "Checks a run against the rules of a division, from its journal alone. Prints every broken or undetermined\n"
-    "rule with its source, the offending value, the line of the journal and the fix. Exit status: 0 the run is\n"
-    "valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
+    "rule with its source, the offending value, the line of the journal and the fix. With --level: differences from\n"
+    "a reference by layer, and the levels of HPC AI500 that permit them (docs/hpc-ai500.md). Exit status: 0 the run\n"
+    "is valid, 1 it is not valid, 2 it could not be checked (no such run, damaged journal, no such division)."
 )
 EXAMPLES = (
     "runs/20261121-120000-imagenet",
     "runs/20261121-120000-digits --division quick",
     "runs/20261121-120000-digits --division our-rules.yaml --json",
+    "runs/20261121-120000-imagenet --level hardware --against runs/20261120-120000-imagenet",
 )
 OPTIONS = ""
 
@@ -30,10 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
     parser.add_argument(
         "--division",
-        default="ranking",
         metavar="NAME|FILE",
-        help="ranking (the default), quick, or a YAML file of rules like aiperf/ranking/divisions/ranking.yaml",
+        help="ranking (the default), quick, hpc_ai500 (the default with --level), or a YAML file of rules like "
+        "aiperf/ranking/divisions/ranking.yaml",
     )
+    parser.add_argument("--level", choices=("hardware", "system", "free"), help="level of HPC AI500 to check")
+    parser.add_argument("--against", metavar="RUN", help="reference of the level (default: the values of the preset)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -44,10 +50,13 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.journal.run_folder import run_folder
     from aiperf.ranking.breaches import judgements
     from aiperf.ranking.division import division
+    from aiperf.ranking.levels import DIVISION
     from aiperf.report.candidate import candidate_of
     from aiperf.sanitize import sanitize
 
-    rules = division(arguments.division, known_options())
+    if arguments.level or arguments.against or arguments.division == DIVISION:
+        return _level(arguments)
+    rules = division(arguments.division or "ranking", known_options())
     folder = run_folder(arguments.run)
     reader = read(folder)
     run = candidate_of(reader)
@@ -70,6 +79,44 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
         if torn is not None:
             print_line("\n".join(f"  {line}" for line in torn.lines))
     return 0 if is_valid(outcomes) else 1
+
+
+def _level(arguments: argparse.Namespace) -> int:
+    """Print the differences by layer and return the exit status."""
+    from aiperf.cli.output import print_line, print_table
+    from aiperf.comparison.levels import differences_by_layer
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.ranking.levels import DIVISION, levels_of
+    from aiperf.report.sections.level import differences_from_preset, level_table, preset_of
+    from aiperf.report.write import report_of
+    from aiperf.sanitize import sanitize
+
+    if arguments.level is None or arguments.division not in (None, DIVISION):
+        raise BadConfiguration(
+            f"a level is one of the division {DIVISION}, but found --level {arguments.level} and --division "
+            f"{arguments.division}: use --level hardware without --division"
+        )
+    report, is_preset = report_of(run_folder(arguments.run)), arguments.against is None
+    reference = preset_of(report) if is_preset else arguments.against
+    if reference is None:
+        raise BadConfiguration(
+            f"a run without a preset has a level against another run only, but found no --against for {arguments.run!r}: "
+            "add --against RUN"
+        )
+    if is_preset:
+        differences = differences_from_preset(report, reference)
+    else:
+        differences = differences_by_layer(report, report_of(run_folder(reference)))
+    permitted = levels_of(differences)
+    is_valid = arguments.level in permitted
+    if arguments.json:
+        facts = {"run": report.run.name, "reference": reference, "level": arguments.level, "is_valid": is_valid}
+        facts |= {"strictest": next(iter(permitted), None), "differences": [asdict(each) for each in differences]}
+        print(json.dumps(facts, indent=2))
+    else:
+        print_line(sanitize(f"{report.run.name}: level {arguments.level} is {'' if is_valid else 'not '}satisfied"))
+        print_table(level_table(reference, differences, is_preset=is_preset))
+    return 0 if is_valid else 1
 
 
 def known_options() -> Collection[str]:

@@ -157,9 +157,9 @@ def _network(arguments: argparse.Namespace) -> None:
         )
     found = as_json(arguments.graph, graph, arguments.batch, arguments.precision, on)
     if arguments.measure:
-        from aiperf.train.kernel_times import kernel_times
+        from aiperf.train.tracing.layer_times import layer_times
 
-        found["step_seconds"], found["measured_seconds"] = kernel_times(graph, arguments.batch, arguments.precision)
+        found["step_seconds"], found["measured_seconds"] = layer_times(graph, arguments.batch, arguments.precision)
     replace_file(arguments.out, network_page(found).encode())
     if arguments.json:
         print(json.dumps(found, indent=2))

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections import Counter
 
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
 from aiperf.train.network.module import build
+from aiperf.train.tracing.kernel_classes import layer_kind
+from aiperf.train.tracing.torch_profiler import operator_profile
 from morphism import Graph, Map
 
-_KINDS = (
-    ("convolution", re.compile(r"conv")),
-    ("batch_normalisation", re.compile(r"batch_norm")),
-    ("relu", re.compile(r"relu|threshold_backward|clamp_min")),
-    ("max_pooling", re.compile(r"max_pool")),
-    ("average_pooling", re.compile(r"avg_pool|aten::mean$")),
-    ("dense", re.compile(r"addmm|aten::mm$|aten::linear$|aten::matmul$")),
-    ("concat", re.compile(r"aten::cat$|slice_backward")),
-    ("dropout", re.compile(r"dropout")),
-    ("softmax", re.compile(r"softmax|cross_entropy|nll_loss")),
-    ("add", re.compile(r"aten::add_?$")),
-)
-"""Kinds of layers by the names of aten's kernels. An addition in the backward pass is a sum of gradients."""
 OTHER = "other"
 """Kind of the time that no kernel of a layer covers."""
 
 
-def kernel_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
+def layer_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tuple[float, dict[str, float]]:
     """Return the seconds of a training step, and its seconds by kind and pass (`convolution forward`), on this machine.
 
     All parts add up to the step. The profiler's own time is in `other`. The first step is left out.
@@ -59,20 +46,19 @@ def kernel_times(graph: Graph, batch: int, precision: str, steps: int = 3) -> tu
     step()
     sums: Counter[str] = Counter()
     whole = 0.0
-    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     for _ in range(steps):
-        with profile(activities=activities) as profiled:
+        with operator_profile(device) as profiled:
             start = time.perf_counter()
             step()
             whole += time.perf_counter() - start
-        events = list(profiled.events())
+        events = list(profiled.function_events or ())
         backward = min(
             (each.time_range.start for each in events if each.name.startswith("autograd::engine")), default=float("inf")
         )
         for each in events:
-            kind = next((name for name, pattern in _KINDS if pattern.search(each.name)), None)
+            kind = layer_kind(each.name)
             micros = each.self_device_time_total if device.type == "cuda" else each.self_cpu_time_total
-            if kind is not None and not each.name.startswith("autograd::"):
+            if kind is not None:
                 is_backward = each.time_range.start >= backward
                 name = "gradient_sums" if kind == "add" and is_backward else kind
                 sums[f"{name} {'backward' if is_backward else 'forward'}"] += micros / 1e6

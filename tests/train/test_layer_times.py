@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from aiperf.train.kernel_times import OTHER, kernel_times
+from aiperf.train.tracing.layer_times import OTHER, layer_times
 from morphism import start
 
 
 def test_kinds_and_the_rest_add_up_to_the_step() -> None:
-    whole, parts = kernel_times(start("digits_small"), 4, "fp32", steps=1)
+    whole, parts = layer_times(start("digits_small"), 4, "fp32", steps=1)
 
     assert sum(parts.values()) == pytest.approx(whole)
     assert {"convolution forward", "convolution backward", "batch_normalisation forward", OTHER} <= parts.keys()

@@ -1,0 +1,100 @@
+"""`python -m aiperf breakdown`: print the time breakdown of a traced training step."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from aiperf.errors import BadConfiguration
+
+if TYPE_CHECKING:
+    from aiperf.report.tables import Table
+    from aiperf.train.tracing.trace_file import Trace
+
+DESCRIPTION = """Prints the kernels, the gradient exchange and the numbers that 16-bit types lose in the traced steps of a run
+(trainer.profile_steps). A file is a trace of torch.profiler or a timeline of Horovod. A truncated file is read as
+far as it goes (docs/hpc-ai500.md)."""
+EXAMPLES = ("runs/20261121-120000-digits", "--timeline timeline.json --json", "--trace trace.json")
+OPTIONS = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
+    parser.add_argument("--timeline", metavar="FILE", help="Horovod's timeline, in place of a run")
+    parser.add_argument("--trace", metavar="FILE", help="trace of torch.profiler, in place of a run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace, options: list[str]) -> int:
+    """Print the breakdown and return the exit status."""
+    from aiperf.cli.output import print_folded, print_table
+
+    given = {name: word for name in ("run", "timeline", "trace") if (word := getattr(arguments, name)) is not None}
+    if len(given) != 1:
+        raise BadConfiguration(
+            f"breakdown needs a run, --timeline FILE or --trace FILE, but found {len(given)} of them: name one of them"
+        )
+    ((source, word),) = given.items()
+    text, tables, facts = _run(word) if source == "run" else _file(word, is_timeline=source == "timeline")
+    if arguments.json:
+        print(json.dumps(facts, indent=2))
+        return 0
+    print_folded([text])
+    for table in tables:
+        print_table(table)
+    return 0
+
+
+def _run(word: str) -> tuple[str, tuple[Table, ...], object]:
+    """Return the summary and the tables of the run's first trace, and all its traces for JSON."""
+    from aiperf.accounting.step_breakdown import step_breakdown
+    from aiperf.journal.events import StepsProfiled
+    from aiperf.journal.journal import read
+    from aiperf.journal.run_folder import run_folder
+    from aiperf.report.sections.step import summary, tables
+
+    found = [step_breakdown(event) for event in read(run_folder(word)) if isinstance(event, StepsProfiled)]
+    if not found:
+        raise BadConfiguration(
+            f"a breakdown needs traced steps, but found none in the journal of {word!r}: run with trainer.profile_steps=10"
+        )
+    more = f" The journal has {len(found)} traces: --json prints all." if len(found) > 1 else ""
+    return summary(found[0]) + more, tables(found[0]), [asdict(each) for each in found]
+
+
+def _file(word: str, *, is_timeline: bool) -> tuple[str, tuple[Table, ...], object]:
+    """Return the steps, the table and the facts of a timeline or a trace."""
+    from aiperf.accounting.step_breakdown import parts
+    from aiperf.report.sections.step import exchange_table, kernel_table
+    from aiperf.train.tracing.exchange_timeline import SOURCE, exchange_times
+    from aiperf.train.tracing.kernel_trace import kernel_times
+
+    trace = _read(word)
+    facts: dict[str, Any] = {"is_truncated": trace.is_truncated}
+    if is_timeline:
+        exchange = exchange_times(trace)
+        found = parts(exchange.seconds, exchange.steps)
+        table, facts["steps"] = exchange_table(found, SOURCE), exchange.steps
+    else:
+        kernels = kernel_times(trace)
+        found = parts(kernels.seconds, kernels.steps)
+        table, facts["steps"], facts["device"] = kernel_table(found, kernels.device), kernels.steps, kernels.device
+    if not any(part.seconds for part in found):
+        writer = "Horovod has exchanges of tensors" if is_timeline else "torch.profiler has operators or kernels"
+        raise BadConfiguration(f"a file of {writer}, but found none in {word!r}: trace at least one step of training")
+    text = f"{facts['steps']} steps" if facts["steps"] else "no annotations of steps: the whole trace counts as one"
+    if trace.is_truncated:
+        text += f". Warning: the file is truncated after {len(trace.events)} events"
+    return text, (table,), facts | {"parts": [asdict(part) for part in found]}
+
+
+def _read(word: str) -> Trace:
+    from aiperf.files import given_path, what_is_wrong_with
+    from aiperf.train.tracing.trace_file import read_trace
+
+    path = given_path(word)
+    if (wrong := what_is_wrong_with(path)) is not None:
+        raise BadConfiguration(f"a trace is a regular file, but found {word!r}, which is {wrong}: name a file")
+    return read_trace(path)

@@ -1,0 +1,68 @@
+"""Section on the level of HPC AI500: differences from the preset in each of the nine layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aiperf.config import as_plain, configure
+from aiperf.ranking.levels import MISSING, LayerDifference, layer_differences, levels_of, rules
+from aiperf.report.facts import Report
+from aiperf.report.phrases import flattened
+from aiperf.report.section import Section
+from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.rules.limits import NOT_PUBLISHED
+
+NOT_DESCRIBED = (1, 2, 3, 4, 5)
+"""Layers of the machine and its software, which a preset does not describe."""
+
+
+def level(report: Report) -> Section | None:
+    """Level against the preset's values. None for the AutoML benchmark."""
+    preset = preset_of(report)
+    if preset is None:
+        return None
+    return Section("level", "Level", (level_table(preset, differences_from_preset(report, preset), is_preset=True),))
+
+
+def preset_of(report: Report) -> str | None:
+    """Return the name of the run's preset. None for the AutoML benchmark."""
+    benchmark: dict[str, Any] | None = report.run.config.get("benchmark")
+    return None if benchmark is None else str(benchmark["name"])
+
+
+def differences_from_preset(report: Report, preset: str) -> tuple[LayerDifference, ...]:
+    """Return the options that differ from the preset's values, in order of their layers.
+
+    Other images under the name of the published data set are a difference too.
+    """
+    values = dict(flattened(as_plain(configure([f"benchmark={preset}"]))))
+    own = dict(flattened(report.run.config))
+    if report.fixed_network is not None and not report.fixed_network.is_published_workload:
+        own["data set's images"] = NOT_PUBLISHED
+    return layer_differences(own, values)
+
+
+def level_table(reference: str, differences: Sequence[LayerDifference], *, is_preset: bool) -> Table:
+    """Return a row for each layer, and one for differences without a layer if there are any."""
+    layers: list[tuple[int | None, str]] = [*rules().layers.items()]
+    if any(each.layer is None for each in differences):
+        layers.append((None, "unknown to this release"))
+    rows = []
+    for number, name in layers:
+        found = [each for each in differences if each.layer == number]
+        text = found[0].name if len(found) == 1 else f"{len(found)} differences" if found else "none"
+        if is_preset and number in NOT_DESCRIBED:
+            text += " (the machine is not compared)"
+        cell = Cell(text, unfolds=tuple(map(_in_words, found)))
+        rows.append(row_of(f"{number or MISSING} {name}", cell, ", ".join(levels_of(found)) or "no level"))
+    columns = (Column("layer"), Column("different from the reference"), Column("permitted at"))
+    strictest = next(iter(levels_of(differences)), "none")
+    footnote = f"Reference: {'values of ' if is_preset else ''}{reference}. Strictest level: {strictest}."
+    if is_preset:
+        footnote += " Another run as reference: python -m aiperf check RUN --level hardware --against RUN2."
+    return Table("level", "Differences by layer", columns, tuple(rows), footnote=footnote)
+
+
+def _in_words(each: LayerDifference) -> str:
+    return f"{each.name}: {each.run}, reference {each.reference} ({', '.join(each.open_at) or 'no level'})"

@@ -1,0 +1,133 @@
+"""Section on a traced training step: kernels and gradient exchange as stacked bars, and numbers that 16-bit types lose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aiperf import units
+from aiperf.accounting.step_breakdown import StepBreakdown, StepPart
+from aiperf.report import phrases
+from aiperf.report.facts import Report
+from aiperf.report.plots.figure import drawn
+from aiperf.report.plots.palette import AMBER, AXIS, BLUE, BLUE_PALE, GREEN, IDLE, MUTED, PURPLE, SKY, VERMILION
+from aiperf.report.section import DrawnFigure, Paragraph, Section
+from aiperf.report.tables import Cell, Column, Table, row_of
+from aiperf.train.tracing.exchange_timeline import PHASES, SOURCE
+
+COLOURS = tuple(each.light for each in (BLUE, BLUE_PALE, GREEN, AMBER, PURPLE, SKY, VERMILION, IDLE, AXIS, MUTED))
+"""Colours of the parts, in their order."""
+BAR_INCHES = 1.15
+LEGEND_COLUMNS = 5
+
+
+def step(report: Report) -> Section | None:
+    """Traced steps. None if no step was traced."""
+    found = report.step
+    if found is None:
+        return None
+    return Section("step", "A step", (Paragraph(summary(found)), _bars(found, report), *tables(found)))
+
+
+def summary(found: StepBreakdown) -> str:
+    """Return the traced steps, the cost of tracing them, and the bandwidth of the exchange."""
+    last = found.first_step + found.steps - 1
+    traced = f"Rank 0 of {found.ranks} traced steps {found.first_step} to {last} of trial {found.trial}"
+    change = "" if found.slowdown is None else f", {units.change(found.slowdown)} against the steps before"
+    cost = f"Starting, stopping and reading the trace took {units.duration(found.profiler_seconds)}."
+    text = f"{traced}: {_milliseconds(found.seconds)} per step{change}. {cost}"
+    if found.exchange_bytes_per_second:
+        sent, rate = units.size(found.exchange_bytes), units.si(found.exchange_bytes_per_second, "B/s")
+        text += f" All ranks together send {sent} of gradients per step, {rate} (ranks · bytes · 2(n−1)/n)."
+    return text
+
+
+def tables(found: StepBreakdown) -> tuple[Table, ...]:
+    """Return the tables of kernels, exchange and lost numbers."""
+    exchange = [exchange_table(found.exchange, found.exchange_source)] if found.ranks > 1 else []
+    return kernel_table(found.kernels, found.device), *exchange, _number_table(found)
+
+
+def kernel_table(parts: Sequence[StepPart], device: str) -> Table:
+    """Return the classes of kernels."""
+    place = "the accelerator, without idle time" if device == "cuda" else "the processor"
+    footnote = "Not measured: instructions per cycle, utilization of the memory."
+    return _part_table("step-kernels", f"Kernels on {place}", parts, [part.name for part in parts], footnote)
+
+
+def exchange_table(parts: Sequence[StepPart], source: str) -> Table:
+    """Return the phases of the exchange: all rows of Table 6 for Horovod, whose backend does not report all of them."""
+    names = list(PHASES) if source == SOURCE else [part.name for part in parts]
+    return _part_table(
+        "step-exchange", f"Gradient exchange ({source or 'no record'})", parts, names or ["exchange"], ""
+    )
+
+
+def _part_table(name: str, caption: str, parts: Sequence[StepPart], rows: Sequence[str], footnote: str) -> Table:
+    """Return a table with a row for each name. A part that is missing was not measured."""
+    columns = (Column("part"), Column("per step", True), Column("share", True))
+    known = {part.name: part for part in parts}
+    return Table(name, caption, columns, tuple(_part_row(row, known.get(row)) for row in rows), footnote=footnote)
+
+
+def _part_row(name: str, part: StepPart | None) -> tuple[Cell, ...]:
+    if part is None:
+        return row_of(name, Cell(units.NOT_MEASURED), Cell("—", -1.0))
+    return row_of(
+        name,
+        Cell(_milliseconds(part.seconds), part.seconds),
+        Cell(units.share(part.share), part.share, bar=part.share),
+    )
+
+
+def _number_table(found: StepBreakdown) -> Table:
+    names = list(next(iter(found.numbers.values()), {}))
+    columns = (Column("layers"), *(Column(name.replace("_", " "), True) for name in names))
+    rows = tuple(
+        row_of(
+            kind.replace("_", " "),
+            *(Cell("—" if each is None else units.share(each, 2), each) for each in shares.values()),
+        )
+        for kind, shares in found.numbers.items()
+    )
+    footnote = (
+        "Shares of the gradient elements that are not 0 in FP32, without loss scaling. Lost updates: shares of the updates "
+        "below half a last place of a BF16 weight."
+    )
+    return Table("step-numbers", "Numbers that 16-bit types lose", columns, rows, footnote=footnote)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3f} ms"
+
+
+def _bars(found: StepBreakdown, report: Report) -> DrawnFigure:
+    name, title = "step", "Parts of a step"
+    both = (("kernels", found.kernels), ("exchange", found.exchange))
+    bars = [(label, parts) for label, parts in both if any(part.share for part in parts)]
+    if not bars:
+        return DrawnFigure(name, title, "", "", None, None, None, "The trace has no kernels.")
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(len(bars), 1, squeeze=False)[:, 0]
+        for one, (label, parts) in zip(axes, bars, strict=True):
+            _stacked(one, label, parts)
+        axes[-1].set_xlabel("% of the parts")
+
+    svg, png, pdf = drawn(draw, name, 0.3 + BAR_INCHES * len(bars), phrases.source(report))
+    largest = [f"most of the {label} is {max(parts, key=lambda part: part.share).name}" for label, parts in bars]
+    return DrawnFigure(name, title, "Shares of the time of traced steps.", "; ".join(largest), svg, png, pdf)
+
+
+def _stacked(axes: Axes, label: str, parts: Sequence[StepPart]) -> None:
+    left = 0.0
+    for part, colour in zip(parts, COLOURS, strict=False):
+        if part.share:
+            axes.barh(0, 100 * part.share, left=left, height=0.6, color=colour, label=part.name)
+            left += 100 * part.share
+    axes.set_yticks([0], [label])
+    axes.set_xlim(0, 100)
+    axes.grid(axis="y", visible=False)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=LEGEND_COLUMNS, borderaxespad=0.2, handlelength=1.0)

@@ -1,0 +1,91 @@
+"""Seconds of kernels by class in a trace of torch.profiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aiperf.train.tracing.kernel_classes import ALL_REDUCE, CLASSES, FRAMEWORK, kernel_class
+from aiperf.train.tracing.trace_file import Trace
+
+STEP = "ProfilerStep#"
+"""Begin of the annotation of a step. torch.profiler's `step()` and our own traces write it."""
+_ON_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
+_ON_HOST = {"cpu_op", "user_annotation"}
+Waits = Sequence[tuple[float, float]]
+"""Begin and end of waits for the exchange, in microseconds of the trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """Kernels of the traced steps."""
+
+    device: str
+    """cuda: kernels of an accelerator. cpu: operators on a processor."""
+    steps: int
+    """0 if the trace has no annotations of steps."""
+    seconds: dict[str, float]
+    """By class, in the order of CLASSES. On an accelerator idle time and `framework` are left out. On a processor all seconds
+    together are those of the steps."""
+
+
+def kernel_times(trace: Trace, waits: Waits = ()) -> KernelTimes:
+    """Return the seconds by class.
+
+    On a processor an operator's seconds exclude the operators that it calls, and only the thread with the steps is read: it
+    executes both passes. Framework time within `waits` counts as all-reduce.
+    """
+    events = [each for each in trace.events if each.get("ph") == "X" and {"ts", "dur", "name", "cat"} <= each.keys()]
+    annotated = [each for each in events if each["cat"] == "user_annotation" and each["name"].startswith(STEP)]
+    steps = len({each["name"] for each in annotated})
+    kernels = [each for each in events if each["cat"] in _ON_DEVICE]
+    sums = dict.fromkeys(CLASSES, 0.0)
+    if kernels:
+        for each in kernels:
+            sums["memcpy" if each["cat"] != "kernel" else kernel_class(each["name"])] += each["dur"]
+    else:
+        for begin, end, name in _on_processor([each for each in events if each["cat"] in _ON_HOST], annotated):
+            waited = (
+                sum(max(0.0, min(end, last) - max(begin, first)) for first, last in waits) if name == FRAMEWORK else 0.0
+            )
+            sums[name] += end - begin - waited
+            sums[ALL_REDUCE] += waited
+    found = {name: micros / 1e6 for name, micros in sums.items() if not (kernels and name == FRAMEWORK)}
+    return KernelTimes("cuda" if kernels else "cpu", steps, found)
+
+
+def _on_processor(
+    events: Sequence[Mapping[str, Any]], annotated: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[float, float, str]]:
+    """Yield consecutive parts of the steps (begin, end, class), each of the innermost operator."""
+    if not events:
+        return
+    thread = Counter(each["tid"] for each in annotated or events).most_common(1)[0][0]
+    own = [each for each in events if each["tid"] == thread]
+    roots = [each for each in annotated if each["tid"] == thread]
+    if not roots:
+        begin, end = min(each["ts"] for each in own), max(each["ts"] + each["dur"] for each in own)
+        own.append({"ts": begin, "dur": end - begin, "name": STEP, "cat": "user_annotation"})
+    open_calls: list[tuple[float, str, str]] = []  # end, name, class
+    now = 0.0
+    for each in sorted(own, key=lambda one: (one["ts"], -one["dur"])):
+        begin, name = each["ts"], each["name"]
+        while open_calls and open_calls[-1][0] <= begin:
+            end, _, inner = open_calls.pop()
+            yield now, end, inner
+            now = end
+        if open_calls:
+            yield now, begin, open_calls[-1][2]
+        elif not name.startswith(STEP):
+            continue  # outside the steps
+        caller = open_calls[-1][1] if open_calls else ""
+        inner = kernel_class(name, caller) if each["cat"] == "cpu_op" else FRAMEWORK
+        end = min(begin + each["dur"], open_calls[-1][0] if open_calls else float("inf"))
+        open_calls.append((end, name, inner))
+        now = begin
+    while open_calls:
+        end, _, inner = open_calls.pop()
+        yield now, end, inner
+        now = end

@@ -15,7 +15,18 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
-from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
+from morphism import (
+    GRAPHS_REMEMBERED,
+    Architecture,
+    Budget,
+    Graph,
+    LegalMorphs,
+    Lineage,
+    Morph,
+    choices,
+    rebuild,
+    rebuilt,
+)
 from searchers.distance import Array, NodeFeatures, Outline, TrialRows
 
 BEST_SEEN: Final = 150
@@ -52,7 +63,8 @@ class UnknownTrial(LookupError):
 class Space:
     """Search space of a run. It does not change during a run. Raises ValueError for contradicting values."""
 
-    start: Graph
+    start: Architecture
+    """A detector is trained as it is: nothing is searched."""
     budget: Budget
     default_batch_size: int
     """Images per accelerator."""
@@ -256,7 +268,7 @@ class History:
     batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
     """Reduced batch sizes of trials that ran out of memory."""
     places: NodeFeatures = field(init=False)
-    """Stages of the starting graph."""
+    """Stages of the starting graph. Not set for a detector."""
     _in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
     _unfit: deque[int] = field(default_factory=lambda: deque(maxlen=UNFIT_SEEN), init=False)
@@ -274,8 +286,9 @@ class History:
     _rows: TrialRows = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.places = NodeFeatures.of(self.space.start)
-        self._rows = TrialRows(len(self.places.untouched.growth))
+        if isinstance(self.space.start, Graph):
+            self.places = NodeFeatures.of(self.space.start)
+            self._rows = TrialRows(len(self.places.untouched.growth))
 
     # --- updates
 
@@ -444,10 +457,11 @@ class History:
 
     def graph(self, number: int | None) -> Graph:
         """Return the graph of a trial, rebuilt from its lineage. None for the starting graph."""
-        if number is None:
-            return self.space.start
-        unbuilt: list[int] = []
         graph = self.space.start
+        assert isinstance(graph, Graph), "`propose` and `architecture` separate detectors"
+        if number is None:
+            return graph
+        unbuilt: list[int] = []
         for ancestor in self._lineage(number):
             if ancestor in self._graphs:
                 self._graphs.move_to_end(ancestor)
@@ -490,6 +504,11 @@ class History:
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
         """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
         return rebuild(Lineage(self.graph(parent), morphs))
+
+    def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
+        """Return the architecture of a proposal: a graph as `grown` does, or the detector. Raises IllegalMorph."""
+        start = self.space.start
+        return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
         """Return True if the child is in the cache of `remember_child`."""

@@ -35,7 +35,7 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
     reasons = [reason for reason in (_end(work_log), *missing) if reason is not None]
     # Reached if an error or work is missing though a trial finished in time: its evaluation did not count.
     reasons = reasons or [
-        "no evaluation counts in its window" if found.error is None else "no work was done in its valid window"
+        "no evaluation counts in its window" if found.quality is None else "no work was done in its valid window"
     ]
     return NoScore("; ".join(reasons), _remedy(work_log, found))
 

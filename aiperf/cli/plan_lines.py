@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -15,11 +14,11 @@ from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.rules.followed import FollowedHistory
-from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
+from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500Conf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, share, size
 from cluster.place import Simulated, place_of
-from morphism import Budget, Graph, cost
+from morphism import Architecture, Budget, cost_of
 
 KEPT = RETAINED + 1
 """Stored checkpoints of finished trials: the best that can grow, and the best that cannot."""
@@ -35,7 +34,7 @@ def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
     conf, shape, space = plan.conf, plan.shape, plan.space
     return _joined(
         [
-            _data_set(plan.dataset),
+            *_data_set(plan.dataset),
             _time(conf),
             ("workers", workers),
             (
@@ -44,10 +43,10 @@ def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
                 f"batch {space.default_batch_size} each",
             ),
             ("planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"),
-            *_network(conf, plan.graph, plan.dataset),
+            *_network(conf, plan.network, plan.dataset),
             _budget(space.budget),
             *(_search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)),
-            _disk(conf, disk_of(conf, plan.graph, plan.dataset, shape.accelerators, number)),
+            _disk(conf, disk_of(conf, plan.network, plan.dataset, shape.accelerators, number)),
         ]
     )
 
@@ -55,13 +54,13 @@ def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
 def preview_text(preview: Preview, requested: Sequence[Line], workers: str) -> str:
     """Return the text of a preview. `requested`: lines about the resources to request."""
     conf, worker, plan = preview.conf, preview.worker, preview.plan
-    data, graph = preview.dataset, preview.graph
+    data, network = preview.dataset, preview.network
     lines: list[Line] = [*requested]
     if data is None:
         lines.append(("data set", f"{conf.dataset.name}: {preview.dataset_source}"))
     else:
-        name, about = _data_set(data)
-        lines.append((name, f"{about} ({preview.dataset_source})"))
+        (name, about), *notes = _data_set(data)
+        lines += [(name, f"{about} ({preview.dataset_source})"), *notes]
     lines += [_time(conf), ("workers", workers)]
     each = f", batch {plan.space.default_batch_size} each" if plan is not None else ""
     if worker.accelerators is None:
@@ -78,14 +77,14 @@ def preview_text(preview: Preview, requested: Sequence[Line], workers: str) -> s
     of = "the accelerators" if worker.accelerators != 0 else "a rank"
     memory = f"memory of {of}: {LEARNT}" if worker.memory_bytes is None else f"{size(worker.memory_bytes)} a rank"
     lines.append(("declared", f"{worker.device or f'kind of device: {LEARNT}'}; {memory}"))
-    if data is not None and graph is not None:
-        lines += _network(conf, graph, data)
-        lines.append(_budget(plan.space.budget if plan is not None else Budget.of(graph, factor=conf.budget.factor)))
+    if data is not None and network is not None:
+        lines += _network(conf, network, data)
+        lines.append(_budget(plan.space.budget if plan is not None else Budget.of(network, factor=conf.budget.factor)))
     lines += (
         _search(conf) if plan is None or plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
     )
-    if data is not None and graph is not None:
-        lines.append(_disk(conf, disk_of(conf, graph, data, worker.accelerators or 0, 1)))
+    if data is not None and network is not None:
+        lines.append(_disk(conf, disk_of(conf, network, data, worker.accelerators or 0, 1)))
     return _joined(lines)
 
 
@@ -93,13 +92,14 @@ def _joined(lines: Sequence[Line]) -> str:
     return "\n".join(f"{name:<{INDENT - 1}} {value}" for name, value in lines)
 
 
-def _data_set(data: DataSet) -> Line:
-    return (
+def _data_set(data: DataSet) -> Iterator[Line]:
+    yield (
         "data set",
         f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
-        f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
-        + (f", {noise(data.noise)}" if data.noise else ""),
+        f"{data.size_in_words}, {data.classes} classes" + (f", {noise(data.noise)}" if data.noise else ""),
     )
+    if data.note is not None:
+        yield "", data.note
 
 
 def _time(conf: RunConf) -> Line:
@@ -117,11 +117,11 @@ def _accelerators(number: int) -> str:
     return f"{number} accelerators" if number else "no accelerators"
 
 
-def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
-    counted = cost(graph)
+def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Line]:
+    counted = cost_of(network)
     start_network = conf.start or conf.dataset.usual_start
-    if isinstance(conf.benchmark, HpcAi500IcConf):
-        is_published = is_published_workload(dataclasses.asdict(data), start_network)
+    if isinstance(conf.benchmark, HpcAi500Conf):
+        is_published = is_published_workload(conf.benchmark.name, data.recorded, start_network)
         workload = "" if is_published else f"; {NOT_PUBLISHED}"
         yield "benchmark", f"{conf.benchmark.name}, target quality {conf.benchmark.target_quality:g}{workload}"
     yield (
@@ -173,9 +173,9 @@ FLOPS_WITHOUT = 100e9
 """Speeds of a worker from which the length of an epoch is estimated before a run."""
 
 
-def disk_of(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
+def disk_of(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
     """Estimate the disk space of a run. `accelerators`: of one worker."""
-    counted = cost(graph)
+    counted = cost_of(network)
     epoch = counted.epoch_flops(data.training_images, data.validation_images)
     return disk_needs(
         parameters=counted.parameters,

@@ -318,7 +318,7 @@ def describe_plan(plan: Plan) -> str:
 def _require_room(plan: Plan, place: Path) -> None:
     workers = _workers_here(plan) if plan.conf.cluster is None else 1
     require_room(
-        disk_of(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers), require_place(str(place))
+        disk_of(plan.conf, plan.network, plan.dataset, plan.shape.accelerators, workers), require_place(str(place))
     )
 
 

@@ -45,6 +45,8 @@ class Status:
     flops_per_second: float | None
     regulated_flops_per_second: float | None
     error: float | None
+    metric: str
+    quality: float | None
     trials_finished: int
     workers: int
     """Workers that are running."""
@@ -95,6 +97,8 @@ def status_of(folder: Path, now_unix: float) -> Status:
         flops_per_second=figures.flops_per_second,
         regulated_flops_per_second=figures.regulated_flops_per_second,
         error=figures.error,
+        metric=run.started.metric,
+        quality=figures.quality,
         trials_finished=run.finished,
         workers=len(run.workers),
         workers_training=len(run.running),
@@ -128,15 +132,18 @@ def _job(path: Path) -> dict[str, str] | None:
 
 def lines(folder: Path, now_unix: float) -> Iterator[str]:
     """Yield the state of a run as lines of text. Raises NoSuchRun, see `status_of`."""
-    from aiperf.units import duration, flops_per_second
+    from aiperf.units import METRICS, duration, flops_per_second
     from aiperf.units import error as error_rate
+    from aiperf.units import quality as as_text
 
     status = status_of(folder, now_unix)
     state = f"ended ({status.ended})" if status.ended else f"last heard of {duration(status.heard_seconds_ago)} ago"
     yield f"{status.run}: {duration(status.seconds)} of {duration(status.duration_seconds)}, {state}"
     figure = "after the warm-up" if status.flops_per_second is None else flops_per_second(status.flops_per_second)
-    error = "none yet" if status.error is None else error_rate(status.error)
-    yield f"  score {figure} · error {error} · {status.trials_finished} trials finished"
+    quality = "error " + ("none yet" if status.error is None else error_rate(status.error))
+    if status.metric != "top1":
+        quality = f"{METRICS[status.metric]} {'none yet' if status.quality is None else as_text(status.quality)}"
+    yield f"  score {figure} · {quality} · {status.trials_finished} trials finished"
     yield f"  {status.workers} workers up, {status.workers_training} of them in training · {status.workers_lost} lost so far"
     for one in status.lost:
         yield f"  lost: worker {one.worker} on {one.host}, after {duration(one.at)}: {one.reason}"

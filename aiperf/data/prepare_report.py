@@ -30,6 +30,8 @@ class PrepareReport:
     """Number of shards, written or present. 0 without packing."""
     index: Path | None = None
     """Index of the set's class folders. None if it has no class folders."""
+    notes: tuple[str, ...] = ()
+    """Lines of a set without checksums."""
 
     @property
     def is_usable(self) -> bool:
@@ -42,7 +44,7 @@ class PrepareReport:
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
-            f"{about.classes:,} classes, {about.image}×{about.image}×{about.channels}"
+            f"{about.classes:,} classes, {about.size_in_words}"
         ]
         if about.name == "imagenet":
             lines.append(
@@ -51,7 +53,7 @@ class PrepareReport:
                 else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
             )
         if self.checksum is None:
-            return (*lines, "nothing to check: the set lies in no files of yours")
+            return (*lines, *(self.notes or ("nothing to check: the set lies in no files of yours",)))
         lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
         lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
         verdict = (

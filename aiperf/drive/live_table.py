@@ -34,7 +34,7 @@ def line(view: LiveView) -> str:
     parts = [
         _left(view),
         f"{_title(view)} {_window(view)} (now {_or_unknown(view.flops_per_second, units.flops_per_second)})",
-        f"error {_or_unknown(view.error, units.error)}",
+        _quality(view),
         f"{_trials(view)} trials finished",
         f"{units.count(view.workers_training)} of {units.count(view.workers_present)} workers training",
         f"{units.count(view.proposals_waiting)} proposals waiting",
@@ -49,13 +49,20 @@ def line(view: LiveView) -> str:
     return PARTS.join(parts)
 
 
+def _quality(view: LiveView) -> str:
+    if view.metric == "top1":
+        return f"error {_or_unknown(view.error, units.error)}"
+    return f"{units.METRICS[view.metric]} {_or_unknown(view.quality, units.quality)}"
+
+
 def table(view: LiveView, width: int, height: int, *, can_draw: bool = True) -> list[Text]:
     """Return the run in at most `height` lines of at most `width` cells. `can_draw`: the terminal shows more than ASCII."""
+    regulated = f"regulated {_or_unknown(view.regulated_flops_per_second, units.flops_per_second)}"
     figures = [
         f"{_title(view)} (window) {_window(view)}",
         f"now {_or_unknown(view.flops_per_second, units.flops_per_second)}",
-        f"regulated {_or_unknown(view.regulated_flops_per_second, units.flops_per_second)}",
-        f"best error {_or_unknown(view.error, units.error)}",
+        *([regulated] if view.metric == "top1" else []),
+        f"best {_quality(view)}",
         f"busy {_or_unknown(view.busy_share, units.share)}",
         f"trials {_trials(view)}",
         f"proposals waiting {units.count(view.proposals_waiting)}",

@@ -217,7 +217,9 @@ def _trials(record: RunRecord) -> ExportTable[TrialDetails]:
         ExportColumn(
             "reported_accuracy", "1", "value reported to the search", lambda each: each.facts.reported_accuracy
         ),
-        ExportColumn("validation_loss", "nat", "of its last epoch", lambda each: each.facts.validation_loss),
+        ExportColumn(
+            "validation_loss", "nat", "of its last epoch; empty: a detector", lambda each: each.facts.validation_loss
+        ),
         ExportColumn(
             "training_images", "images", "processed, including lost attempts", lambda each: each.facts.training_images
         ),
@@ -233,8 +235,8 @@ def _epochs(record: RunRecord) -> ExportTable[Evaluation]:
         ExportColumn("worker", "", "its number", lambda each: each.worker),
         ExportColumn("epoch", "", "from 1; a repeated epoch has one row for each time", lambda each: each.epoch),
         ExportColumn("at", "s", "end of the epoch", lambda each: each.at),
-        ExportColumn("accuracy", "1", "top-1 on the validation images", lambda each: each.accuracy),
-        ExportColumn("validation_loss", "nat", "cross-entropy", lambda each: each.validation_loss),
+        ExportColumn("accuracy", "1", "quality on the validation images", lambda each: each.accuracy),
+        ExportColumn("validation_loss", "nat", "cross-entropy; empty: a detector", lambda each: each.validation_loss),
         ExportColumn("training_loss", "nat", "mean over the epoch", lambda each: each.training_loss),
         ExportColumn("learning_rate", "1", "at its end", lambda each: each.learning_rate),
         ExportColumn("counts", "", "true if it ended before the declared end", lambda each: each.counts),

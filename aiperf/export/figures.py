@@ -59,12 +59,18 @@ def _series(name: str, points: Iterable[tuple[float, float | None]]) -> ExportSe
 
 def series_of_trial(trial: TrialDetails) -> list[ExportSeries]:
     """Return one time series for each value of an evaluation. Empty for a trial without evaluations."""
-    return [
+    series = [
         ExportSeries(
-            name, tuple(ExportPoint(each.at, each.epoch, float(getattr(each, name))) for each in trial.last_evaluations)
+            name,
+            tuple(
+                ExportPoint(each.at, each.epoch, float(value))
+                for each in trial.last_evaluations
+                if (value := getattr(each, name)) is not None
+            ),
         )
-        for name in (_OF_TRIAL if trial.evaluations else ())
+        for name in _OF_TRIAL
     ]
+    return [each for each in series if each.points]
 
 
 def parameters_of_run(record: RunRecord) -> dict[str, Value]:

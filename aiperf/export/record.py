@@ -50,7 +50,7 @@ class Evaluation:
     worker: int
     epoch: int
     accuracy: float
-    validation_loss: float
+    validation_loss: float | None
     training_loss: float
     learning_rate: float
     counts: bool

@@ -13,10 +13,10 @@ from aiperf.config import RunConf
 from aiperf.data.dataset_config import FilesConf, SyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.train.memory.batch_sizes import LEAST, nothing_fits
+from aiperf.train.memory.batch_sizes import least_batch, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from aiperf.units import size
-from morphism import Graph, cost
+from morphism import Architecture, cost_of
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
@@ -55,12 +55,12 @@ def require_packages(conf: RunConf) -> None:
         )
 
 
-def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
+def require_memory(conf: RunConf, network: Architecture, shape: WorkerShape) -> None:
     """Raise BadConfiguration if the run's data cannot fit into memory.
 
-    This is so if the starting graph fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
-    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected graph
-    cannot be trained. An accepted graph may still be too large.
+    This is so if the starting network fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
+    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected network
+    cannot be trained. An accepted one may still be too large.
     """
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:
@@ -82,6 +82,6 @@ def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
             f"about {size(data.opening_bytes)}, and a rank has {size(memory)}: reduce these, or use fewer ranks"
         )
     # 16-bit copies of the weights can need more memory than narrower activations save, so any precision that fits will do
-    needed = {each: cost(graph).training_memory(LEAST, each) for each in elements}
+    needed = {each: cost_of(network).training_memory(least_batch(network), each) for each in elements}
     if min(needed.values()) > allowed:
-        raise BadConfiguration(nothing_fits(graph, min(needed, key=lambda each: needed[each]), allowed))
+        raise BadConfiguration(nothing_fits(network, min(needed, key=lambda each: needed[each]), allowed))

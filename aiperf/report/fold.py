@@ -78,6 +78,7 @@ class Collected:
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
+    """Top-1 error of each counted evaluation. Empty for another metric."""
     target_epochs: list[EpochFinished] = field(default_factory=list)
     """Counted evaluations of a run with a target quality. Empty without a target."""
     best: int | None = None
@@ -200,9 +201,10 @@ def _epoch(run: Collected, event: EpochFinished) -> None:
         if event.accuracy > run.best_accuracy:
             run.best, run.best_accuracy = event.trial, event.accuracy
             run.lines["error", ""] = run.events
-    run.error_at.append(event.at)
-    run.error_trial.append(event.trial)
-    run.error.append(1.0 - event.accuracy)
+    if run.started.metric == "top1":
+        run.error_at.append(event.at)
+        run.error_trial.append(event.trial)
+        run.error.append(1.0 - event.accuracy)
 
 
 def _resumed(run: Collected, event: RunResumed) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aiperf.journal.events import RunStarted
-from morphism import Budget, decode
+from aiperf.journal.events import Metric, RunStarted
+from morphism import Architecture, Budget, Detector, decode_architecture
 from searchers.history import Space
 
 STEPS = 20
 """Minimum steps of an epoch, so that a large batch leaves enough updates."""
+
+
+def metric_of(network: Architecture) -> Metric:
+    """Return the metric in which a network's quality is measured."""
+    return "map50" if isinstance(network, Detector) else "top1"
 
 
 def recorded(space: Space) -> dict[str, Any]:
@@ -28,7 +33,7 @@ def space_of(started: RunStarted) -> Space:
     """Return the space of a run from its journal."""
     config: dict[str, Any] = started.config["space"]
     return Space(
-        start=decode(json.dumps(started.start_graph)),
+        start=decode_architecture(json.dumps(started.start_graph)),
         budget=Budget(**config["budget"]),
         default_batch_size=config["default_batch_size"],
         smallest_batch_size=config["smallest_batch_size"],

@@ -28,7 +28,7 @@ from aiperf.train.memory.ceiling import blank, rehearse
 from aiperf.train.network.module import build
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Graph
+from morphism import Architecture, Graph
 
 BATCH = 64
 """Images per rank of the timed steps. Fits every accelerator. Halved if it does not."""
@@ -39,14 +39,18 @@ FASTER_BY = 0.05
 """Share of a step that a later candidate must save. FP16 steps whose gradients overflow are skipped, and their work is lost."""
 
 
-def settled(conf: TrainerConf, start: Graph, device: torch.device, collective: Collective, folder: Path) -> TrainerConf:
+def settled(
+    conf: TrainerConf, start: Architecture, device: torch.device, collective: Collective, folder: Path
+) -> TrainerConf:
     """Return the configuration with `auto` replaced by the measured precision. All other choices are returned unchanged.
+
+    A detector is not measured: `auto` stays, and becomes the first candidate.
 
     All ranks must call it. `folder`: of the run. The first worker on this kind of accelerator writes its result there
     for all others.
     """
     names = candidates(device)
-    if conf.precision != "auto" or len(names) == 1:
+    if conf.precision != "auto" or len(names) == 1 or not isinstance(start, Graph):
         return conf
     number = 0
     if collective.rank == 0:

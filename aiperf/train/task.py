@@ -1,4 +1,7 @@
-"""Training task: initial weights, the loss of a batch, and the quality of a validation pass. Classification is one task."""
+"""Training task: initial weights, the loss of a batch, and the quality of a validation pass. Classification is one task.
+
+Detection is in `detection.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from aiperf.data.batches import Batch
-from aiperf.journal.events import Metric
 from aiperf.train.network.module import Network, build
 from aiperf.train.network.weights import initialise
-from morphism import Graph
+from morphism import Architecture, Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +24,20 @@ class Quality:
     """Result of a validation pass over the images of all ranks."""
 
     value: float
-    """Quality in the task's metric, 0..1."""
-    loss: float
-    """Mean loss per image."""
+    """Quality in the metric of the network, 0..1."""
+    loss: float | None
+    """Mean loss per image. None for a task without a validation loss."""
+    regions: int = 0
+    """Regions that a detector evaluated."""
+    missing_regions: int = 0
+    """Regions of the training pass before that a detector could not sample."""
 
 
 class ValidationSums(Protocol):
     """Sums over one rank's validation pass. They stay on the device until they are read."""
 
-    def add(self, network: Network, batch: Batch) -> None:
-        """Evaluate a batch and add its results, without synchronizing the device."""
+    def add(self, network: nn.Module, batch: Batch) -> None:
+        """Evaluate a batch and add its results."""
         ...
 
     def read(self) -> list[float]:
@@ -42,12 +48,11 @@ class ValidationSums(Protocol):
 class Task(Protocol):
     """Task that a trial's network is trained for."""
 
-    @property
-    def metric(self) -> Metric:
-        """Return the name of the quality's metric."""
+    def build(self, architecture: Architecture) -> nn.Module:
+        """Return a network on the host. Its weights have no meaning."""
         ...
 
-    def initial_network(self, graph: Graph, seed: int) -> Network:
+    def initial_network(self, architecture: Architecture, seed: int) -> nn.Module:
         """Return a network with initial weights, on the host."""
         ...
 
@@ -55,8 +60,8 @@ class Task(Protocol):
         """Return the mean training loss of a batch, a scalar."""
         ...
 
-    def validation_sums(self, device: torch.device) -> ValidationSums:
-        """Return empty sums for a validation pass."""
+    def validation_sums(self, network: nn.Module, images: int) -> ValidationSums:
+        """Return empty sums for a validation pass of all ranks over `images` images."""
         ...
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
@@ -71,20 +76,20 @@ class Classification:
     label_smoothing: float
     """Share of a training target that is spread over all classes, 0..1."""
 
-    @property
-    def metric(self) -> Metric:
-        return "top1"
+    def build(self, architecture: Architecture) -> Network:
+        assert isinstance(architecture, Graph)
+        return build(architecture)
 
-    def initial_network(self, graph: Graph, seed: int) -> Network:
-        network = build(graph)
+    def initial_network(self, architecture: Architecture, seed: int) -> Network:
+        network = self.build(architecture)
         initialise(network, seed)
         return network
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return F.cross_entropy(module(batch.images).float(), batch.targets, label_smoothing=self.label_smoothing)
 
-    def validation_sums(self, device: torch.device) -> _ClassificationSums:
-        return _ClassificationSums(device)
+    def validation_sums(self, network: nn.Module, images: int) -> _ClassificationSums:
+        return _ClassificationSums(next(network.parameters()).device)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         loss, correct = sums
@@ -98,7 +103,7 @@ class _ClassificationSums:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
 
-    def add(self, network: Network, batch: Batch) -> None:
+    def add(self, network: nn.Module, batch: Batch) -> None:
         logits = network.forward(batch.images).float()  # not __call__: only the training step is compiled
         self._loss.add_(F.cross_entropy(logits, batch.targets), alpha=batch.count)
         self._correct.add_((logits.argmax(1) == batch.targets).sum())

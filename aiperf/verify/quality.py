@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiperf.config import from_plain
-from aiperf.data.dataset_config import DataSetConf, FilesConf
+from aiperf.data.dataset_config import DataSetConf, FolderConf
 from aiperf.data.survey import held_to
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
@@ -16,7 +16,7 @@ from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
 from aiperf.train.evaluation import evaluate
-from morphism import Lineage, decode_morph, rebuild
+from morphism import decode_morph, rebuilt
 
 TOLERATED_IMAGES = 1
 """Images whose class may change with the device, the batch or the order of sums."""
@@ -36,8 +36,8 @@ class QualityAudit:
     device: str
     quality_in_journal: float
     quality_again: float
-    loss_in_journal: float
-    loss_again: float
+    loss_in_journal: float | None
+    loss_again: float | None
 
     @property
     def differing_images(self) -> int:
@@ -89,7 +89,7 @@ def audit(folder: Path, root: str | None = None) -> QualityAudit:
         checkpoints,
         found.trial,
         found.epoch,
-        rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(found.trial)))),
+        rebuilt(start, [decode_morph(morph) for morph in run.lineage(found.trial)]),
         held_to(_with_root(conf.dataset, root), run.started.dataset.get("fingerprint")),
         conf.trainer,
         precisions[found.trial],
@@ -113,8 +113,8 @@ def audit(folder: Path, root: str | None = None) -> QualityAudit:
 def _with_root(dataset: DataSetConf, root: str | None) -> DataSetConf:
     if root is None:
         return dataset
-    if not isinstance(dataset, FilesConf):
+    if not isinstance(dataset, FolderConf):
         raise BadConfiguration(
-            f"dataset.root is the folder of image files, but found it with dataset={dataset.name}: leave it out"
+            f"dataset.root is the folder of a data set in files, but found it with dataset={dataset.name}: leave it out"
         )
     return replace(dataset, root=root)

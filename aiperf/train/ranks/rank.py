@@ -79,7 +79,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
     from aiperf.train.precision_choice import settled
     from aiperf.train.rank_context import RankContext
-    from morphism import decode
+    from morphism import Graph, decode_architecture
 
     torch.set_num_threads(setup.threads)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -92,7 +92,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
     if isinstance(setup.dataset, FilesConf) and setup.dataset.decoder == "gpu":
         require_nvjpeg(device)
-    start = decode(setup.start_graph)
+    start = decode_architecture(setup.start_graph)
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
     liveness.enter(Stage.JOIN, patience)
@@ -109,11 +109,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
     def measure() -> int:
         liveness.enter(Stage.CEILING, patience)
+        assert isinstance(start, Graph)
         return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
 
     liveness.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
-    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_first else 0
+    is_measured = is_first and isinstance(start, Graph)
+    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_measured else 0
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
     # together, as they will train: one core alone is faster than each of them

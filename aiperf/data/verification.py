@@ -15,13 +15,14 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf
+from aiperf.data.dataset_config import Cifar10Conf, DataSetConf, ImagesConf, WeatherSyntheticConf
 from aiperf.data.files import cifar10, index
 from aiperf.data.files.checksums import FILE, Checksums, FileCheck, set_checksum
 from aiperf.data.files.pack import pack as pack_shards
 from aiperf.data.files.samples import Samples
 from aiperf.data.images.decode import Corrupt, check
 from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.sets import weather_synthetic
 from aiperf.data.survey import index_path, listing, module_of, root_of
 from aiperf.errors import BadConfiguration
 from aiperf.system.control_groups import usable_processors
@@ -42,12 +43,27 @@ class _File:
     index: int
 
 
-def prepare(conf: DataSetConf, *, pack: Path | None, out: Console, checksums: Path | None = None) -> PrepareReport:
+def prepare(
+    conf: DataSetConf,
+    *,
+    pack: Path | None,
+    out: Console,
+    checksums: Path | None = None,
+    is_published_layout: bool = False,
+) -> PrepareReport:
     """Check the set of `conf`, show progress on `out`, and pack it into the folder `pack` if one is given.
 
     Checksums are written to aiperf-checksums.jsonl in the set's root, or to the file `checksums`. All corrupt images
-    are listed. They are not packed. Raises MissingData, DataError, and BadConfiguration if there is nothing to pack.
+    are listed. They are not packed. `is_published_layout`: write generated weather images in the layout of the real set.
+    Raises MissingData, DataError, and BadConfiguration if there is nothing to pack.
     """
+    if is_published_layout:
+        if not isinstance(conf, WeatherSyntheticConf) or pack is None:
+            raise BadConfiguration(
+                "--published-layout goes with dataset=weather_synthetic --pack FOLDER, but found "
+                f"dataset={conf.name}{'' if pack is None else f' --pack {pack}'}: leave it out"
+            )
+        return weather_synthetic.prepare(conf, pack, out, checksums, is_published_layout=True)
     return module_of(conf).prepare(conf, pack, out, checksums)
 
 

@@ -136,12 +136,17 @@ class Detection:
         return _DetectionSums(network, images)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
-        missing, regions, *values = sums
-        found = [_unpacked(slot) for slot in np.array(values).reshape(-1, _SLOT)]
+        missing, regions = sums[:_COUNTS]
+        found = self.detections(sums)
         assert len(found) == images, "each image has a slot"
         return Quality(mean_average_precision(found), None, round(regions), round(missing))
 
+    def detections(self, sums: Sequence[float]) -> list[ImageDetections]:
+        return [_unpacked(slot) for slot in np.array(sums[_COUNTS:]).reshape(-1, _SLOT)]
 
+
+_COUNTS = 2
+"""Sums before the slots: missing regions and evaluated regions."""
 _TRUTH, _SLOT = BOX_ROWS * 5, BOX_ROWS * 5 + MOST_FOUND * 6
 """Values of the true boxes of an image, and of its slot: true boxes and then detections."""
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 import torch
 
+from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
 from aiperf.train.checkpoints.checkpoint import load
@@ -29,6 +31,8 @@ class Evaluation:
     """fp32, tf32, bf16 or fp16."""
     device: str
     """Type of the device: cpu or cuda."""
+    detections: Sequence[ImageDetections] = ()
+    """True boxes and detections of each image. Empty for classification."""
 
 
 def evaluate(
@@ -66,4 +70,11 @@ def evaluate(
             for each in batches:
                 sums.add(module, each)
                 images += each.count
-        return Evaluation(context.task.quality(sums.read(), images), images, context.precision.name, device.type)
+        values = sums.read()
+        return Evaluation(
+            context.task.quality(values, images),
+            images,
+            context.precision.name,
+            device.type,
+            context.task.detections(values),
+        )

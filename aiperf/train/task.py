@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.batches import Batch
 from aiperf.train.network.module import Network, build
 from aiperf.train.network.weights import initialise
@@ -68,6 +69,10 @@ class Task(Protocol):
         """Return the quality from the sums of all ranks over `images` validation images."""
         ...
 
+    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        """Return true boxes and detections from the sums of all ranks. Empty for classification."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Classification:
@@ -94,6 +99,9 @@ class Classification:
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         loss, correct = sums
         return Quality(correct / images, loss / images)
+
+    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        return ()
 
 
 class _ClassificationSums:

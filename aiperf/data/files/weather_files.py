@@ -105,6 +105,14 @@ def files_of(root: Path) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
+def require_no_files(folder: Path) -> None:
+    """Raise BadConfiguration if the folder has weather files, which would be replaced."""
+    if found := sorted(path.name for path in folder.iterdir() if _FILE.fullmatch(path.name)):
+        raise BadConfiguration(
+            f"--pack writes into a folder without weather files, but found {found[0]} in {str(folder)!r}: name another folder"
+        )
+
+
 def read_record(root: Path) -> WeatherRecord:
     """Return the record of a folder, whose files must have their recorded sizes.
 
@@ -327,7 +335,7 @@ class ChannelMoments:
 
     def add(self, image: Floats) -> None:
         """Add an image (channels, height, width)."""
-        values = image.reshape(len(image), -1).astype(np.float64)
+        values = np.ascontiguousarray(image, np.float64).reshape(len(image), -1)
         self._parts.append((1.0, values.mean(1), values.std(1)))
 
     def record(self, boxes: Boxes, path: Path) -> YearRecord:

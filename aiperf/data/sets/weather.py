@@ -29,6 +29,7 @@ from aiperf.data.files.weather_files import (
     image_faults,
     known_record,
     read_record,
+    require_no_files,
     write_record,
     written_year,
 )
@@ -133,7 +134,10 @@ def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path 
         )
     root = root_of(conf)
     target = root if pack is None else pack
-    target.mkdir(parents=True, exist_ok=True)
+    if pack is not None:
+        pack.mkdir(parents=True, exist_ok=True)
+        if not (pack / RECORD).exists() or pack.samefile(root):  # else an interrupted call continues
+            require_no_files(pack)
     files, record = files_of(root), known_record(target)
     faults: list[tuple[str, str]] = []
     unknown = [year for year in files if year not in record.years]

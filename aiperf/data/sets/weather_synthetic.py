@@ -31,6 +31,7 @@ from aiperf.data.files.weather_files import (
     ChannelMoments,
     YearRecord,
     YearShape,
+    require_no_files,
     write_record,
     written_year,
 )
@@ -233,7 +234,7 @@ def generated(conf: WeatherSyntheticConf, image: int) -> tuple[NDArray[np.float3
         _add_event(fields, event)
         boxes[row] = (*event.box(conf.height, conf.width), event.kind)
     values = fields.values * DEVIATION[:, None, None] + MEAN[:, None, None]
-    return values.astype(np.float32), boxes
+    return np.ascontiguousarray(values, np.float32), boxes
 
 
 class _Generated:
@@ -303,6 +304,7 @@ def prepare(
     if pack is None:
         return nothing_to_check(describe(conf), None)
     pack.mkdir(parents=True, exist_ok=True)
+    require_no_files(pack)
     years: dict[int, YearRecord] = {}
     for year, images in zip(YEARS, _years(conf), strict=False):
         path, moments, shape = (

@@ -64,14 +64,11 @@ def images(draw: st.DrawFn) -> ImageDetections:
         return [left, top, left + draw(side), top + draw(side)]
 
     truth = [[*box(), draw(label)] for _ in range(draw(st.integers(0, 3)))]
-    found = [
-        [
-            *(draw(st.sampled_from(truth))[:4] if truth and draw(st.booleans()) else box()),
-            draw(st.integers(1, 4)) / 4,
-            draw(label),
-        ]
-        for _ in range(draw(st.integers(0, 5)))
-    ]
+    found = []
+    for _ in range(draw(st.integers(0, 5))):
+        is_copied = draw(st.booleans()) and len(truth) > 0
+        where = truth[draw(st.integers(0, len(truth) - 1))][:4] if is_copied else box()
+        found.append([*where, draw(st.integers(1, 4)) / 4, draw(label)])
     return ImageDetections(np.array(truth, float).reshape(-1, 5), np.array(found, float).reshape(-1, 6))
 
 

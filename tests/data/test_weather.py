@@ -34,8 +34,10 @@ from tests.builders.data_set import joined, training, validation
 SMALL = WeatherSyntheticConf(training_images=12, validation_images=4, height=32, width=64)
 
 
-def prepared(conf: WeatherConf | WeatherSyntheticConf, pack: Path | None = None, **layout: bool) -> PrepareReport:
-    return prepare(conf, pack=pack, out=Console(quiet=True), **layout)
+def prepared(
+    conf: WeatherConf | WeatherSyntheticConf, pack: Path | None = None, *, is_published_layout: bool = False
+) -> PrepareReport:
+    return prepare(conf, pack=pack, out=Console(quiet=True), is_published_layout=is_published_layout)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
-# An image with this benchmark in it, for Kubernetes and for whoever runs containers: it runs as a user without rights.
+# Image of this benchmark, for Kubernetes and other container runtimes. It runs as an unprivileged user.
 #
 #   podman build --target cpu  --build-arg BASE=IMAGE -t aiperf:cpu .
 #   podman build --target cuda --build-arg BASE=IMAGE_WITH_CUDA_AND_PYTHON -t aiperf:cuda .
 #
-# BASE: Debian or Ubuntu with Python 3.11 or newer and its venv module, and a C compiler (Triton and torch.compile call one). With
-# APT=true what of that is missing is installed. Wheels in wheels/ are taken before any index (Horovod's, say, as
-# tools/build_horovod.sh makes it); with INDEX=false from nowhere else. TORCH_INDEX: where torch's CPU or CUDA builds are found.
-# docs/clusters.md says more. tests/cluster/test_image.py builds and runs the cpu target; the cuda target has not been built.
+# BASE: Debian or Ubuntu with Python 3.11 or newer, its venv module, and a C compiler (Triton and torch.compile need one). With
+# APT=true missing packages of these are installed. Wheels in wheels/ have precedence over a package index, for example Horovod's
+# wheel from tools/build_horovod.sh. INDEX=false uses no index. TORCH_INDEX: package index with torch's CPU or CUDA builds.
+# Details: docs/clusters.md. tests/cluster/test_image.py builds and runs the cpu target. The cuda target has not been built.
 ARG BASE=python:3.11-slim-bookworm
 FROM ${BASE} AS base
 ARG APT=false
@@ -16,7 +16,7 @@ RUN if [ "$APT" = true ]; then \
       rm -rf /var/lib/apt/lists/*; \
     fi
 ENV PATH=/opt/aiperf/bin:$PATH PYTHONUNBUFFERED=1
-# A login shell, which KubeRay may be told to use, sets PATH anew.
+# A login shell, which KubeRay can be configured to use, sets PATH again.
 RUN python3 -m venv /opt/aiperf && echo 'export PATH=/opt/aiperf/bin:$PATH' >/etc/profile.d/aiperf.sh
 
 FROM base AS installed
@@ -31,8 +31,8 @@ COPY conf conf
 COPY morphism morphism
 COPY searchers searchers
 COPY tools/torchvision_without_cuda.sh tools/
-# torch first and exactly its pinned version: a later step asked for a range would take the newest build. Ray's "default" extra is
-# what KubeRay needs of it: the dashboard, which takes jobs in, and the agent, by whose answers a pod is known to live.
+# torch first and exactly its pinned version: a later step with a range would install the newest build. KubeRay needs Ray's extra
+# "default": the dashboard, which accepts jobs, and the agent, which answers the liveness probes of the pods.
 RUN --mount=type=bind,source=wheels,target=/wheels \
     set -e; \
     export PIP_FIND_LINKS=/wheels PIP_CONSTRAINT=/src/constraints.txt PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1; \
@@ -53,6 +53,6 @@ CMD ["python", "-m", "aiperf", "--help"]
 
 FROM runs AS cpu
 
-# The driver's libraries come with the node (NVIDIA's container runtime); CUDA's with torch's wheel.
+# NVIDIA's container runtime provides the driver's libraries, and torch's wheels contain those of CUDA.
 FROM runs AS cuda
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

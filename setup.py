@@ -1,8 +1,7 @@
-"""Which packages the wheel holds; all else stands in pyproject.toml.
+"""Packages of the wheel. All other metadata are in pyproject.toml.
 
-The configuration lies beside the packages in a checkout, where people edit it, and travels within `aiperf` as `aiperf/conf`: a
-package called `conf` would meet the conf.py or conf/ of whoever installs it. pyproject.toml can find packages or name them,
-and here one is to be named beside those that are found.
+In a checkout the configuration is the folder conf/, where users edit it. The wheel contains it as `aiperf/conf`, because a package
+named `conf` could collide with a conf.py of the user. pyproject.toml cannot both find packages and name one, so this file does.
 """
 
 from setuptools import find_packages, setup

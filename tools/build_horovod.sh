@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # usage: build_horovod.sh PYTHON horovod==VERSION CACHE JOBS
 #
-# Builds Horovod for PyTorch into PYTHON's environment; the wheel is kept in CACHE for the next environment that
-# would build the same: tools/horovod_plan.py says what that is. Gloo always; NCCL too where it and CUDA's compiler are found.
-# Horovod 0.28.1 asks its compiler for C++14, the headers of PyTorch 2.1 and later need C++17: the compiler is wrapped,
-# the sources stay as they are. A line "missing: …" says what the machine lacks.
+# Build Horovod for PyTorch and install it into PYTHON's environment. The wheel is cached in CACHE under a key from
+# tools/horovod_plan.py. Gloo is always built, NCCL if it and CUDA's compiler are found. Horovod 0.28.1 compiles with C++14, but the
+# headers of PyTorch 2.1 and later need C++17. So the compiler is wrapped, and the sources are not patched. A line "missing: …"
+# names what the machine lacks.
 set -euo pipefail
 PY=${1:?python} WANT=${2:?horovod==version} CACHE=${3:?cache} JOBS=${4:-2}
 for tool in g++ cmake make; do
-  command -v "$tool" >/dev/null || { echo "missing: $tool (Debian and Ubuntu: apt-get install g++ cmake make; then: make setup)"; exit 1; }
+  command -v "$tool" >/dev/null || { echo "missing: $tool (Debian and Ubuntu: apt-get install g++ cmake make. Then: make setup)"; exit 1; }
 done
 header=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["include"])')/Python.h
-[ -f "$header" ] || { echo "missing: Python's headers, $header (Debian and Ubuntu: apt-get install python3-dev; then: make setup)"; exit 1; }
+[ -f "$header" ] || { echo "missing: Python's headers, $header (Debian and Ubuntu: apt-get install python3-dev. Then: make setup)"; exit 1; }
 
-# key, operations, nccl_links, note: what is built here, and the name of the folder its wheel is kept in
+# key, operations, nccl_links, note: what is built, and the folder of its wheel in the cache
 assignments=$("$PY" "$(dirname "$0")/horovod_plan.py")
 eval "$assignments"
-[ -z "$note" ] || echo "note: $note: this Horovod will exchange gradients over Gloo"
+[ -z "$note" ] || echo "note: $note: this Horovod exchanges gradients over Gloo"
 kept=$CACHE/$key
 if ls "$kept"/horovod-"${WANT#horovod==}"-*.whl >/dev/null 2>&1; then
-  echo "taking the wheel kept in $kept"
+  echo "using the cached wheel in $kept"
 else
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
@@ -36,20 +36,20 @@ done
 exec g++ "${arguments[@]}"
 C
   chmod +x "$work/c++"
-  # What its setup.py imports must stand in the environment, as build isolation would hide torch from it.
+  # Packages that Horovod's setup.py imports. Build isolation would hide torch from it.
   "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt setuptools wheel packaging psutil cloudpickle pyyaml cffi
   mkdir -p "$kept"
-  if [ -n "$nccl_links" ]; then # torch's own NCCL has libnccl.so.2 alone, and the linker looks for libnccl.so
+  if [ -n "$nccl_links" ]; then # torch's own NCCL has only libnccl.so.2, but the linker needs libnccl.so
     mkdir -p "$work/nccl/lib"
     ln -s "$nccl_links/include" "$work/nccl/include"
     ln -s "$nccl_links/lib/libnccl.so.2" "$work/nccl/lib/libnccl.so"
     ln -s "$nccl_links/lib/libnccl.so.2" "$work/nccl/lib/libnccl.so.2"
     operations+=("HOROVOD_NCCL_HOME=$work/nccl")
   fi
-  # CMake 4 refuses the version that Horovod's third_party/gloo asks for
+  # CMake 4 refuses the old policy version of Horovod's third_party/gloo
   env CMAKE_POLICY_VERSION_MINIMUM=3.5 CXX="$work/c++" MAKEFLAGS="-j$JOBS" HOROVOD_WITH_PYTORCH=1 HOROVOD_WITHOUT_TENSORFLOW=1 HOROVOD_WITHOUT_MXNET=1 \
     HOROVOD_WITH_GLOO=1 HOROVOD_WITHOUT_MPI=1 "${operations[@]}" \
     "$PY" -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --no-binary horovod --wheel-dir "$kept" "$WANT"
 fi
 "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt "$kept"/horovod-"${WANT#horovod==}"-*.whl
-"$PY" "$(dirname "$0")/horovod_plan.py" --fits || { echo "the Horovod just installed lacks what was to be built in ($key)"; exit 1; }
+"$PY" "$(dirname "$0")/horovod_plan.py" --fits || { echo "the installed Horovod lacks parts that were built ($key)"; exit 1; }

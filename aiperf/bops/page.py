@@ -336,7 +336,7 @@ def program_lines(result: Result) -> list[str]:
         return [*lines, "no point in the roofline: without memory traffic there is no intensity"]
     roofs = roofs_of_peak(result["peak"])
     lines.append(
-        f"intensity {own.intensity:.3g} BOP per byte (traffic {si(result['traffic_bytes'], 'B')}, {result['origin']})"
+        f"intensity {own.intensity:.3g} BOP per byte (traffic {si(result['traffic_bytes'], 'B')}, {result['traffic_origin']})"
     )
     for label in roofline.labels([own], roofs):
         lines.append(

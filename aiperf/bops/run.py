@@ -122,6 +122,7 @@ def result(
         "bops_per_second_interval": None if operations is None else [operations / slowest, operations / fastest],
         "efficiency": None if per_second is None or peak is None else per_second / peak.measured,
         "traffic_bytes": traffic,
+        "traffic_origin": getattr(counted, "traffic_origin", None),
         "intensity": operations / traffic if operations is not None and traffic else None,
         "peak": None if peak is None else asdict(peak),
     }

@@ -233,12 +233,12 @@ def layer_swap(n0: float, n: float, nb: int, p: int, q: int, link: Link) -> floa
     return link.alpha * messages + 3 * link.beta * (n**2 - 2 * n * n0 + (n - n0) * nb + n0**2) / (2 * q)
 
 
-def below_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
+def omitted_broadcast(whole: float, m0: float, m: float, p: int, link: Link) -> float:
     """Return the words that (28) omits: panels of the layer also cover the rows of the layers above it."""
     return link.beta * (whole - m) * (m - m0) / p
 
 
-def beside_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
+def omitted_swap(whole: float, n0: float, n: float, q: int, link: Link) -> float:
     """Return the words that (29) omits: updates of the layer also cover the columns of the layers above it."""
     return 3 * link.beta * (whole - n) * (n - n0) / q
 
@@ -389,7 +389,7 @@ def _by_side(
         for link in (Link(layer.link.alpha, 0.0), Link(0.0, layer.link.beta)):
             omitted = (0.0, 0.0)
             if not is_printed:
-                omitted = below_broadcast(n, m0, m, p, link), beside_swap(n, n0, n_side, q, link)
+                omitted = omitted_broadcast(n, m0, m, p, link), omitted_swap(n, n0, n_side, q, link)
             costs["pivot"].append(layer_pivot(m0, m, nb, p, link))
             costs["broadcast"].append(layer_broadcast(m0, m, nb, p, link) + omitted[0])
             costs["swap"].append(layer_swap(n0, n_side, nb, p, q, link) + omitted[1])

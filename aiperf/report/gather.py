@@ -50,7 +50,7 @@ from aiperf.report.fold import Collected, collect
 from aiperf.report.loss_waterfall import losses
 from aiperf.report.nodes import clock_offsets, nodes, preflight_warnings, system_warnings
 from aiperf.report.peaks_after_run import peak_warnings, peaks_again
-from aiperf.report.training_floor import training_floor
+from aiperf.report.training_floor import HostRoofs, training_floor
 from aiperf.report.trial_facts import pareto_front, trials
 from aiperf.report.utilisation import peak_of_rank, utilisation
 from aiperf.report.worker_timeline import gantt
@@ -88,9 +88,15 @@ def unmetered(started_unix: float, window: tuple[float, float], end: float) -> t
 
 
 def gather(
-    events: Iterable[AnyEvent], telemetry: TelemetrySource = unmeasured, meters: MeterSource = unmetered
+    events: Iterable[AnyEvent],
+    telemetry: TelemetrySource = unmeasured,
+    meters: MeterSource = unmetered,
+    roofs: HostRoofs | None = None,
 ) -> Report:
-    """Compute the Report of a journal's events, which are read once and in order."""
+    """Compute the Report of a journal's events, which are read once and in order.
+
+    `roofs`: measured roofs of the hosts (default: from the journal).
+    """
     run = collect(events)
     work_log = run.work_log
     result = score(work_log)
@@ -163,7 +169,7 @@ def gather(
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
         peaks_again=again,
-        training_floor=training_floor(run, settled_trials, used.peak_flops),
+        training_floor=training_floor(run, settled_trials, used.peak_flops, roofs),
         prediction=_prediction(run, time_breakdown(spent)),
     )
 

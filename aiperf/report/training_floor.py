@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
+from aiperf.errors import BadConfiguration
 from aiperf.report.architecture import graph_of_trial
 from aiperf.report.facts import TrainingFloor, TrialFacts
 from aiperf.report.fold import Collected
@@ -20,9 +22,47 @@ _WIDE: frozenset[DataType] = frozenset({"fp32", "tf32"})
 """Data types with elements of 4 bytes. The others have 2."""
 
 
-def training_floor(run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None) -> TrainingFloor | None:
-    """Return the shortest time of the steps in the window. None without work, peak, bandwidth or readable graphs."""
-    bandwidth, source = _bandwidth(run)
+@dataclass(frozen=True, slots=True)
+class HostRoofs:
+    """Roofs of one host without accelerators, from the output of `bops peak --json`."""
+
+    multiply_adds: Mapping[str, float]
+    """FLOPS of all cores by data type."""
+    memory_bytes_per_second: float
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any], name: str) -> HostRoofs:
+        """Return the roofs of a file. Raises BadConfiguration for another content. `name`: of the file, in messages."""
+        try:
+            rates = {
+                kind.removeprefix("fma_"): rate * content["cores"]
+                for kind, rate in content["per_core"].items()
+                if kind.startswith("fma_")
+            }
+            return cls(rates, float(content["memory_bytes_per_second"]))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise BadConfiguration(
+                f"--roofs names the output of `bops peak --json` with the memory bandwidth, but found other content in "
+                f"{name!r}: repeat that command"
+            ) from None
+
+
+def training_floor(
+    run: Collected, trials: Sequence[TrialFacts], peak_flops: float | None, roofs: HostRoofs | None = None
+) -> TrainingFloor | None:
+    """Return the shortest time of the steps in the window. None without work, peak, bandwidth or readable graphs.
+
+    Args:
+        peak_flops: peak of one rank, from the journal.
+        roofs: measured roofs of each host, in place of those of the journal.
+
+    Raises:
+        BadConfiguration: `roofs` describe no rank of this run.
+    """
+    if roofs is None:
+        bandwidth, source = _bandwidth(run)
+    else:
+        peak_flops, bandwidth, source = _of_rank(run, roofs, {trial.precision or "" for trial in trials})
     busy = [trial for trial in trials if trial.in_window.busy_seconds > 0 and trial.precision in get_args(DataType)]
     if peak_flops is None or bandwidth is None or not busy:
         return None
@@ -65,6 +105,24 @@ def step(
     if passes == 2:
         floors += [element_bytes * each.elements(batch)[1] / bandwidth for each in gradient_sums(graph)]
     return math.fsum(operations), math.fsum(floors)
+
+
+def _of_rank(run: Collected, roofs: HostRoofs, precisions: set[str]) -> tuple[float, float, str]:
+    """Return peak, bandwidth and source for one of the ranks that share a host."""
+    shares = {joined.ranks / max(1, len(joined.hosts)) for joined in run.workers.values()}
+    used = precisions & set(get_args(DataType))
+    if any(joined.machine.get("accelerators") for joined in run.workers.values()):
+        raise BadConfiguration(
+            "--roofs describes the processors of a host, but found a run on accelerators: leave --roofs out, since "
+            "system/peaks.json has their roofs"
+        )
+    if len(shares) != 1 or len(used) != 1 or not used <= roofs.multiply_adds.keys():
+        raise BadConfiguration(
+            "--roofs needs equally many ranks on each host and one precision that the file has a rate for, but found "
+            f"{sorted(shares)} ranks and {sorted(used)}: draw a run with equal workers"
+        )
+    ranks = shares.pop()
+    return roofs.multiply_adds[used.pop()] / ranks, roofs.memory_bytes_per_second / ranks, "--roofs"
 
 
 def _bandwidth(run: Collected) -> tuple[float | None, str]:

@@ -22,6 +22,7 @@ from aiperf.journal.journal import read
 from aiperf.report.facts import Report
 from aiperf.report.gather import Spans, gather
 from aiperf.report.section import Section
+from aiperf.report.training_floor import HostRoofs
 from aiperf.shell_command import command
 from aiperf.system import log as telemetry_log
 from aiperf.system.power.meters import Meter, read_meters
@@ -38,18 +39,21 @@ class Paths:
     plots: tuple[Path, ...]
 
 
-def report_of(run_folder: Path) -> Report:
+def report_of(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
     """Compute the report of a run from its journal, telemetry, power meters and remaining checkpoints.
 
-    Raises: see `recomputed`.
+    Arguments and errors: see `recomputed`.
     """
-    return dataclasses.replace(recomputed(run_folder), checkpoints=kept(run_folder))
+    return dataclasses.replace(recomputed(run_folder, roofs), checkpoints=kept(run_folder))
 
 
-def recomputed(run_folder: Path) -> Report:
+def recomputed(run_folder: Path, roofs: HostRoofs | None = None) -> Report:
     """Compute the part of a run's report that needs no checkpoint files. Another machine computes the same from a submission.
 
+    `roofs`: measured roofs of the hosts (default: from the journal).
+
     Raises:
+        BadConfiguration: `roofs` describe no rank of this run.
         NoSuchRun: no journal exists.
         JournalDamaged: a line does not follow from the previous line.
         BadPower: the form or the table of a power meter is invalid.
@@ -66,7 +70,7 @@ def recomputed(run_folder: Path) -> Report:
         return summed if summed.workers or summed.damaged else None
 
     with _without_cycle_collection():
-        return gather(read(run_folder), measured, metered)
+        return gather(read(run_folder), measured, metered, roofs)
 
 
 @contextmanager

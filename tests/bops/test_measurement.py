@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from aiperf.bops.execute import execute
-from aiperf.bops.instructions import NotMeasured, counted_by_callgrind, counted_by_perf
+from aiperf.bops.instructions import NotMeasured, controller_bytes, counted_by_callgrind, counted_by_perf
 from aiperf.bops.peak import DOUBTFUL, NATIVE, measure_peak
 from aiperf.bops.run import LEAST_REPEATS, Tool, ratio, times, tool
 from aiperf.cli.arguments import execute as carry_out
@@ -178,6 +178,26 @@ def test_forbidden_counters_name_the_setting(tmp_path: Path, monkeypatch: pytest
 
     with pytest.raises(NotMeasured, match=r"sysctl kernel.perf_event_paranoid=2.*--cap-add PERFMON"):
         counted_by_perf(["true"])
+
+
+COPY_IN_MIB = (
+    'for last; do :; done; case "$last" in 0) n=100;; 10) n=%s;; *) n=512.5;; esac; echo "$n;MiB;r;1;100" > "$8"'
+)
+
+
+@needs("cc")
+def test_traffic_is_that_of_trusted_memory_controllers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_perf(tmp_path, COPY_IN_MIB % 1400, monkeypatch)  # 10 copies of 128 MiB, and 20 MiB of other programs
+
+    assert controller_bytes(["true", "7"], ["r"]) == round(512.5 * 2**20)
+
+
+@needs("cc")
+def test_controllers_that_miss_a_known_copy_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_perf(tmp_path, COPY_IN_MIB % 700, monkeypatch)
+
+    with pytest.raises(NotMeasured, match=r"wrong by −53.* on a copy of known size"):
+        controller_bytes(["true", "7"], ["r"])
 
 
 @needs("perf", "valgrind", "cc")

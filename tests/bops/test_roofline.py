@@ -165,7 +165,8 @@ def result(name: str, intensity: float | None, seconds: float) -> dict[str, obje
         "kind": "program", "name": name, "command": [name], "source": None, "deviation": None, "not_measured": "",
         "instructions": None, "notes": [], "bops_per_second": 1e9 / seconds,
         "bops_per_second_interval": [0.9e9 / seconds, 1.1e9 / seconds],
-        "efficiency": 0.1, "intensity": intensity, "traffic_bytes": 10, "origin": "simulated by callgrind", "peak": peak,
+        "efficiency": 0.1, "intensity": intensity, "traffic_bytes": 10,
+        "traffic_origin": "simulated misses of the last cache", "origin": "simulated by callgrind", "peak": peak,
         "seconds": {"runs": runs, "median": seconds}, "load": 0.1,
     }  # fmt: skip
 

@@ -68,9 +68,9 @@ def test_panels_of_a_layer_are_summed(order: tuple[int, int], p: int, q: int, li
     swap = fsum(model.update_swap(i, n, nb, p, q, link) for i in panels)
     rounding = EXACT * (broadcast + swap + link.beta * n**2)
 
-    closed = model.layer_broadcast(m0, m, nb, p, link) + model.below_broadcast(n, m0, m, p, link)
+    closed = model.layer_broadcast(m0, m, nb, p, link) + model.omitted_broadcast(n, m0, m, p, link)
     assert closed == pytest.approx(broadcast, abs=rounding)
-    closed = model.layer_swap(m0, m, nb, p, q, link) + model.beside_swap(n, m0, m, q, link)
+    closed = model.layer_swap(m0, m, nb, p, q, link) + model.omitted_swap(n, m0, m, q, link)
     assert closed == pytest.approx(swap, abs=rounding)
 
 

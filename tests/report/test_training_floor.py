@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from aiperf.errors import BadConfiguration
 from aiperf.journal.events import AnyEvent, NodeChecked, WorkerJoined
 from aiperf.report.gather import gather
 from aiperf.report.sections.time_spent import roofline
 from aiperf.report.tables import Table
-from aiperf.report.training_floor import step
+from aiperf.report.training_floor import HostRoofs, step
 from morphism import start
 from tests.builders.report_journal import Shape, invented
 from tests.report.test_nodes import checked
@@ -70,3 +71,38 @@ def test_triad_of_preflight_is_shared_by_the_ranks_of_a_processor() -> None:
     assert floor is not None
     assert floor.memory_source == "preflight"
     assert floor.memory_bytes_per_second in (4e10, 2e10)
+
+
+PEAK = {"per_core": {"add_64": 1e10, "fma_fp32": 1e11, "fma_bf16": 2e11}, "cores": 4, "memory_bytes_per_second": 6e10}
+
+
+def test_roofs_of_a_host_are_shared_by_its_ranks() -> None:
+    events = invented(Shape(workers=1, precision="bf16"))
+    (ranks,) = {event.ranks for event in events if isinstance(event, WorkerJoined)}
+    floor = gather(events, roofs=HostRoofs.parse(PEAK, "peak.json")).training_floor
+
+    assert floor is not None
+    assert (floor.peak_flops, floor.memory_bytes_per_second) == (8e11 / ranks, 6e10 / ranks)
+    assert floor.memory_source == "--roofs"
+
+
+def test_roofs_of_processors_fit_no_accelerators() -> None:
+    events = [
+        msgspec.structs.replace(event, machine={**event.machine, "accelerators": [{"model": GPU.device}]})
+        if isinstance(event, WorkerJoined)
+        else event
+        for event in invented(GPU)
+    ]
+    with pytest.raises(BadConfiguration, match="accelerators"):
+        gather(events, roofs=HostRoofs.parse(PEAK, "peak.json"))
+
+
+def test_roofs_without_a_rate_for_the_precision_are_refused() -> None:
+    with pytest.raises(BadConfiguration, match="fp16"):
+        gather(invented(Shape(precision="fp16")), roofs=HostRoofs.parse(PEAK, "peak.json"))
+
+
+@pytest.mark.parametrize("content", [{}, {**PEAK, "memory_bytes_per_second": None}, [], {**PEAK, "per_core": 3}])
+def test_another_file_is_no_measured_roof(content: object) -> None:
+    with pytest.raises(BadConfiguration, match=r"'peak\.json'"):
+        HostRoofs.parse(content, "peak.json")  # type: ignore[arg-type]

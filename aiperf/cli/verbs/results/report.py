@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from aiperf.errors import BadConfiguration
 from aiperf.files import given_path
+
+if TYPE_CHECKING:
+    from aiperf.report.training_floor import HostRoofs
 
 DESCRIPTION = (
     "Writes the report of a run: report.html, report.json, plots as PNG, SVG and PDF. Default: into the run's\n"
@@ -27,6 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against", metavar="RUN", help="add a section with the causes of the score difference to this run"
     )
+    parser.add_argument(
+        "--roofs",
+        metavar="PEAK.json",
+        type=given_path,
+        help="output of `bops peak --json` on the run's hosts, for the section Roofline (default: the journal's peaks)",
+    )
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
@@ -38,7 +51,7 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     from aiperf.report.text import closing_lines
     from aiperf.report.write import report_of, write
 
-    report = report_of(folder)
+    report = report_of(folder, None if arguments.roofs is None else _roofs(arguments.roofs))
     from aiperf.comparison.sections import against, following
 
     comparisons = [following(report, folder), None if arguments.against is None else against(report, arguments.against)]
@@ -47,3 +60,14 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     for line in closing_lines(report, page, arguments.run):
         print_line(line)
     return 0
+
+
+def _roofs(path: Path) -> HostRoofs:
+    from aiperf.report.training_floor import HostRoofs
+
+    try:
+        return HostRoofs.parse(json.loads(path.read_text()), str(path))
+    except (OSError, ValueError) as error:
+        raise BadConfiguration(
+            f"--roofs names a JSON file of `bops peak --json`, but {str(path)!r} cannot be read ({error}): correct the name"
+        ) from error

@@ -55,9 +55,8 @@ def mean_average_precision(images: Sequence[ImageDetections]) -> float:
         evaluated.params.areaRng, evaluated.params.areaRngLbl = [[0.0, np.inf]], ["all"]
         evaluated.evaluate()
         evaluated.accumulate()
-    precision = evaluated.eval["precision"][
-        0, :, :, 0, 0
-    ]  # (recall points, classes). -1 for a class without a true box
+    # (recall points, classes), -1 for a class without a true box
+    precision = evaluated.eval["precision"][0, :, :, 0, 0]
     return float(precision[precision > -1].mean())
 
 

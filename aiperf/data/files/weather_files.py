@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import msgspec
@@ -206,7 +205,6 @@ class YearFile:
                 )
         self._images, self._boxes = images, boxes
         self.shape = YearShape(images.shape[0], *images.shape[2:])
-        self._lock = Lock()
         offset = images.id.get_offset()
         self._packed = None if offset is None or images.chunks is not None else (os.open(path, os.O_RDONLY), offset)
 
@@ -225,7 +223,7 @@ class YearFile:
         """Return an image (channels, height, width). Raises DamagedData."""
         shape = (len(CHANNELS), self.shape.height, self.shape.width)
         if self._packed is None:
-            with self._lock, _named(self.path):
+            with _named(self.path):
                 return np.asarray(self._images[image])
         out = np.empty(shape, "<f4")
         file, offset = self._packed

@@ -82,6 +82,8 @@ class _Event:
     x: float
     radius: float
     """Half of the box of a cyclone, half of the length of a river, in pixels."""
+    thickness: float
+    """Standard deviation across a river, in pixels."""
     slope: float
     """Angle of a river against the equator, in radians."""
     hemisphere: int
@@ -93,28 +95,23 @@ class _Event:
         """Return ymin, xmin, ymax, xmax, clipped to the map."""
         dy, dx = self.radius, self.radius
         if self.kind == RIVER:
-            dy, dx = (
-                self.radius * part + 1.5 * _river_width(height) for part in (np.sin(self.slope), np.cos(self.slope))
-            )
+            dy, dx = (self.radius * part + 1.5 * self.thickness for part in (np.sin(self.slope), np.cos(self.slope)))
         edges = (self.y - dy, self.x - dx, self.y + dy, self.x + dx)
         ymin, xmin, ymax, xmax = (round(float(edge)) for edge in edges)
         return max(0, ymin), max(0, xmin), min(height, ymax), min(width, xmax)
 
 
-def _river_width(height: int) -> float:
-    return 0.035 * height
-
-
 def _event(numbers: Real, height: int, width: int) -> _Event:
-    kind = int(4 * numbers[0])
+    kind, side = int(4 * numbers[0]), min(height, width)
     low, span = {EXTRATROPICAL: (0.10, 0.05), RIVER: (0.18, 0.10)}.get(kind, (0.06, 0.035))
-    radius = height * (low + span * numbers[1])
+    radius = side * (low + span * numbers[1])
     latitudes = {EXTRATROPICAL: (35.0, 60.0), RIVER: (20.0, 45.0)}.get(kind, (8.0, 32.0))
     latitude = latitudes[0] + (latitudes[1] - latitudes[0]) * numbers[2]
     hemisphere = 1 if numbers[3] < 0.5 else -1
     y = height * (0.5 - hemisphere * latitude / 180)
     x = radius + (width - 2 * radius) * numbers[4]
-    return _Event(kind, y, x, radius, 0.5 + 0.6 * numbers[5], hemisphere, tuple((0.6 + 0.8 * numbers[6:22]).tolist()))
+    factors = tuple((0.6 + 0.8 * numbers[6:22]).tolist())
+    return _Event(kind, y, x, radius, 0.035 * side, 0.5 + 0.6 * numbers[5], hemisphere, factors)
 
 
 def _events(conf: WeatherSyntheticConf, image: int) -> list[_Event]:
@@ -179,7 +176,7 @@ class _Fields:
         dy, dx = (self._y[:, None] - event.y) * -event.hemisphere, self._x[None] - event.x
         along = dx * np.cos(event.slope) + dy * np.sin(event.slope)
         across = dx * np.sin(event.slope) - dy * np.cos(event.slope)
-        return np.asarray(np.exp(-0.5 * (across / _river_width(len(self._y))) ** 2 - 2 * (along / event.radius) ** 8))
+        return np.asarray(np.exp(-0.5 * (across / event.thickness) ** 2 - 2 * (along / event.radius) ** 8))
 
 
 def _add_event(fields: _Fields, event: _Event) -> None:

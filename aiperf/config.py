@@ -24,7 +24,7 @@ from aiperf.journal.local_journal import StorageConf
 from aiperf.option_limits import MOST_MEMORY, hold, limits_of
 from aiperf.option_words import CommandWord, Options, check_records, read
 from aiperf.preflight.preflight_config import PreflightConf
-from aiperf.rules.limits import BENCHMARKS, BenchmarkConf, HpcAi500IcConf, LimitsConf, ScheduleConf
+from aiperf.rules.limits import BENCHMARKS, BenchmarkConf, HpcAi500Conf, LimitsConf, ScheduleConf
 from aiperf.system.description.form import SystemForm, filled
 from aiperf.train.trainer_config import LARGEST_BATCH, TrainerConf
 from cluster.faults import FAULTS, FaultConf
@@ -125,7 +125,7 @@ class RunConf:
         hold(self)
         if self.trainer.decay_epochs is None and self.schedule.epochs:
             self.trainer = replace(self.trainer, decay_epochs=self.schedule.epochs[-1])
-        if isinstance(self.benchmark, HpcAi500IcConf):
+        if isinstance(self.benchmark, HpcAi500Conf):
             self.benchmark = self.benchmark.with_target(self.dataset.name, self.start)
 
 

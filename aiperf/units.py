@@ -122,6 +122,15 @@ def error(value: float) -> str:
     return share(value, decimals=2)
 
 
+METRICS = {"top1": "top-1 accuracy", "map50": "mAP@0.5"}
+"""Text of the metrics of a network's quality (`aiperf.journal.events.Metric`)."""
+
+
+def quality(value: float) -> str:
+    """Return a quality of 0..1: `0.4231`."""
+    return f"{value:.4g}"
+
+
 def count(value: int) -> str:
     """Return an integer in groups of three digits."""
     return f"{value:,}".replace(",", _NARROW)

@@ -15,8 +15,10 @@ from morphism.apply import (
     ZeroTensor,
     apply,
 )
+from morphism.architecture import Architecture, cost_of, decode_architecture, encode_architecture, rebuilt, start_of
 from morphism.codec import DamagedGraphFile, decode, encode, load
 from morphism.cost import KINDS, Cost, LayerCost, cost, layer_cost
+from morphism.detector import DETECTORS, Detector
 from morphism.graph import Graph, Node
 from morphism.grow import GRAPHS_REMEMBERED, IllegalMorph, Lineage, grow, rebuild
 from morphism.legal import Budget, LegalMorphs, choices, legal

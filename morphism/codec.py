@@ -52,9 +52,7 @@ def encode(graph: Graph) -> str:
 
 def decode(text: str) -> Graph:
     """Return the graph in a text of any version. Raises DamagedGraphFile."""
-    if len(text) > LARGEST_FILE:
-        raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
-    found = _parsed(text)
+    found = parsed(text)
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise DamagedGraphFile(f'a graph file must be an object with "format": "{FORMAT}". This one is {_shown(found)}')
     version = found.get("version")
@@ -153,7 +151,10 @@ def _known(found: dict[str, JSON], where: str, known: set[str]) -> None:
         )
 
 
-def _parsed(text: str) -> JSON:
+def parsed(text: str) -> JSON:
+    """Return the content of a graph file. Raises DamagedGraphFile if it is too long or no JSON."""
+    if len(text) > LARGEST_FILE:
+        raise DamagedGraphFile(f"a graph file has {LARGEST_FILE} characters at most, this one {len(text)}")
     try:
         found: JSON = json.loads(text)
     except RecursionError as offence:

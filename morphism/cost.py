@@ -98,6 +98,8 @@ class Cost:
     """Elements per image of the largest single layer output."""
     by_kind: Mapping[str, LayerCost]
     """Cost of each of KINDS, zero if the graph has no such layer."""
+    region_flops: int = 0
+    """Per region that a detector evaluates, in addition to the operations of its image. 0 for graphs."""
 
     @property
     def training_flops(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from morphism.architecture import Architecture, cost_of
 from morphism.axes import Axes, Axis, axes
 from morphism.cost import Cost, LayerCost, cost, held, layer_cost, layer_costs, training_memory
 from morphism.graph import Graph
@@ -51,14 +52,14 @@ class Budget:
     @classmethod
     def of(
         cls,
-        graph: Graph,
+        architecture: Architecture,
         factor: float = 4.0,
         memory_bytes: int | None = None,
         batch: int = 32,
         bytes_per_element: int = 4,
     ) -> "Budget":
-        """Return a budget of `factor` times the forward operations and the parameters of a starting graph."""
-        start = cost(graph)
+        """Return a budget of `factor` times the forward operations and the parameters of a starting architecture."""
+        start = cost_of(architecture)
         return cls(
             int(factor * start.forward_flops), int(factor * start.parameters), memory_bytes, batch, bytes_per_element
         )

@@ -104,7 +104,7 @@ def grown_from_start(history: History, random: Random) -> tuple[Morph, ...]:
         if morphs is not None:
             return morphs
         count *= 2
-    possible = legal(history.space.start, history.space.budget)
+    possible = legal(history.graph(None), history.space.budget)
     raise NothingToPropose(
         f"the budget leaves no new architecture to grow from the starting graph ({len(possible)} morphs are "
         f"legal on it, {len(history.trials)} trials were proposed). Raise the budget"

@@ -16,7 +16,18 @@ from typing import Final, Literal, Protocol, TypeAlias, TypeVar, assert_never
 
 import numpy as np
 
-from morphism import GRAPHS_REMEMBERED, Budget, Graph, LegalMorphs, Lineage, Morph, choices, rebuild
+from morphism import (
+    GRAPHS_REMEMBERED,
+    Architecture,
+    Budget,
+    Graph,
+    LegalMorphs,
+    Lineage,
+    Morph,
+    choices,
+    rebuild,
+    rebuilt,
+)
 from searchers.distance import Array, NodeFeatures, Outline
 
 BEST_SEEN: Final = 150
@@ -49,7 +60,8 @@ _OUTLINES_REMEMBERED: Final = 4096
 class Space:
     """Search space of a run. It does not change during a run. Raises ValueError for contradicting values."""
 
-    start: Graph
+    start: Architecture
+    """A detector is trained as it is: nothing is searched."""
     budget: Budget
     default_batch_size: int
     """Images per accelerator."""
@@ -249,7 +261,7 @@ class History:
     batch_sizes: dict[int, int] = field(default_factory=dict, init=False)
     """Reduced batch sizes of trials that ran out of memory."""
     places: NodeFeatures = field(init=False)
-    """Stages of the starting graph."""
+    """Stages of the starting graph. Not set for a detector."""
     in_flight: dict[int, TrialInFlight] = field(default_factory=dict, init=False)
     """Trials that have neither finished nor failed."""
     _failed: deque[int] = field(default_factory=lambda: deque(maxlen=FAILED_SEEN), init=False)
@@ -271,7 +283,8 @@ class History:
     _rows: dict[int, Array] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.places = NodeFeatures.of(self.space.start)
+        if isinstance(self.space.start, Graph):
+            self.places = NodeFeatures.of(self.space.start)
 
     # --- updates
 
@@ -413,7 +426,9 @@ class History:
         def child(graph: Graph, morphs: tuple[Morph, ...]) -> Graph:
             return rebuild(Lineage(graph, morphs))
 
-        return self._grown(number, self.space.start, child, self._graphs, GRAPHS_REMEMBERED)
+        start = self.space.start
+        assert isinstance(start, Graph), "`propose` and `architecture` separate detectors"
+        return self._grown(number, start, child, self._graphs, GRAPHS_REMEMBERED)
 
     def outline(self, number: int | None) -> Outline:
         """Return the outline of a trial's architecture, computed from its lineage without a graph."""
@@ -457,6 +472,11 @@ class History:
     def grown(self, parent: int | None, morphs: tuple[Morph, ...]) -> Graph:
         """Return the graph of a child, which need not be a trial. Raises IllegalMorph."""
         return rebuild(Lineage(self.graph(parent), morphs))
+
+    def architecture(self, parent: int | None, morphs: tuple[Morph, ...]) -> Architecture:
+        """Return the architecture of a proposal: a graph as `grown` does, or the detector. Raises IllegalMorph."""
+        start = self.space.start
+        return self.grown(parent, morphs) if isinstance(start, Graph) else rebuilt(start, morphs)
 
     def is_known_child(self, parent: int | None, morph: Morph) -> bool:
         """Return True if the child is in the cache of `remember_child`."""

@@ -22,10 +22,14 @@ def propose(searcher: Searcher, history: History, request: Request, tuner: Tpe |
     before space.tuning_from_round, and without a tuner, nothing is tuned: the batch size is the smaller of the default and the
     ceiling. Raises NothingToPropose.
     """
+    from morphism import Graph
+    from searchers.growth import NothingToPropose
     from searchers.history import Proposal  # imports numpy, which users of RULES do not need
 
     space = history.space
     is_start = request.starting_network or request.number == 0
+    if not is_start and not isinstance(space.start, Graph):
+        raise NothingToPropose("a detector is not searched")
     parent, morphs = (None, ()) if is_start else searcher.propose(history, request)
     if tuner is None or is_start or request.round < space.tuning_from_round:
         batch_size = (

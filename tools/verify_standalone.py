@@ -137,6 +137,11 @@ def integer(line: Line, name: str, least: int = 0, most: int = LARGEST_COUNT) ->
     return value
 
 
+def count(line: Line, name: str) -> int:
+    """Return a count that journals without detectors may lack. Then it is 0."""
+    return integer(line, name) if name in line else 0
+
+
 def real(line: Line, name: str, least: float = 0.0, most: float = 1e12) -> float:
     """Return a number of a line, checked against its range."""
     value = line[name]
@@ -220,7 +225,9 @@ class Run:
         self.first: Line = {}
         self.at = 0.0
         self.ended: float | None = None
-        self.costs: dict[int, tuple[int, int]] = {}  # by trial: operations of a training and of a validation image
+        self.costs: dict[
+            int, tuple[int, int, int]
+        ] = {}  # by trial: operations of a training image, a validation image, a region
         self.rounds: dict[int, int] = {}
         self.attempts: dict[int, Attempt] = {}  # of unfinished trials
         self.present: dict[int, tuple[float, int]] = {}  # by worker: time of joining, and ranks
@@ -276,7 +283,7 @@ class Run:
     def _TrialProposed(self, line: Line) -> None:
         number = integer(line, "number")
         training = integer(line, "forward_flops") + integer(line, "backward_flops")
-        self.costs[number] = (training, integer(line, "validation_flops"))
+        self.costs[number] = (training, integer(line, "validation_flops"), count(line, "region_flops"))
 
     def _TrialStarted(self, line: Line) -> None:
         trial, worker = integer(line, "trial"), integer(line, "worker")
@@ -298,7 +305,9 @@ class Run:
 
     def _EpochFinished(self, line: Line) -> None:
         if line.get("interval") is not None:
-            self._work(line, line["interval"])
+            self._work(line, line["interval"], count(line, "regions"))
+        elif count(line, "regions"):
+            raise ValueError("evaluated regions need an interval, but the line has none")
         self.attempts[line["trial"]].epoch = integer(line, "epoch", 1) + 1
         self.evaluations.append((line["at"], real(line, "accuracy", 0.0, 1.0)))
 
@@ -310,7 +319,7 @@ class Run:
     def _TrialFailed(self, line: Line) -> None:
         self.attempts.pop(line["trial"], None)
 
-    def _work(self, line: Line, work: Line) -> None:
+    def _work(self, line: Line, work: Line, regions: int = 0) -> None:
         trial, epoch = line["trial"], integer(line, "epoch", 1)
         attempt = self.attempts[trial]
         if attempt.number > 1 and epoch not in attempt.begun:
@@ -324,14 +333,15 @@ class Run:
                 )
             )
         training, validation = integer(work, "training_images"), integer(work, "validation_images")
-        a_training_image, a_validation_image = self.costs[trial]
+        a_training_image, a_validation_image, a_region = self.costs[trial]
         rows = self.rows
         attempt.rows.setdefault(epoch, []).append(len(rows))
         rows.worker.append(integer(work, "worker"))
         rows.trial.append(trial)
         rows.start.append(start)
         rows.end.append(end)
-        rows.counted.append(float(training * a_training_image + validation * a_validation_image))
+        operations = training * a_training_image + validation * a_validation_image + regions * a_region
+        rows.counted.append(float(operations))
         rows.busy.append(real(work, "busy_seconds") * attempt.ranks)
         rows.wasted.append(0)
         self.training_images += training
@@ -364,8 +374,11 @@ def figures(run: Run) -> dict[str, Any]:
     good = [row for row in range(len(rows)) if not rows.wasted[row]]
     counted = [rows.counted[row] * rows.share(row, start, end) for row in good]
     score = exactly(counted) / seconds if seconds > 0 else None
-    best = max((accuracy for at, accuracy in run.evaluations if at <= end), default=None)
-    error = None if best is None else max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"]))
+    best = max((quality for at, quality in run.evaluations if at <= end), default=None)
+    is_accuracy = first.get("metric", "top1") == "top1"
+    error = (
+        max(1.0 - best, 1.0 / (2 * first["dataset"]["validation_images"])) if is_accuracy and best is not None else None
+    )
     busy = exactly(rows.busy[row] * rows.share(row, start, end) for row in range(len(rows)))
     accelerator_seconds = most_accelerators(run) * seconds
     workers: dict[int, list[float]] = {worker: [] for worker in rows.worker}
@@ -379,12 +392,13 @@ def figures(run: Run) -> dict[str, Any]:
         ),
         "regulated_flops_per_second": None if score is None or error is None else -math.log(error) * score,
         "error": error,
+        "quality": best,
         "window_seconds": seconds,
         "trials_finished": run.finished,
         "rounds": run.round,
         "busy_share": busy / accelerator_seconds if accelerator_seconds > 0 else None,
         "wasted_flops": exactly(rows.counted[row] for row in range(len(rows)) if rows.wasted[row]),
-        "valid": bool(score and error is not None and run.finished and run.ended is not None),
+        "valid": bool(score and best is not None and run.finished and run.ended is not None),
         "operations_per_worker": {worker: exactly(each) for worker, each in sorted(workers.items())},
         "training_images": run.training_images,
         "validation_images": run.validation_images,
@@ -548,6 +562,7 @@ def text(result: dict[str, Any]) -> str:
         ("regulated", "{!r} FLOPS".format(result["regulated_flops_per_second"])),
         ("cumulative", "{!r} FLOPS".format(result["cumulative_flops_per_second"])),
         ("error", repr(result["error"])),
+        ("quality", repr(result["quality"])),
         ("wasted", "{!r} operations".format(result["wasted_flops"])),
         ("busy time", repr(result["busy_share"])),
         ("valid", "yes" if result["valid"] else "no"),

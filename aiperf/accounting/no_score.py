@@ -47,7 +47,7 @@ def no_score(work_log: WorkLog, found: Score) -> NoScore | None:
         warmup = duration(work_log.started.warmup_seconds)
         reasons.append(f"its warm-up of {warmup} was not over, so there is no valid window")
     # Reached if an error or work is missing though a trial finished in time: its evaluation did not count.
-    missing = "no evaluation counts in its window" if found.error is None else "no work was done in its valid window"
+    missing = "no evaluation counts in its window" if found.quality is None else "no work was done in its valid window"
     return NoScore("; ".join(reasons or [missing]), _remedy(work_log))
 
 

@@ -19,7 +19,7 @@ from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.run_warning import RunWarning
 from aiperf.shell_command import command
-from aiperf.units import share
+from aiperf.units import count, share
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class Score:
     regulated_flops_per_second: float | None
     """−ln(error) × FLOPS."""
     error: float | None
-    """1 − best measured validation top-1 accuracy. None before the first evaluation."""
+    """1 − best measured validation top-1 accuracy. None before the first evaluation, and for every other metric."""
+    quality: float | None
+    """Best measured quality in the run's metric. None before the first evaluation."""
     window_seconds: float
     trials_finished: int
     rounds: int
@@ -76,7 +78,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
     valid_window, end = window(work_log, at), window(work_log, at).end
     busy = busy_share(work_log, valid_window)
     flops = window_work(work_log, valid_window) / valid_window.seconds if valid_window.seconds > 0 else None
-    error = error_at(work_log, end)
+    error, quality = error_at(work_log, end), quality_at(work_log, end)
     spread = evenness(work_log, valid_window)
     return Score(
         flops_per_second=flops,
@@ -87,6 +89,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
         cumulative_flops_per_second=window_work(work_log, Window(0.0, end)) / end if end > 0 else 0.0,
         regulated_flops_per_second=None if flops is None or error is None else regulated(flops, error),
         error=error,
+        quality=quality,
         window_seconds=valid_window.seconds,
         trials_finished=len(work_log.finished),
         rounds=max((round_ for _, round_ in work_log.finished), default=0),
@@ -94,7 +97,7 @@ def score(work_log: WorkLog, at: float | None = None) -> Score:
         wasted_flops=math.fsum(work_log.intervals.wasted.tolist()),
         valid=flops is not None
         and flops > 0
-        and error is not None
+        and quality is not None
         and bool(work_log.finished)
         and work_log.ended is not None,
         warnings=_warnings(work_log, valid_window, busy),
@@ -113,13 +116,19 @@ def regulated(flops_per_second: float, error: float) -> float:
 def error_at(work_log: WorkLog, moment: float) -> float | None:
     """Return 1 − best accuracy of the counted evaluations that ended by `moment`, at least 1/(2·validation images).
 
-    None before the first evaluation. The score's error is that at the end of the window, as is the curve's last.
+    None before the first evaluation, and if the quality is no accuracy. The score's error is that at the end of the window,
+    as is the curve's last.
     """
     assert work_log.started is not None
-    best = max((accuracy for at, accuracy in work_log.accuracies if at <= moment), default=None)
-    if best is None:
+    best = quality_at(work_log, moment)
+    if best is None or work_log.started.metric != "top1":
         return None
     return max(1.0 - best, 1.0 / (2 * int(work_log.started.dataset["validation_images"])))
+
+
+def quality_at(work_log: WorkLog, moment: float) -> float | None:
+    """Return the best quality of the counted evaluations that ended by `moment`. None before the first evaluation."""
+    return max((quality for at, quality in work_log.accuracies if at <= moment), default=None)
 
 
 def window_work(work_log: WorkLog, inside: Window) -> float:
@@ -235,7 +244,12 @@ def _accumulated(rows: IntervalTable, moments: Real) -> Real:
 
 
 def _warnings(work_log: WorkLog, inside: Window, busy: float | None) -> tuple[RunWarning, ...]:
-    return tuple(RunWarning(text, "warning", remedy) for text, remedy in _warning_texts(work_log, inside, busy))
+    warnings = [RunWarning(text, "warning", remedy) for text, remedy in _warning_texts(work_log, inside, busy)]
+    if missing := work_log.missing_regions:
+        text = f"training sampled {count(missing)} regions fewer than are counted, so its operations are overstated"
+        remedy = "do not use these FLOPS: images so small have too few regions, use larger ones or another start="
+        warnings.insert(0, RunWarning(text, "critical", remedy))
+    return tuple(warnings)
 
 
 def _warning_texts(work_log: WorkLog, inside: Window, busy: float | None) -> Iterator[tuple[str, str]]:

@@ -33,6 +33,16 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
+class EpochQuality:
+    """Quality at the end of an epoch."""
+
+    epoch: int
+    at: float
+    """Seconds since the start of the run."""
+    quality: float
+
+
+@dataclass(frozen=True, slots=True)
 class FixedNetworkResult:
     """Figures of a run with a target. None marks an undefined value, never zero."""
 
@@ -46,10 +56,10 @@ class FixedNetworkResult:
     """Valid FLOPS by each of the paper's other exponents."""
     valid_flops_interval: tuple[float, float] | None
     """95 % interval by the delta method, from the spread of the epochs and the sampling error of the quality. None for fewer
-    than three epochs."""
+    than three epochs, or without the sampling error."""
     quality_sampling_share: float | None
     """Half width of the 95 % interval of valid FLOPS from the sampling error of the quality alone, as a share.
-    None for a quality of 0."""
+    None for a quality of 0, and for mAP, whose sampling error has no formula."""
     seconds_to_quality: float | None
     """Seconds to the end of the first epoch that reached the target."""
     epochs_to_quality: int | None
@@ -63,6 +73,8 @@ class FixedNetworkResult:
     None without a known peak."""
     is_published_workload: bool
     """False if the data set or the starting network is not the published one."""
+    epochs: tuple[EpochQuality, ...]
+    """Epochs in their order. A repeated epoch has its last quality."""
 
 
 def target_of(config: Mapping[str, Any]) -> Target | None:
@@ -131,8 +143,9 @@ def fixed_network_result(
     last = max(epochs, key=lambda event: (event.epoch, event.at))
     first = next((event for event in epochs if event.accuracy >= target.quality), None)
     flops = window_work(work_log, Window(0.0, last.at)) / last.at
-    images = int(work_log.started.dataset["validation_images"])
-    by_sampling = sampling_share(last.accuracy, images, target.exponent)
+    by_sampling = None
+    if work_log.started.metric == "top1":
+        by_sampling = sampling_share(last.accuracy, int(work_log.started.dataset["validation_images"]), target.exponent)
     value = valid_flops(flops, last.accuracy, target.quality, target.exponent)
     return FixedNetworkResult(
         quality=last.accuracy,
@@ -153,6 +166,10 @@ def fixed_network_result(
         training_flops_per_second=_training_rate(work_log),
         peak_share_fp32=None if fp32_peak is None else flops / fp32_peak,
         is_published_workload=is_published_workload,
+        epochs=tuple(
+            EpochQuality(event.epoch, event.at, event.accuracy)
+            for _, event in sorted({event.epoch: event for event in epochs}.items())
+        ),
     )
 
 

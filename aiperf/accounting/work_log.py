@@ -26,6 +26,8 @@ class Operations:
     tensor_training: int
     """Convolutions and matrix products alone."""
     tensor_validation: int
+    region: int = 0
+    """One region that a detector evaluates. All its operations are tensor operations."""
 
 
 @dataclass(slots=True)
@@ -105,7 +107,9 @@ class WorkLog:
     preparations: list[Preparation] = field(default_factory=list)
     idle_spans: list[IdleSpan] = field(default_factory=list)
     accuracies: list[tuple[float, float]] = field(default_factory=list)
-    """(at, validation accuracy) of every counted evaluation that was better than all before."""
+    """(at, quality) of every counted evaluation that was better than all before."""
+    missing_regions: int = 0
+    """Regions of training that a detector could not sample, but whose operations are counted."""
     finished: list[tuple[float, int]] = field(default_factory=list)
     """(at, round) of every finished trial."""
     start_finished: bool = False
@@ -234,7 +238,8 @@ class WorkLog:
             event.forward_flops + event.backward_flops,
             event.validation_flops,
             tensor + event.tensor_backward_flops,
-            tensor,
+            tensor if event.region_flops == 0 else event.validation_flops,
+            event.region_flops,
         )
         round_ = self._asked.pop(event.number)
         is_of_start = event.parent is None and not event.morphs
@@ -277,26 +282,28 @@ class WorkLog:
 
     def _epoch(self, event: events.EpochFinished) -> None:
         if event.interval is not None:
-            self._work(event, event.interval)
+            self._work(event, event.interval, event.regions)
+        self.missing_regions += event.missing_regions
         assert self.started is not None
         is_better = not self.accuracies or event.accuracy > self.accuracies[-1][1]
         if is_better and counts(self.started, event):
             self.accuracies.append((event.at, event.accuracy))
         self._open[event.trial].epoch = event.epoch + 1
 
-    def _work(self, event: events.Progress | events.EpochFinished, work: events.Work) -> None:
+    def _work(self, event: events.Progress | events.EpochFinished, work: events.Work, regions: int = 0) -> None:
         opened, epoch, attempt = self._open[event.trial], event.epoch, event.attempt
         if attempt > 1 and opened.done_again.get(epoch) != attempt:
             opened.done_again[epoch] = attempt
             self._waste(opened, epoch)
         opened.worked = work.end
         operations, training, validation = opened.record.operations, work.training_images, work.validation_images
+        in_regions = regions * operations.region
         row = self.intervals.append(
             event.trial,
             work,
             opened.ranks,
-            training * operations.training + validation * operations.validation,
-            training * operations.tensor_training + validation * operations.tensor_validation,
+            training * operations.training + validation * operations.validation + in_regions,
+            training * operations.tensor_training + validation * operations.tensor_validation + in_regions,
         )
         opened.epochs.append(epoch)
         opened.rows.append(row)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
@@ -14,11 +13,11 @@ from aiperf.planning.disk import disk_needs
 from aiperf.planning.disk import in_words as needs_text
 from aiperf.planning.plan import Plan
 from aiperf.rules.followed import FollowedHistory
-from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500IcConf, is_published_workload
+from aiperf.rules.limits import NOT_PUBLISHED, HpcAi500Conf, is_published_workload
 from aiperf.rules.procedure import epoch_limit
 from aiperf.units import count, duration, noise, operations, size
 from cluster.place import Simulated, place_of
-from morphism import Budget, Graph, cost
+from morphism import Architecture, Budget, cost_of
 
 INDENT = 13
 """Column of the values."""
@@ -28,22 +27,21 @@ Line = tuple[str, str]
 
 def plan_text(plan: Plan, workers: str, number: int = 1) -> str:
     """Return the text of a plan. `workers`: their number as text. `number`: workers for the estimate of disk space."""
-    return _joined(
-        [("data set", _data_set(plan.dataset)), _time(plan.conf), ("workers", workers), *_planned(plan, number)]
-    )
+    return _joined([*_data_set(plan.dataset), _time(plan.conf), ("workers", workers), *_planned(plan, number)])
 
 
 def preview_text(preview: Preview, conf: RunConf, requested: Sequence[Line], workers: str) -> str:
     """Return the text of a preview. `requested`: lines about the resources to request."""
-    data, graph, plan = preview.dataset, preview.graph, preview.plan
-    described = f"{conf.dataset.name}: {preview.dataset_source}"
+    data, network, plan = preview.dataset, preview.network, preview.plan
+    described: list[Line] = [("data set", f"{conf.dataset.name}: {preview.dataset_source}")]
     if data is not None:
-        described = f"{_data_set(data)} ({preview.dataset_source})"
-    lines = [*requested, ("data set", described), _time(conf), ("workers", workers)]
+        (name, about), *notes = _data_set(data)
+        described = [(name, f"{about} ({preview.dataset_source})"), *notes]
+    lines = [*requested, *described, _time(conf), ("workers", workers)]
     if plan is not None:
         return _joined([*lines, *_planned(plan, 1)])
-    network = [] if data is None or graph is None else _network(conf, graph, data)
-    return _joined([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *network, *_search(conf)])
+    about_network = [] if data is None or network is None else _network(conf, network, data)
+    return _joined([*lines, ("a worker", f"ranks, batch, memory and budget: {LEARNT}"), *about_network, *_search(conf)])
 
 
 def _planned(plan: Plan, number: int) -> Iterator[Line]:
@@ -53,7 +51,7 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     ranks = f"{shape.ranks} ranks ({conf.trainer.collective})"
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
-    yield from _network(conf, plan.graph, plan.dataset)
+    yield from _network(conf, plan.network, plan.dataset)
     yield _budget(space.budget)
     yield from _search(conf) if plan.follows is None else _followed(plan.follows.work, plan.follows.recorded)
     yield _disk(plan, number)
@@ -63,12 +61,14 @@ def _joined(lines: Sequence[Line]) -> str:
     return "\n".join(f"{name:<{INDENT - 1}} {value}" for name, value in lines)
 
 
-def _data_set(data: DataSet) -> str:
-    return (
+def _data_set(data: DataSet) -> Iterator[Line]:
+    yield (
+        "data set",
         f"{data.name}: {count(data.training_images)} training and {count(data.validation_images)} validation images, "
-        f"{data.image}×{data.image}×{data.channels}, {data.classes} classes"
-        + (f", {noise(data.noise)}" if data.noise else "")
+        f"{data.size_in_words}, {data.classes} classes" + (f", {noise(data.noise)}" if data.noise else ""),
     )
+    if data.note is not None:
+        yield "", data.note
 
 
 def _time(conf: RunConf) -> Line:
@@ -76,11 +76,11 @@ def _time(conf: RunConf) -> Line:
     return "time", f"{duration(schedule.duration_seconds)}, the first {duration(schedule.warmup_seconds)} warm-up"
 
 
-def _network(conf: RunConf, graph: Graph, data: DataSet) -> Iterator[Line]:
-    counted = cost(graph)
+def _network(conf: RunConf, network: Architecture, data: DataSet) -> Iterator[Line]:
+    counted = cost_of(network)
     start_network = conf.start or conf.dataset.usual_start
-    if isinstance(conf.benchmark, HpcAi500IcConf):
-        is_published = is_published_workload(dataclasses.asdict(data), start_network)
+    if isinstance(conf.benchmark, HpcAi500Conf):
+        is_published = is_published_workload(conf.benchmark.name, data.recorded, start_network)
         workload = "" if is_published else f"; {NOT_PUBLISHED}"
         yield "benchmark", f"{conf.benchmark.name}, target quality {conf.benchmark.target_quality:g}{workload}"
     yield (
@@ -128,5 +128,5 @@ def _followed(work: FollowedHistory, recorded: FollowedRun) -> Iterator[Line]:
 def _disk(plan: Plan, workers: int) -> Line:
     if isinstance(place_of(plan.conf.cluster, os.environ), Simulated):
         return "disk", "a journal and a report. Nothing is trained"
-    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    needs = disk_needs(plan.conf, plan.network, plan.dataset, plan.shape.accelerators, workers)
     return "disk", f"under {plan.conf.runs}: {needs_text(needs)}"

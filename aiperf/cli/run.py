@@ -308,7 +308,7 @@ def describe_plan(plan: Plan) -> str:
 
 def _require_room(plan: Plan, place: Path) -> None:
     workers = _workers_here(plan) if plan.conf.cluster is None else 1
-    needs = disk_needs(plan.conf, plan.graph, plan.dataset, plan.shape.accelerators, workers)
+    needs = disk_needs(plan.conf, plan.network, plan.dataset, plan.shape.accelerators, workers)
     require_room(needs, require_place(str(place)))
 
 

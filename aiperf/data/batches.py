@@ -20,12 +20,18 @@ class Batch:
     images: torch.Tensor
     """(count, channels, height, width), normalised, in the requested dtype and on the requested device."""
     targets: torch.Tensor
-    """Values that the network learns, by image, on the same device. Classification: (count,) int64."""
+    """Values that the network learns, by image, on the same device.
+
+    Classification: (count,) int64. Detection: (count, rows, 5) float32 with x1, y1, x2, y2 in pixels and the class from 1.
+    Empty rows are zero and follow the others.
+    """
     count: int
     """Images in this batch. Less than requested in the last step, or if a corrupt image was skipped."""
     global_count: int
     """Images of all ranks in this step. Weigh a rank's gradient by count · ranks / global_count for the exact mean. Corrupt
     images that a rank skips are included."""
+    numbers: NDArray[np.int64] | None = None
+    """Numbers of the images in their split (count,). None if the set does not provide them."""
 
 
 class RankBatches(TypedDict):

@@ -28,6 +28,7 @@ Crop = Literal["auto", "pad", "resized"]
 Decoder = Literal["cpu", "gpu"]
 
 
+WEATHER_CHANNELS = 16
 SMALLEST, LARGEST = 4, 4096
 """Limits of the height and width of an image for the network, in pixels."""
 
@@ -58,22 +59,35 @@ class DataSetConf:
 
 
 @dataclass
-class FilesConf(DataSetConf):
-    """Options that all sets of image files share."""
+class FolderConf(DataSetConf):
+    """Options that all sets in a folder share."""
 
     root: str | None = None
     """Folder of the set. Nothing is ever downloaded."""
-    index: str | None = None
-    """Index of the set's class folders, written by `python -m aiperf prepare`.
-
-    A run reads it instead of listing the folders. Default: aiperf-folders.index in the root, if it exists.
-    """
     fingerprint: str | None = field(
         default=None, metadata={"form": ("[0-9a-f]{64}", "64 digits from 0 to f, as `prepare` prints them")}
     )
     """Expected fingerprint of the set (`prepare` prints it).
 
     Another set is refused. Default: the fingerprint on the driver's host, which all workers must find.
+    """
+    workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
+    """Reading or decoding threads of one process. 0: its share of its worker's cores."""
+    prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
+    """Batches that are read or decoded in advance and kept in memory."""
+
+    files: ClassVar[str | None] = None
+    """Expected files below the root. None for class folders."""
+
+
+@dataclass
+class FilesConf(FolderConf):
+    """Options that all sets of image files share."""
+
+    index: str | None = None
+    """Index of the set's class folders, written by `python -m aiperf prepare`.
+
+    A run reads it instead of listing the folders. Default: aiperf-folders.index in the root, if it exists.
     """
     corrupt_limit: int = field(default=10, metadata={"least": 0, "unit": "images"})
     """Maximum number of corrupt images. They are reported and skipped. A set with more is refused."""
@@ -89,10 +103,6 @@ class FilesConf(DataSetConf):
 
     With gpu the CPU decodes other formats, CMYK images, images that nvJPEG refuses, and images that are kept as pixels.
     """
-    workers: int = field(default=0, metadata={"least": 0, "most": 4096, "unit": "threads"})
-    """Decoding threads of one process. 0: its share of its worker's cores."""
-    prefetch_batches: int = field(default=3, metadata={"least": 1, "most": 1024})
-    """Batches that are decoded in advance and kept in memory."""
 
     def as_images(self) -> ImagesConf:
         """Return the set as a folder or shards of image files."""
@@ -278,5 +288,53 @@ class ImagenetConf(FilesConf):
         return ImagesConf(**self.file_options(), image=224, format=self.format, crop="resized")
 
 
-DATA_SETS: tuple[type[DataSetConf], ...] = (DigitsConf, ImagesConf, Cifar10Conf, ImagenetConf, SyntheticConf)
+@dataclass
+class WeatherConf(FolderConf):
+    """Extreme weather: years of climate fields of 16 channels with boxes of four kinds of events, as HDF5 files."""
+
+    module: ClassVar[str] = "aiperf.data.sets.weather"
+    usual_start: ClassVar[str] = "faster_rcnn_r50"
+    files: ClassVar[str | None] = "climo_YYYY.h5, one file a year"
+    name: str = "weather"
+    augment: bool = True
+    """Roll the training images in longitude, so that no box is cut. They are not flipped, because winds have signs."""
+    validation_years: list[int] | None = field(default=None, metadata={"least": 1, "most": 9999, "fewest": 1})
+    """Years that validate. The other years are trained. Default: the last tenth of the years, at least one."""
+
+
+@dataclass
+class WeatherSyntheticConf(DataSetConf):
+    """Weather images generated from a seed: 16 smooth fields with four kinds of events. In memory, without files."""
+
+    module: ClassVar[str] = "aiperf.data.sets.weather_synthetic"
+    usual_start: ClassVar[str] = "faster_rcnn_small"
+    name: str = "weather_synthetic"
+    augment: bool = True
+    """Roll the training images in longitude, so that no box is cut."""
+    training_images: int = field(default=240, metadata={"least": 2, "most": 1_000_000})
+    """Training images of one epoch."""
+    validation_images: int = field(default=60, metadata={"least": 2, "most": 1_000_000})
+    """Validation images."""
+    height: int = field(default=64, metadata={"least": 32, "most": LARGEST, "unit": "pixels"})
+    """Height of an image in pixels, a multiple of 32."""
+    width: int = field(default=96, metadata={"least": 32, "most": LARGEST, "unit": "pixels"})
+    """Width of an image in pixels, a multiple of 32."""
+    seed: int = field(default=0, metadata={"least": 0})
+    """Seed of fields and events."""
+
+    @property
+    def opening_bytes(self) -> int:
+        """Bytes that each rank needs for the images."""
+        return 4 * WEATHER_CHANNELS * self.height * self.width * (self.training_images + self.validation_images)
+
+
+DATA_SETS: tuple[type[DataSetConf], ...] = (
+    DigitsConf,
+    ImagesConf,
+    Cifar10Conf,
+    ImagenetConf,
+    SyntheticConf,
+    WeatherConf,
+    WeatherSyntheticConf,
+)
 """All available data sets, under their names. conf/dataset/NAME.yaml has the further options that a choice sets."""

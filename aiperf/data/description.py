@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 IMAGENET_TRAINING_IMAGES = 1_281_167
 IMAGENET_VALIDATION_IMAGES = 50_000
@@ -19,26 +20,59 @@ SYNTHETIC_STD = (0.25,)
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A set of labelled square images, with a fixed split into training and validation."""
+    """A set of labelled images, with a fixed split into training and validation."""
 
     name: str
     training_images: int
     validation_images: int
     classes: int
     image: int
-    """Height and width of an image as the network sees it, in pixels."""
+    """Height of an image as the network sees it, in pixels, and its width unless `width` is given."""
     channels: int
     mean: tuple[float, ...]
-    """Per channel, of pixels in 0..1. Images are normalised as (pixel − mean) / std."""
+    """Per channel, of pixels in 0..1 or of physical values. Images are normalised as (pixel − mean) / std."""
     std: tuple[float, ...]
     noise: float = 0.0
     """Standard deviation of noise added to real images, as a share of a pixel's range. It makes the task harder."""
     fingerprint: str | None = None
     """Fingerprint of its files (see `fingerprint.py`), or of the options that generate it. None if no files were read."""
+    width: int | None = None
+    """Width of an image in pixels. None if it equals the height."""
+    targets: Literal["classes", "boxes"] = "classes"
+    """Targets of the images: one class each, or boxes with classes."""
+    validation_years: tuple[int, ...] = ()
+    """Years whose images validate, for weather images in files."""
+    note: str | None = field(default=None, compare=False)
+    """What to know about the set before a run, with the fix."""
 
     def __post_init__(self) -> None:
         assert self.training_images > 0 and self.validation_images > 0 and self.classes > 1, self
         assert len(self.mean) == len(self.std) == self.channels, self
+
+    @property
+    def size_in_words(self) -> str:
+        """Return height × width × channels as text."""
+        return f"{self.image}×{self.width or self.image}×{self.channels}"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Values of RunStarted.dataset. The last ones are recorded for sets that have them."""
+        names = (
+            "name",
+            "training_images",
+            "validation_images",
+            "classes",
+            "image",
+            "channels",
+            "is_full_imagenet",
+            "noise",
+        )
+        values = {name: getattr(self, name) for name in (*names, "fingerprint")}
+        if self.targets == "boxes":
+            values |= {"targets": self.targets, "width": self.width or self.image}
+        if self.validation_years:
+            values["validation_years"] = list(self.validation_years)
+        return values
 
     @property
     def is_full_imagenet(self) -> bool:

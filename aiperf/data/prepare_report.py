@@ -30,7 +30,7 @@ class PrepareReport:
     """Number of written shards."""
     index: Path | None = None
     """Index of the set's class folders. None if it has no class folders."""
-    remark: str = "nothing to check: the set has no files"
+    remarks: tuple[str, ...] = ("nothing to check: the set has no files",)
     """Result for a set without image files."""
 
     @property
@@ -42,7 +42,7 @@ class PrepareReport:
         about = self.description
         lines = [
             f"{about.name}: {about.training_images:,} training and {about.validation_images:,} validation images, "
-            f"{about.classes:,} classes, {about.image}×{about.image}×{about.channels}"
+            f"{about.classes:,} classes, {about.size_in_words}"
         ]
         if about.name == "imagenet":
             lines.append(
@@ -51,7 +51,7 @@ class PrepareReport:
                 else "not all of ImageNet (1,281,167 and 50,000 images of 1000 classes): cannot be ranked"
             )
         if self.checksum is None:
-            return (*lines, self.remark)
+            return (*lines, *self.remarks)
         lines.append(f"{self.files:,} files, {self.bytes / 2**30:.2f} GiB; {self.files_checked_now:,} checked now")
         lines.append(f"SHA-256 of the set {self.checksum}; of each file: {self.checksums}")
         verdict = (

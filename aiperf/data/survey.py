@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from rich.console import Console
 
-from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, ImagesConf
+from aiperf.data.dataset_config import DATA_SETS, Cifar10Conf, DataSetConf, FilesConf, FolderConf, ImagesConf
 from aiperf.data.description import DataSet
 from aiperf.data.errors import DamagedData, MissingData, OtherData
 from aiperf.data.files import cifar10, fingerprint, index
@@ -116,12 +116,12 @@ def data_fingerprint(conf: DataSetConf) -> str:
 
 def held_to(conf: DataSetConf, meant: str | None) -> DataSetConf:
     """Return the configuration for workers, which must find the fingerprint of the plan. Unchanged if the plan has none."""
-    if meant is None or not isinstance(conf, FilesConf):
+    if meant is None or not isinstance(conf, FolderConf):
         return conf
     return replace(conf, fingerprint=meant)
 
 
-def require_fingerprint(conf: FilesConf, fingerprint: str) -> None:
+def require_fingerprint(conf: FolderConf, fingerprint: str) -> None:
     """Raise OtherData if the fingerprint of the set here differs from `dataset.fingerprint`."""
     if conf.fingerprint is not None and conf.fingerprint != fingerprint:
         raise OtherData(
@@ -137,26 +137,31 @@ def describe_without_files(conf: DataSetConf) -> DataSet:
     A published set without a configured folder is described as published, for callers that read no image. Raises the same
     errors as `describe`.
     """
-    published = conf.published() if isinstance(conf, FilesConf) and conf.root is None else None
+    published = conf.published() if isinstance(conf, FolderConf) and conf.root is None else None
     return describe(conf) if published is None else published
 
 
-def root_of(conf: FilesConf) -> Path:
+def root_of(conf: FolderConf) -> Path:
     """Return the set's folder. Raises MissingData."""
     if conf.root is None:
         raise MissingData(
             f"data set {conf.name!r} needs its folder: dataset.root=FOLDER (nothing is downloaded). "
-            f"Expected: {tree(Path('FOLDER'))}"
+            f"Expected: {_expected(conf, Path('FOLDER'))}"
         )
     root = Path(conf.root).expanduser()
     if not root.is_dir():
         raise MissingData(
-            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}, nothing is downloaded). Expected: {tree(root)}"
+            f"there is no folder {str(root)!r} (dataset.root of {conf.name!r}, nothing is downloaded). Expected: "
+            + _expected(conf, root)
         )
     return root
 
 
-def is_seen(conf: FilesConf) -> bool:
+def _expected(conf: FolderConf, root: Path) -> str:
+    return tree(root) if conf.files is None else f"'{root}' with {conf.files}"
+
+
+def is_seen(conf: FolderConf) -> bool:
     return conf.root is not None and Path(conf.root).expanduser().is_dir()
 
 

@@ -29,7 +29,7 @@ from aiperf.train.checkpoints.checkpoint_files import (
     checkpoint_of,
     trial_of,
 )
-from morphism import Lineage, decode, decode_morph, encode, rebuild
+from morphism import decode_architecture, decode_morph, encode_architecture, rebuilt
 
 CANNOT_BE_RESUMED = "duration"
 """The only reason of an end after which a run cannot be resumed (`session.resumable`)."""
@@ -189,11 +189,11 @@ def _graph_file(run: Run, best: Best, folder: Path) -> Path | None:
 
     Return None if the disk is full.
     """
-    start = decode(json.dumps(run.started.start_graph))
-    graph = rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(best.trial))))
+    start = decode_architecture(json.dumps(run.started.start_graph))
+    network = rebuilt(start, [decode_morph(morph) for morph in run.lineage(best.trial)])
     file = folder / f"trial-{best.trial}.graph.json"
     try:
-        file.write_text(encode(graph) + "\n", "utf-8")
+        file.write_text(encode_architecture(network) + "\n", "utf-8")
     except OSError:
         return None
     return file

@@ -9,7 +9,7 @@ from itertools import islice
 from aiperf.accounting.score import score, window_work
 from aiperf.accounting.valid_window import Window
 from aiperf.accounting.work_log import WorkLog
-from aiperf.journal.events import FollowedRun
+from aiperf.journal.events import FollowedRun, Metric
 from aiperf.rules.procedure import epoch_limit
 from aiperf.rules.state import Run, Worker
 
@@ -59,7 +59,7 @@ class LiveView:
     """Mean over the valid window so far. None before the window begins."""
     regulated_flops_per_second: float | None
     error: float | None
-    """Best validation error so far."""
+    """Best validation error so far. None if the quality is no accuracy."""
     busy_share: float | None
     trials_finished: int
     proposals_waiting: int
@@ -69,6 +69,9 @@ class LiveView:
     workers_lost: int
     workers: tuple[WorkerView, ...]
     """Workers by number. With more than MOST_WORKERS, the worst MOST_WORKERS."""
+    metric: Metric = "top1"
+    quality: float | None = None
+    """Best quality so far, in the metric."""
     is_simulated: bool = False
     follows: FollowedRun | None = None
     """Run to repeat. None if the run searches."""
@@ -99,6 +102,8 @@ def live_view(run: Run, work_log: WorkLog, now: float) -> LiveView:
         window_flops_per_second=so_far.flops_per_second,
         regulated_flops_per_second=so_far.regulated_flops_per_second,
         error=so_far.error,
+        metric=run.started.metric,
+        quality=so_far.quality,
         busy_share=so_far.busy_share,
         trials_finished=run.finished,
         proposals_waiting=sum(len(worker.waiting) for worker in run.workers.values()),

@@ -19,7 +19,7 @@ from aiperf.planning.worker_shape import terms_of, this_machine
 from aiperf.rules.proposals import proposer_of
 from aiperf.system.load.own_processes import identity
 from cluster.place import Existing, HeadPlace, InvitedPlace, LocalPlace, Simulated, place_of
-from morphism import encode
+from morphism import encode_architecture
 
 UNCHECKED = PreflightResult()
 
@@ -145,7 +145,7 @@ def on_ray(conf: RunConf, folder: Path, state: SessionState, checked: PreflightR
         worker=0,
         trainer=conf.trainer,
         dataset=_data_set_of(conf, state),
-        start_graph=encode(state.history.space.start),
+        start_graph=encode_architecture(state.history.space.start),
         folder=folder.resolve(),
         accelerators=0,
         cores=1,

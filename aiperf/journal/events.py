@@ -18,8 +18,9 @@ Cause = Literal["", "machine", "divergence", "memory", "network"]
 """Origin of a failure. 'divergence': a loss that is not finite. 'memory': no batch fits. Both are caused by the
 hyperparameters, and tuning learns from them. 'network': the network could not be built or launched. 'machine': any other
 loss or crash."""
-Metric = Literal["top1"]
-"""Metric of a trial's quality."""
+Metric = Literal["top1", "map50"]
+"""Metric of a trial's quality. 'top1': share of the images that are classified correctly. 'map50': mean average precision at
+an intersection over union of 0.5."""
 LossCause = Literal["reported", "silence", "released"]
 """`WorkerLost.cause`."""
 RejectedBy = Literal["searcher", "check", "generator", "silence"]
@@ -36,6 +37,7 @@ COUNTS = (
     "tensor_forward_flops",
     "tensor_backward_flops",
     "parameters",
+    "region_flops",
 )
 """Fields of a proposal that are counted on its network."""
 
@@ -120,12 +122,14 @@ class RunStarted(Event, frozen=True, kw_only=True):
     config_hash: str
     """SHA-256 of the configuration in canonical JSON: sorted keys, no spaces, shortest form of numbers."""
     start_graph: dict[str, Any]
-    """Starting graph in the format of docs/graph-format.md."""
+    """Starting graph in the format of docs/graph-format.md. A detector has `kind` 'detector', its name in `network`, and the
+    sizes of its images."""
     dataset: dict[str, Any]
     """Description of the data set: name, training_images, validation_images, classes, image, channels, is_full_imagenet,
     noise and fingerprint. `noise`: standard deviation of the noise added to real images, as a share of a pixel's range
     (missing: 0). `fingerprint`: SHA-256 of the paths, labels and sizes of its files, or of the options that generate it.
-    It is null if no files were read. Each worker's data set must have the same fingerprint."""
+    It is null if no files were read. Each worker's data set must have the same fingerprint. Sets with boxes also have targets
+    ('boxes') and width, and weather images in files have validation_years."""
     duration_seconds: float
     """Declared length of the run."""
     warmup_seconds: float
@@ -145,7 +149,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     shape: WorkerShape | None = None
     """Worker shape that the plan was made for, as declared or as measured on the nodes at the start."""
     metric: Metric = "top1"
-    """Metric of the trials' quality. 'top1': share of the validation images that are classified correctly."""
+    """Metric of the trials' quality."""
     follows: FollowedRun | None = None
     """Earlier run whose trials are trained instead of searching. None if the run searches."""
 
@@ -322,6 +326,8 @@ class TrialProposed(Event, frozen=True, kw_only=True):
     tensor_forward_flops: int
     """Operations of convolutions and matrix products alone. Utilization is computed from them."""
     tensor_backward_flops: int
+    region_flops: int = 0
+    """Operations of one region that a detector evaluates in validation. 0 for other networks."""
     parameters: int
     seconds: float
     """Processor time that the proposal took."""
@@ -488,9 +494,13 @@ class EpochFinished(Event, frozen=True, kw_only=True):
     epoch: int
     accuracy: float
     """Quality on the validation images in the run's metric, 0..1."""
-    validation_loss: float
-    """Cross-entropy without label smoothing."""
+    validation_loss: float | None
+    """Cross-entropy without label smoothing. None for a detector, whose losses need the sampling of training."""
     training_loss: float
+    regions: int = 0
+    """Regions that a detector evaluated on the validation images. Their operations belong to `interval`."""
+    missing_regions: int = 0
+    """Regions of training that a detector counts but could not sample."""
     learning_rate: float
     checkpoint: bool
     """True if the attempt can be resumed after this epoch."""

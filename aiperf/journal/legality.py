@@ -158,7 +158,15 @@ LEGAL: dict[type[Any], LegalEvent] = {
         },
     ),
     events.Progress: LegalEvent(_RUNNING, of_current_attempt=True),
-    events.EpochFinished: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"accuracy": _SHARE}),
+    events.EpochFinished: LegalEvent(
+        _RUNNING,
+        of_current_attempt=True,
+        ranges={
+            "accuracy": _SHARE,
+            "regions": (0, LARGEST_COUNT),
+            "missing_regions": (0, LARGEST_COUNT),
+        },
+    ),
     events.BatchReduced: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"to_batch_size": _INTEGER}),
     events.CheckpointWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),
     events.CheckpointNotWritten: LegalEvent(_RUNNING, of_current_attempt=True, ranges={"epoch": _INTEGER}),

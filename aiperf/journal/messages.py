@@ -127,8 +127,10 @@ class EpochDone(_Message, frozen=True, kw_only=True):
 
     advanced: Advanced
     accuracy: float
-    validation_loss: float
+    validation_loss: float | None
     training_loss: float
+    regions: int = 0
+    missing_regions: int = 0
     learning_rate: float
     checkpoint: bool
 

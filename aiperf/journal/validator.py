@@ -374,8 +374,10 @@ class Validator:
             trial = self._trials[event.trial]
             if event.epoch != trial.epoch:
                 raise IllegalLine(f"the current epoch is {trial.epoch}. This line has {event.epoch!r}")
-        if not 0 <= event.accuracy <= 1:  # the range of the table, inline because most lines are epochs
+        # the ranges of the table, inline because most lines are epochs
+        if not 0 <= event.accuracy <= 1 or event.regions or event.missing_regions:
             check_ranges(event)
+            must(event.interval is not None, "evaluated regions need an interval", repr(event.interval))
         if trial.epochs is not None and event.epoch > trial.epochs:
             raise IllegalLine(f"the followed trial has {trial.epochs} epochs. This line has epoch {event.epoch!r}")
         if event.accuracy > trial.best:

@@ -57,7 +57,7 @@ METRICS = (
         lambda entry: entry.regulated_flops_per_second,
         units.flops_per_second,
         "−ln(error) × score",
-        missing="no evaluation",
+        missing="no top-1 error",
     ),
     Metric(
         "error",
@@ -67,7 +67,7 @@ METRICS = (
         units.error,
         "1 − best measured top-1 accuracy",
         is_less_better=True,
-        missing="no evaluation",
+        missing="no top-1 error",
     ),
     Metric(
         "valid-flops",

@@ -10,13 +10,16 @@ import importlib.util
 from collections.abc import Iterator
 
 from aiperf.config import RunConf
-from aiperf.data.dataset_config import FilesConf, SyntheticConf
+from aiperf.data.dataset_config import FilesConf, SyntheticConf, WeatherConf, WeatherSyntheticConf
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
-from aiperf.train.memory.batch_sizes import LEAST, nothing_fits
+from aiperf.train.memory.batch_sizes import least_batch, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES
 from aiperf.units import size
-from morphism import Graph, cost
+from morphism import Architecture, cost_of
+
+_SIZES = ("image", "height", "width", "channels", "classes", "training_images", "validation_images")
+"""Options of the size of a generated data set."""
 
 
 def accelerators_of(conf: RunConf, accelerators: int) -> int:
@@ -48,19 +51,26 @@ def _of_accelerators(conf: RunConf) -> Iterator[tuple[str, str, str]]:
 
 def require_packages(conf: RunConf) -> None:
     """Raise BadConfiguration if a chosen package is not installed on this machine. Nothing is imported."""
-    if conf.trainer.collective == "horovod" and importlib.util.find_spec("horovod") is None:
-        raise BadConfiguration(
-            "trainer.collective=horovod needs the package horovod, which is not installed here: build it (docs/training.md), "
-            "or use auto or torch"
-        )
+    has_boxes = isinstance(conf.dataset, WeatherConf | WeatherSyntheticConf)
+    for is_chosen, option, package, remedy in (
+        (
+            conf.trainer.collective == "horovod",
+            "trainer.collective=horovod",
+            "horovod",
+            "build it (docs/training.md), or use auto or torch",
+        ),
+        (has_boxes, f"dataset={conf.dataset.name}", "pycocotools", "pip install 'aiperf-cluster[weather]'"),
+    ):
+        if is_chosen and importlib.util.find_spec(package) is None:
+            raise BadConfiguration(f"{option} needs the package {package}, which is not installed here: {remedy}")
 
 
-def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
+def require_memory(conf: RunConf, network: Architecture, shape: WorkerShape) -> None:
     """Raise BadConfiguration if the run's data cannot fit into memory.
 
-    This is so if the starting graph fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
-    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected graph
-    cannot be trained. An accepted graph may still be too large.
+    This is so if the starting network fits at no batch size into the allowed memory of a rank, or a synthetic set does not fit
+    into host memory. The check uses the model of `morphism.cost` with the precision that needs least memory. A rejected network
+    cannot be trained. An accepted one may still be too large.
     """
     memory = conf.trainer.memory_limit_bytes
     if memory is None and conf.budget.memory_bytes is None:
@@ -73,15 +83,16 @@ def require_memory(conf: RunConf, graph: Graph, shape: WorkerShape) -> None:
     data = conf.dataset
     if (
         not accelerators_of(conf, shape.accelerators)
-        and isinstance(data, SyntheticConf)
+        and isinstance(data, SyntheticConf | WeatherSyntheticConf)
         and data.opening_bytes > memory
     ):
+        names = [name for name in _SIZES if hasattr(data, name)]
+        sizes = ", ".join(f"dataset.{name}={getattr(data, name)}" for name in names)
         raise BadConfiguration(
-            f"each rank generates the synthetic set in its memory. dataset.image={data.image}, dataset.channels="
-            f"{data.channels}, dataset.classes={data.classes} and dataset.training_images={data.training_images} need "
-            f"about {size(data.opening_bytes)}, and a rank has {size(memory)}: reduce these, or use fewer ranks"
+            f"each rank generates the set {data.name} in its memory. {sizes} need about {size(data.opening_bytes)}, and a rank "
+            f"has {size(memory)}: reduce these, or use fewer ranks"
         )
     # 16-bit copies of the weights can need more memory than narrower activations save, so any precision that fits will do
-    needed = {each: cost(graph).training_memory(LEAST, each) for each in elements}
+    needed = {each: cost_of(network).training_memory(least_batch(network), each) for each in elements}
     if min(needed.values()) > allowed:
-        raise BadConfiguration(nothing_fits(graph, min(needed, key=lambda each: needed[each]), allowed))
+        raise BadConfiguration(nothing_fits(network, min(needed, key=lambda each: needed[each]), allowed))

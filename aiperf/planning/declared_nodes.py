@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aiperf.config import ALL, RunConf
-from aiperf.data.dataset_config import FilesConf
+from aiperf.data.dataset_config import FolderConf
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe, is_indexed, is_seen
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import WorkerShape
 from aiperf.planning.buildable import require_devices
-from aiperf.planning.plan import Plan, check_options, make_plan, starting_graph
+from aiperf.planning.plan import Plan, check_options, make_plan, starting_network
 from aiperf.shell_command import command, option
 from aiperf.train.trainer_config import ranks_of_worker
 from aiperf.units import share as share_of
 from cluster.place import NodesAsked
-from morphism import Graph
+from morphism import Architecture
 
 LEARNT = "learnt from the first worker"
 LISTED_AT_MOST = 10_000
@@ -37,7 +37,7 @@ class Preview:
     dataset: DataSet | None
     """None if the set is not visible from this machine."""
     dataset_source: str
-    graph: Graph | None
+    network: Architecture | None
     """None if the data set is not known."""
     plan: Plan | None
     """None if too little is known."""
@@ -53,10 +53,10 @@ def preview(conf: RunConf, nodes: NodesAsked) -> Preview:
     if (accelerators := _accelerators(conf, nodes)) is not None:
         require_devices(conf, accelerators)
     dataset, source = _dataset(conf)
-    graph = None if dataset is None else starting_graph(conf, dataset)
+    network = None if dataset is None else starting_network(conf, dataset)
     shape = declared_shape(conf, nodes)
     plan = None if dataset is None or shape is None else make_plan(conf, shape, dataset)
-    return Preview(dataset, source, graph, plan)
+    return Preview(dataset, source, network, plan)
 
 
 def _accelerators(conf: RunConf, nodes: NodesAsked) -> int | None:
@@ -141,7 +141,9 @@ def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
     if (nodes.nodes == 1 and nodes.most_nodes in (None, 1)) or images <= LISTED_AT_MOST or is_indexed(conf.dataset):
         return
     root = (
-        [option("dataset.root", conf.dataset.root)] if isinstance(conf.dataset, FilesConf) and conf.dataset.root else []
+        [option("dataset.root", conf.dataset.root)]
+        if isinstance(conf.dataset, FolderConf) and conf.dataset.root
+        else []
     )
     raise BadConfiguration(
         f"on several nodes a set of more than {LISTED_AT_MOST} files needs an index, or each rank would list all files. "
@@ -153,7 +155,7 @@ def require_index(conf: RunConf, nodes: NodesAsked, dataset: DataSet) -> None:
 def _dataset(conf: RunConf) -> tuple[DataSet | None, str]:
     """Return the data set as far as it is known here, and the source of this knowledge."""
     chosen = conf.dataset
-    if not isinstance(chosen, FilesConf):
+    if not isinstance(chosen, FolderConf):
         return describe(chosen), "from its options"
     if chosen.root is None or is_seen(chosen):
         how = "from its index" if is_indexed(chosen) else "as listed on this machine"

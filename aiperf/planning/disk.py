@@ -19,7 +19,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.files import shown, what_is_wrong_with
 from aiperf.rules.changes.checkpoints import RETAINED
 from aiperf.units import count, size
-from morphism import Graph, cost
+from morphism import Architecture, cost_of
 
 BYTES_PER_PARAMETER = 8
 """Bytes of a checkpoint per parameter: weight and momentum, FP32 each."""
@@ -59,9 +59,9 @@ class DiskNeeds:
     """Number of workers of the estimate for journal and telemetry."""
 
 
-def disk_needs(conf: RunConf, graph: Graph, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
+def disk_needs(conf: RunConf, network: Architecture, data: DataSet, accelerators: int, workers: int) -> DiskNeeds:
     """Estimate the disk space of a run. `accelerators`: of one worker."""
-    counted, seconds = cost(graph), workers * conf.schedule.duration_seconds
+    counted, seconds = cost_of(network), workers * conf.schedule.duration_seconds
     epoch_flops = counted.epoch_flops(data.training_images, data.validation_images)
     epoch_seconds = max(SHORTEST_EPOCH_SECONDS, epoch_flops / (FLOPS_PER_ACCELERATOR * accelerators or FLOPS_WITHOUT))
     every = max(PROGRESS_SECONDS, workers / 50)

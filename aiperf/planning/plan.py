@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from aiperf.config import RunConf, as_plain
+from aiperf.config import ALL, RunConf, as_plain
 from aiperf.data.description import DataSet
 from aiperf.data.survey import describe as describe_data
 from aiperf.errors import BadConfiguration
@@ -25,12 +25,31 @@ from aiperf.journal.run_folder import run_folder
 from aiperf.nearest import nearest
 from aiperf.planning.buildable import require_devices, require_memory
 from aiperf.planning.following import Following, following, require_same_work
-from aiperf.rules.search_space import recorded
+from aiperf.rules.limits import HpcAi500Conf
+from aiperf.rules.search_space import metric_of, recorded
 from aiperf.train.memory.batch_sizes import bounds
 from cluster.place import ClusterConf, ClusterError, Simulated, place_of
-from morphism import STARTS, Budget, DamagedGraphFile, Graph, Input, Map, Vector, cost, encode, load, start
+from morphism import (
+    DETECTORS,
+    STARTS,
+    Architecture,
+    Budget,
+    DamagedGraphFile,
+    Detector,
+    IllegalGraph,
+    Input,
+    Map,
+    Vector,
+    cost_of,
+    encode_architecture,
+    load,
+    start_of,
+)
 from searchers.history import Space
 from searchers.propose import RULES
+
+NETWORKS = (*STARTS, *DETECTORS)
+"""Names of the starting networks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,8 @@ class Plan:
 
     conf: RunConf
     dataset: DataSet
-    graph: Graph
+    network: Architecture
+    """Starting network."""
     space: Space
     shape: WorkerShape
     """Shape of the workers that the plan is for."""
@@ -56,16 +76,17 @@ def make_plan(conf: RunConf, shape: WorkerShape, dataset: DataSet | None = None)
     check_options(conf)
     require_devices(conf, shape.accelerators)
     dataset = dataset or describe_data(conf.dataset)
-    graph = starting_graph(conf, dataset)
+    network = starting_network(conf, dataset)
+    require_fixed(conf, network)
     budget = Budget.of(
-        graph,
+        network,
         factor=conf.budget.factor,
         memory_bytes=int(conf.budget.memory_share * shape.memory_bytes),
         batch=conf.budget.batch,
     )
-    _check_start(graph, budget)
-    require_memory(conf, graph, shape)
-    plan = Plan(conf, dataset, graph, _space(conf, dataset, graph, budget, shape.ranks), shape)
+    _check_start(network, budget)
+    require_memory(conf, network, shape)
+    plan = Plan(conf, dataset, network, _space(conf, dataset, network, budget, shape.ranks), shape)
     return plan if conf.follow is None else _following(plan, conf.follow)
 
 
@@ -84,6 +105,11 @@ def check_options(conf: RunConf) -> None:
         BadConfiguration: an option has a value that no run can have.
     """
     conf.schedule.check()
+    if isinstance(conf.benchmark, HpcAi500Conf) and conf.accelerators_per_worker != ALL:
+        raise BadConfiguration(
+            f"benchmark={conf.benchmark.name} trains its network on one worker with all accelerators, but found "
+            f"accelerators_per_worker={conf.accelerators_per_worker}: leave it out"
+        )
     if conf.cluster is not None:
         if conf.executor != "ray":
             raise BadConfiguration(
@@ -112,7 +138,6 @@ def first_event(
     """Return the journal's first line. `versions`, `machine`: of the driver's host."""
     config = as_plain(plan.conf)
     config["space"] = recorded(plan.space)
-    dataset = plan.dataset
     return RunStarted(
         at=0.0,
         schema=SCHEMA,
@@ -121,18 +146,9 @@ def first_event(
         seed=plan.conf.seed,
         config=config,
         config_hash=config_hash(config),
-        start_graph=json.loads(encode(plan.graph)),
-        dataset={
-            "name": dataset.name,
-            "training_images": dataset.training_images,
-            "validation_images": dataset.validation_images,
-            "classes": dataset.classes,
-            "image": dataset.image,
-            "channels": dataset.channels,
-            "is_full_imagenet": dataset.is_full_imagenet,
-            "noise": dataset.noise,
-            "fingerprint": dataset.fingerprint,
-        },
+        start_graph=json.loads(encode_architecture(plan.network)),
+        metric=metric_of(plan.network),
+        dataset=plan.dataset.recorded,
         duration_seconds=plan.conf.schedule.duration_seconds,
         warmup_seconds=plan.conf.schedule.warmup_seconds,
         versions=dict(versions or {}),
@@ -173,17 +189,23 @@ def candidates(folder: Path) -> Iterator[Path]:
         yield folder.with_name(f"{folder.name}.{number}")
 
 
-def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
+def starting_network(conf: RunConf, dataset: DataSet) -> Architecture:
     """Return the starting network of a run. Raise BadConfiguration if none fits this data set."""
     name = conf.dataset.usual_start if conf.start is None else conf.start
-    if name in STARTS:
-        return start(name, image=dataset.image, channels=dataset.channels, classes=dataset.classes)
+    _require_targets(name, dataset)
+    if name in NETWORKS:
+        try:
+            return start_of(
+                name, image=dataset.image, width=dataset.width, channels=dataset.channels, classes=dataset.classes
+            )
+        except IllegalGraph as error:
+            raise BadConfiguration(f"start={name} does not fit dataset={dataset.name}: {error}") from error
     path = given_path(name)
     if (wrong := what_is_wrong_with(path)) is not None:
         raise BadConfiguration(
-            f"start must be one of {', '.join(STARTS)}, or the path of a graph's JSON file, but found {name!r}"
+            f"start must be one of {', '.join(NETWORKS)}, or the path of a graph's JSON file, but found {name!r}"
             + ("" if wrong == "not there" else f", which is {wrong}")
-            + nearest(name, STARTS)
+            + nearest(name, NETWORKS)
         )
     try:
         graph = load(path)
@@ -202,8 +224,38 @@ def starting_graph(conf: RunConf, dataset: DataSet) -> Graph:
     return graph
 
 
-def _check_start(graph: Graph, budget: Budget) -> None:
-    needed = cost(graph).training_memory(budget.batch, budget.bytes_per_element)
+def _require_targets(name: str, dataset: DataSet) -> None:
+    """Raise BadConfiguration if a network cannot learn the targets of a data set."""
+    needs, others = ("boxes", STARTS) if name in DETECTORS else ("classes", tuple(DETECTORS))
+    if dataset.targets != needs:
+        raise BadConfiguration(
+            f"start={name} learns {needs}, but found dataset={dataset.name} with {dataset.targets}: take another dataset, or "
+            f"start={' or '.join(others)}"
+        )
+
+
+def require_fixed(conf: RunConf, network: Architecture) -> None:
+    """Raise BadConfiguration if options require to search a detector, or to launch it in a mode other than eager."""
+    if not isinstance(network, Detector):
+        return
+    for option, value, needed in (
+        ("limits.trials", conf.limits.trials, 1),
+        ("trainer.compile", conf.trainer.compile, "off"),
+        ("trainer.cuda_graphs", conf.trainer.cuda_graphs, "off"),
+    ):
+        if value not in (needed, "auto"):
+            raise BadConfiguration(
+                f"a detector is a fixed network without compilation: {option}={needed}, but found {option}="
+                f"{'null' if value is None else value} with start={network.network}: set {option}={needed}"
+            )
+    if isinstance(place_of(conf.cluster, os.environ), Simulated):
+        raise BadConfiguration(
+            f"only graphs are simulated, but found start={network.network} with +cluster=simulated: leave the cluster out"
+        )
+
+
+def _check_start(network: Architecture, budget: Budget) -> None:
+    needed = cost_of(network).training_memory(budget.batch, budget.bytes_per_element)
     if budget.memory_bytes is not None and needed > budget.memory_bytes:
         raise BadConfiguration(
             f"the starting graph must be within the budget, or nothing can be proposed. It needs {needed} bytes of training "
@@ -232,7 +284,7 @@ def require_batches(plan: Plan, words: Sequence[str]) -> None:
             )
 
 
-def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks: int) -> Space:
+def _space(conf: RunConf, dataset: DataSet, network: Architecture, budget: Budget, ranks: int) -> Space:
     smallest = conf.batch.smallest
     if dataset.training_images < ranks:
         raise BadConfiguration(
@@ -245,7 +297,7 @@ def _space(conf: RunConf, dataset: DataSet, graph: Graph, budget: Budget, ranks:
             f"batch.smallest is at least 1 and at most batch.largest, but found {smallest} and {largest}"
         )
     return Space(
-        start=graph,
+        start=network,
         budget=budget,
         default_batch_size=default,
         smallest_batch_size=smallest,

@@ -59,7 +59,7 @@ class Candidate:
     devices: frozenset[str]
     """Models of the workers' accelerators."""
     error: float | None
-    """None without an evaluation."""
+    """Top-1 error. None without an evaluation, and for another metric."""
     rolled_back_lines: int
     resumes: int
     workers_lost: int
@@ -201,7 +201,7 @@ FACTS: dict[str, Fact] = {
     ),
     "error": Fact(
         "number",
-        lambda run: "no evaluation" if run.error is None else f"error {error(run.error)}",
+        lambda run: "no top-1 error" if run.error is None else f"error {error(run.error)}",
         of_result=True,
         is_breach_if_missing=True,
     ),

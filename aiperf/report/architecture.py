@@ -9,14 +9,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from aiperf.report.facts import Architecture, ArchitectureTree, TreeNode
+from aiperf.report.facts import ArchitectureTree, BestArchitecture, TreeNode
 from aiperf.report.fold import Collected, TrialResults
-from morphism import Graph, IllegalGraph, IllegalMorph, Lineage, decode_morph, rebuild
+from morphism import Architecture, Graph, IllegalGraph, IllegalMorph, decode_architecture, decode_morph, rebuilt
 from morphism.codec import DamagedGraphFile, decode, encode
 from morphism.morphs import DamagedMorph
 
 
-def best_architecture(run: Collected) -> Architecture | None:
+def best_architecture(run: Collected) -> BestArchitecture | None:
     """Return the architecture with the best measured accuracy, or None before the first evaluation.
 
     If this release cannot rebuild the graph, the result has the reason instead of the graph.
@@ -25,22 +25,25 @@ def best_architecture(run: Collected) -> Architecture | None:
         return None
     morphs = _lineage(run, run.best)
     try:
-        first = decode(json.dumps(run.started.start_graph))
-        best = rebuild(Lineage(first, tuple(decode_morph(morph) for morph in morphs)))
+        first = decode_architecture(json.dumps(run.started.start_graph))
+        best = rebuilt(first, [decode_morph(morph) for morph in morphs])
     except (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph) as error:
-        return Architecture(trial=run.best, morphs=morphs, graph=None, why_not=str(error), added=())
+        return BestArchitecture(trial=run.best, morphs=morphs, graph=None, why_not=str(error), added=())
+    if not (isinstance(first, Graph) and isinstance(best, Graph)):
+        return BestArchitecture(trial=run.best, morphs=morphs, graph=None, why_not="a detector is no graph", added=())
     before = {node.name: node.op for node in first.nodes}
     added = tuple(node.name for node in best.nodes if before.get(node.name) != node.op)
-    return Architecture(trial=run.best, morphs=morphs, graph=json.loads(encode(best)), why_not=None, added=added)
+    return BestArchitecture(trial=run.best, morphs=morphs, graph=json.loads(encode(best)), why_not=None, added=added)
 
 
 def graph_of_trial(run: Collected, number: int) -> Graph | None:
-    """Return the graph of a trial, or None if this release cannot rebuild it."""
+    """Return the graph of a trial, or None for a detector or if this release cannot rebuild it."""
     try:
-        first = decode(json.dumps(run.started.start_graph))
-        return rebuild(Lineage(first, tuple(decode_morph(morph) for morph in _lineage(run, number))))
+        first = decode_architecture(json.dumps(run.started.start_graph))
+        found = rebuilt(first, [decode_morph(morph) for morph in _lineage(run, number)])
     except (DamagedGraphFile, DamagedMorph, IllegalGraph, IllegalMorph):
         return None
+    return found if isinstance(found, Graph) else None
 
 
 def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
@@ -52,21 +55,21 @@ def _lineage(run: Collected, number: int | None) -> tuple[dict[str, Any], ...]:
     return tuple(morph for step in reversed(steps) for morph in step)
 
 
-def starting_graph(graph: dict[str, Any]) -> Graph | None:
-    """Decode the starting graph of a journal. Return None if this release cannot read it."""
+def starting_network(graph: dict[str, Any]) -> Architecture | None:
+    """Decode the starting network of a journal. Return None if this release cannot read it."""
     try:
-        return decode(json.dumps(graph))
+        return decode_architecture(json.dumps(graph))
     except (DamagedGraphFile, IllegalGraph):
         return None
 
 
 def start_fingerprint(graph: dict[str, Any]) -> str | None:
-    """Return the fingerprint of a journal's starting graph, or None if this release cannot read it."""
-    read = starting_graph(graph)
+    """Return the fingerprint of a journal's starting network, or None if this release cannot read it."""
+    read = starting_network(graph)
     return None if read is None else read.fingerprint
 
 
-def graph_of(architecture: Architecture) -> Graph | None:
+def graph_of(architecture: BestArchitecture) -> Graph | None:
     """Return the graph to draw, or None if it could not be rebuilt."""
     return None if architecture.graph is None else decode(json.dumps(architecture.graph))
 

@@ -14,13 +14,13 @@ from aiperf.accounting.valid_window import Window, share_inside, window
 from aiperf.journal.events import AnyEvent, RunStarted
 from aiperf.ranking.candidate import NO_END, Candidate, chosen
 from aiperf.ranking.known_images import known_images
-from aiperf.report.architecture import starting_graph
+from aiperf.report.architecture import starting_network
 from aiperf.report.fold import Collected, collect
 from aiperf.report.utilisation import utilisation
 from aiperf.rules.replay_queue import FOLLOW
 from aiperf.rules.search_space import recorded
 from aiperf.train.memory.batch_sizes import bounds
-from morphism import STARTS, Budget, Graph, IllegalGraph, start
+from morphism import DETECTORS, STARTS, Architecture, Budget, IllegalGraph, start_of
 from searchers.history import Space
 
 
@@ -38,12 +38,12 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
     late = [run.trials[number] for number, record in work_log.trials.items() if record.proposed_for > 3]
     searcher, tuner = (chosen(config, part) or usual for part, usual in _USUAL.items())
     searcher = searcher if run.started.follows is None else FOLLOW
-    graph = starting_graph(started.start_graph)
+    network = starting_network(started.start_graph)
     return Candidate(
         is_simulated=started.simulated,
         config=config,
         images=_images(started),
-        start_network=None if graph is None else _name_of(graph, started.dataset),
+        start_network=None if network is None else _name_of(network, started.dataset),
         searchers=frozenset(trial.proposal.searcher for trial in run.trials.values()) | {searcher},
         is_tuned=tuner == _USUAL["hpo"] and (not late or any(trial.proposal.kernel_size is not None for trial in late)),
         duration_seconds=started.duration_seconds,
@@ -61,7 +61,7 @@ def candidate(run: Collected, inside: Window, result: Score, largest_mfu: float 
         nodes_checked=len({check.address for check in run.checks}),
         nodes_excluded=len({check.address for check in run.checks if check.excluded}),
         beside_master=_beside_master(run, inside),
-        space_differences=None if graph is None else _space_differences(started, graph),
+        space_differences=None if network is None else _space_differences(started, network),
         proposal_rules=started.proposal_rules,
         seed=started.seed,
         announcement=_announcement(config),
@@ -99,21 +99,22 @@ def _images(started: RunStarted) -> dict[str, Any]:
     return {"noise": 0.0, **started.dataset, **differing}
 
 
-def _name_of(graph: Graph, images: Mapping[str, Any]) -> str:
-    """Return the name of a built-in starting graph for such images, or 'another'."""
-    made_for = (images.get("image"), images.get("channels"), images.get("classes"))
-    return next((name for name in STARTS if _fingerprint(name, *made_for) == graph.fingerprint), "another")
+def _name_of(network: Architecture, images: Mapping[str, Any]) -> str:
+    """Return the name of a built-in starting network for such images, or 'another'."""
+    made_for = tuple(images.get(name) for name in ("image", "width", "channels", "classes"))
+    names = (*STARTS, *DETECTORS)
+    return next((name for name in names if _fingerprint(name, *made_for) == network.fingerprint), "another")
 
 
 @cache
-def _fingerprint(name: str, image: int | None, channels: int | None, classes: int | None) -> str | None:
+def _fingerprint(name: str, image: Any, width: Any, channels: Any, classes: Any) -> str | None:
     try:
-        return start(name, image=image, channels=channels, classes=classes).fingerprint
+        return start_of(name, image=image, width=width, channels=channels, classes=classes).fingerprint
     except (IllegalGraph, TypeError):  # No network exists for such images, or a value is no number.
         return None
 
 
-def _space_differences(started: RunStarted, graph: Graph) -> frozenset[str] | None:
+def _space_differences(started: RunStarted, network: Architecture) -> frozenset[str] | None:
     """Return the entries of the recorded search space that differ from the space of the first line's own options.
 
     The space follows from options, starting graph and workers. Return None if the line does not have all of these.
@@ -128,9 +129,9 @@ def _space_differences(started: RunStarted, graph: Graph) -> frozenset[str] | No
             batch["default"], batch["smallest"], batch["largest"], started.dataset["training_images"], shape.ranks
         )
         space = Space(
-            start=graph,
+            start=network,
             budget=Budget.of(
-                graph,
+                network,
                 factor=budget["factor"],
                 memory_bytes=int(budget["memory_share"] * shape.memory_bytes),
                 batch=budget["batch"],

@@ -17,7 +17,7 @@ from aiperf.accounting.no_score import NoScore
 from aiperf.accounting.score import CurvePoint, Score, Settled
 from aiperf.accounting.step_breakdown import StepBreakdown
 from aiperf.accounting.valid_flops import FixedNetworkResult
-from aiperf.journal.events import FollowedRun
+from aiperf.journal.events import FollowedRun, Metric
 from aiperf.ranking.breaches import RuleViolation
 from aiperf.report.exchange import ExchangeFacts
 from aiperf.run_warning import RunWarning
@@ -44,6 +44,8 @@ class RunFacts:
     config_hash: str
     config: dict[str, Any]
     dataset: dict[str, Any]
+    metric: Metric
+    """Metric of the quality."""
     start_network: str | None
     """Name of the starting graph, or 'another' for a graph that is not built in. None if this release cannot read it."""
     start_fingerprint: str | None
@@ -296,7 +298,7 @@ class ArchitectureTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Architecture:
+class BestArchitecture:
     """Best architecture, rebuilt from its lineage."""
 
     trial: int
@@ -463,7 +465,7 @@ class Report:
     """Descriptions of the nodes, their differences, and the site's form."""
     gantt: Gantt
     tree: ArchitectureTree
-    architecture: Architecture | None
+    architecture: BestArchitecture | None
     telemetry: Telemetry | None
     """Telemetry of devices and hosts. None if nothing was recorded in the window."""
     fixed_network: FixedNetworkResult | None = None

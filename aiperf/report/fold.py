@@ -51,6 +51,7 @@ class Collected:
     error_at: array[float] = field(default_factory=lambda: array("d"))
     error_trial: array[int] = field(default_factory=lambda: array("l"))
     error: array[float] = field(default_factory=lambda: array("d"))
+    """Top-1 error of each counted evaluation. Empty for another metric."""
     target_epochs: list[events.EpochFinished] = field(default_factory=list)
     """Counted evaluations of a run with a target quality. Empty without a target."""
     best: int | None = None
@@ -177,9 +178,10 @@ def _epoch(run: Collected, event: events.EpochFinished) -> None:
         if event.accuracy > run.best_accuracy:
             run.best, run.best_accuracy = event.trial, event.accuracy
             run.lines["error", ""] = run.line
-    run.error_at.append(event.at)
-    run.error_trial.append(event.trial)
-    run.error.append(1.0 - event.accuracy)
+    if run.started.metric == "top1":
+        run.error_at.append(event.at)
+        run.error_trial.append(event.trial)
+        run.error.append(1.0 - event.accuracy)
 
 
 def _resumed(run: Collected, event: events.RunResumed) -> None:

@@ -29,6 +29,7 @@ from aiperf.accounting.valid_window import Window, window
 from aiperf.accounting.work_log import WorkLog
 from aiperf.journal.events import AnyEvent
 from aiperf.ranking.breaches import breaches
+from aiperf.ranking.candidate import chosen
 from aiperf.ranking.division import BUILT_IN, division
 from aiperf.report.architecture import best_architecture, start_fingerprint, tree
 from aiperf.report.candidate import candidate
@@ -141,7 +142,9 @@ def gather(events: Iterable[AnyEvent], folder: Path | None = None, roofs: HostRo
             run.target,
             run.target_epochs,
             peak,
-            is_published_workload=is_published_workload(run.started.dataset, checked.start_network),
+            is_published_workload=is_published_workload(
+                chosen(run.started.config, "benchmark"), run.started.dataset, checked.start_network
+            ),
         ),
         attempts_lost_share=checked.lost_share,
         trials_given_up_share=checked.given_up_share,
@@ -191,6 +194,7 @@ def _run(run: Collected, end: float, start_network: str | None) -> RunFacts:
         config_hash=started.config_hash,
         config=started.config,
         dataset=started.dataset,
+        metric=started.metric,
         start_network=start_network,
         start_fingerprint=start_fingerprint(started.start_graph),
         duration_seconds=started.duration_seconds,

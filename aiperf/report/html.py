@@ -84,10 +84,8 @@ def _header(report: Report) -> str:
     facts = "".join(f"<div><dt>{name}</dt><dd>{text(value)}</dd></div>" for name, value in about(report))
     interval = phrases.score_interval(report)
     missing = ' class="none"' if score.flops_per_second is None or report.no_score is not None else ""
-    error, floor = ("no evaluation", "") if score.error is None else phrases.error_parts(score.error, run)
     others = [
-        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
-        ("error", error, f"best {phrases.measured(run)} top-1, validation{f': {floor}' if floor else ''}"),
+        *_quality(report),
         ("busy time", phrases.share(score.busy_share), "of accelerator time"),
         ("MFU", phrases.share(report.utilisation.mfu), _of_which_peak(report)),
         ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
@@ -117,6 +115,18 @@ def _header(report: Report) -> str:
             "</header>",
         ]
     )
+
+
+def _quality(report: Report) -> list[tuple[str, str, str]]:
+    """Return name, value and meaning of the figures of the quality."""
+    run, error = report.run, report.score.error
+    if run.metric != "top1":
+        return [(phrases.metric(run), phrases.quality(report), f"best {phrases.measured(run)}, validation")]
+    value, floor = ("no evaluation", "") if error is None else phrases.error_parts(error, run)
+    return [
+        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
+        ("error", value, f"best {phrases.measured(run)} top-1, validation{f': {floor}' if floor else ''}"),
+    ]
 
 
 def _no_score(report: Report) -> str:

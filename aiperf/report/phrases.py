@@ -61,7 +61,8 @@ def fixed_network(found: FixedNetworkResult) -> tuple[str, str]:
     values = [f"{units.flops_per_second(found.valid_flops_per_second)} (n = {found.valid_flops_exponent})", *others]
     workload = "" if found.is_published_workload else f" · {NOT_PUBLISHED}"
     return (
-        f"quality {found.quality:.4g}, best {found.best_quality:.4g}, target {found.target_quality:.4g} · {reached}",
+        f"quality {units.quality(found.quality)}, best {units.quality(found.best_quality)}, "
+        f"target {units.quality(found.target_quality)} · {reached}",
         f"valid FLOPS {' · '.join(values)}{workload}",
     )
 
@@ -95,6 +96,16 @@ def interval_meaning(report: Report) -> str:
     if report.score.flops_per_second_interval is None:
         return f"{meaning}; no interval: {report.score.interval_basis}"
     return f"{meaning}; Student's t over {report.score.interval_basis}"
+
+
+def metric(run: RunFacts) -> str:
+    """Return the text for the metric of a run's quality."""
+    return units.METRICS[run.metric]
+
+
+def quality(report: Report) -> str:
+    """Return the best quality, or `no evaluation`."""
+    return "no evaluation" if report.score.quality is None else units.quality(report.score.quality)
 
 
 def regulated(report: Report) -> str:

@@ -72,9 +72,12 @@ def _result(report: Report, page: Path | None, run: str | Path) -> Iterator[str]
         yield f"  next: {report.no_score.remedy}"
     if has_figures:
         between = f" ({phrases.score_interval(report)})" if score.flops_per_second_interval else ""
-        yield f"{phrases.score_title(report.run)} {phrases.score(report)}{between} · regulated {phrases.regulated(report)}"
+        regulated, quality = f" · regulated {phrases.regulated(report)}", f"error {phrases.error(report)}"
+        if report.run.metric != "top1":
+            regulated, quality = "", f"best {phrases.metric(report.run)} {phrases.quality(report)}"
+        yield f"{phrases.score_title(report.run)} {phrases.score(report)}{between}{regulated}"
         yield (
-            f"error {phrases.error(report)}{f' ({noise})' if noise else ''} · "
+            f"{quality}{f' ({noise})' if noise else ''} · "
             f"{phrases.trials_finished(score.trials_finished)} · busy {phrases.busy(report)}"
         )
     if report.fixed_network is not None:

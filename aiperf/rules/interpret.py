@@ -105,8 +105,11 @@ def _unreported_reduction(trial: Trial, message: messages.Advanced, now: float) 
     return [messages.recorded(events.BatchReduced, message, now, from_batch_size=before, to_batch_size=after)]
 
 
-def _interval(trial: Trial, message: messages.Advanced, now: float) -> events.Interval | None:
-    """Return the work of the current epoch since the last message. None if it was reported before."""
+def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int = 0) -> events.Interval | None:
+    """Return the work of the current epoch since the last message. None if it was reported before.
+
+    `regions`: regions of the epoch's evaluation. Their operations need an interval.
+    """
     images, validated = message.training_images, message.validation_images
     if message.batch_size >= trial.batch_size:  # otherwise the epoch was restarted
         images -= trial.training_images
@@ -124,7 +127,7 @@ def _interval(trial: Trial, message: messages.Advanced, now: float) -> events.In
     validation = min(max(0.0, message.validation_seconds - before[2]), busy - communication)
     input_ = min(max(0.0, message.input_seconds - before[3]), length - busy)
     checkpoint = min(max(0.0, message.checkpoint_seconds - before[4]), length - busy - input_)
-    if not (images or validated or busy or communication or validation or input_ or checkpoint):
+    if not (images or validated or regions or busy or communication or validation or input_ or checkpoint):
         return None
     return events.Interval(
         worker=trial.worker,
@@ -154,7 +157,7 @@ def _epoch_done(trial: Trial, message: messages.EpochDone, now: float) -> list[e
             trial=sums.trial,
             attempt=sums.attempt,
             epoch=sums.epoch,
-            interval=_interval(trial, sums, now),
+            interval=_interval(trial, sums, now, message.regions),
         ),
     ]
 

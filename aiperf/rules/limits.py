@@ -15,13 +15,33 @@ from aiperf.errors import BadConfiguration
 from aiperf.journal.events import RunStarted
 from aiperf.option_limits import LONGEST_SECONDS, hold
 
-IC_START = "resnet50_v1_5"
-"""Starting network of HPC AI500's image classification."""
-IC_IMAGES = {"name": "imagenet", "is_full_imagenet": True, "image": 224, "channels": 3, "noise": 0.0}
-"""Data set of HPC AI500's image classification, as in RunStarted.dataset."""
-IC_TARGET = 0.763
 NOT_PUBLISHED = "not the published workload"
 """Name of every run of HPC AI500 with other data or another starting network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A workload that HPC AI500 publishes, with the published quality."""
+
+    dataset: str
+    start: str
+    images: Mapping[str, Any]
+    """Values of RunStarted.dataset."""
+    target_quality: float
+    whole: int | None = None
+    """Images of both splits together, if the paper publishes no split."""
+
+
+WORKLOADS: Mapping[str, Workload] = {
+    "hpc_ai500_ic": Workload(
+        "imagenet", "resnet50_v1_5", {"is_full_imagenet": True, "image": 224, "channels": 3, "noise": 0.0}, 0.763
+    ),
+    # 25 years of 1460 images
+    "hpc_ai500_ewa": Workload(
+        "weather", "faster_rcnn_r50", {"image": 768, "width": 1152, "channels": 16, "classes": 4}, 0.35, 36_500
+    ),
+}
+"""Published workloads by the name of their choice of `benchmark`."""
 
 
 @dataclass
@@ -33,37 +53,59 @@ class BenchmarkConf:
 
 
 @dataclass
-class HpcAi500IcConf(BenchmarkConf):
-    """Image classification of HPC AI500: ResNet-50 v1.5 on ImageNet to a top-1 accuracy of 0.763 (docs/hpc-ai500.md)."""
+class HpcAi500Conf(BenchmarkConf):
+    """A fixed network of HPC AI500, trained to a target quality (docs/hpc-ai500.md)."""
 
-    name: str = "hpc_ai500_ic"
-    """'hpc_ai500_ic'."""
     target_quality: float | None = field(default=None, metadata={"above": 0, "most": 1})
-    """Top-1 accuracy of the target. Default: 0.763 with dataset=imagenet and start=resnet50_v1_5. Otherwise required."""
+    """Target. Default: the published one (top-1 0.763, mAP@0.5 0.35) with its data set and start. Otherwise required."""
     exponent: int = field(default=5, metadata={"least": 1, "most": 100})
     """Exponent n of valid FLOPS = FLOPS · (quality ÷ target)^n. Results also show the paper's other exponent."""
 
     def __post_init__(self) -> None:
         hold(self, "benchmark")
 
-    def with_target(self, dataset: str, start: str | None) -> HpcAi500IcConf:
+    def with_target(self, dataset: str, start: str | None) -> HpcAi500Conf:
         """Return the workload with its target. Raise BadConfiguration if none is given or published."""
+        published = WORKLOADS[self.name]
         if self.target_quality is not None:
             return self
-        if (dataset, start) != ("imagenet", IC_START):
+        if (dataset, start) != (published.dataset, published.start):
             raise BadConfiguration(
-                f"HPC AI500 publishes a target for dataset=imagenet start={IC_START} only, but found dataset={dataset} "
-                f"start={'null' if start is None else start}: give benchmark.target_quality"
+                f"HPC AI500 publishes a target of {self.name} for dataset={published.dataset} start={published.start} only, "
+                f"but found dataset={dataset} start={'null' if start is None else start}: give benchmark.target_quality"
             )
-        return replace(self, target_quality=IC_TARGET)
+        return replace(self, target_quality=published.target_quality)
 
 
-def is_published_workload(dataset: Mapping[str, Any], start: str | None) -> bool:
-    """Return True for the data (RunStarted.dataset) and the starting network that HPC AI500 publishes."""
-    return start == IC_START and all(dataset.get(name) == value for name, value in IC_IMAGES.items())
+@dataclass
+class HpcAi500IcConf(HpcAi500Conf):
+    """Image classification of HPC AI500: ResNet-50 v1.5 on ImageNet to a top-1 accuracy of 0.763 (docs/hpc-ai500.md)."""
+
+    name: str = "hpc_ai500_ic"
+    """'hpc_ai500_ic'."""
 
 
-BENCHMARKS: tuple[type[BenchmarkConf], ...] = (BenchmarkConf, HpcAi500IcConf)
+@dataclass
+class HpcAi500EwaConf(HpcAi500Conf):
+    """Extreme weather of HPC AI500: Faster R-CNN on climate fields to a mAP@0.5 of 0.35 (docs/hpc-ai500.md)."""
+
+    name: str = "hpc_ai500_ewa"
+    """'hpc_ai500_ewa'."""
+    exponent: int = field(default=10, metadata={"least": 1, "most": 100})
+    """Exponent n of valid FLOPS = FLOPS · (quality ÷ target)^n. Results also show the paper's other exponent."""
+
+
+def is_published_workload(benchmark: str | None, dataset: Mapping[str, Any], start: str | None) -> bool:
+    """Return True for the data (RunStarted.dataset) and the starting network that HPC AI500 publishes for a benchmark."""
+    published = WORKLOADS.get(benchmark or "")
+    if published is None or (dataset.get("name"), start) != (published.dataset, published.start):
+        return False
+    whole = sum(dataset.get(name) or 0 for name in ("training_images", "validation_images"))
+    is_whole = published.whole in (None, whole)
+    return is_whole and all(dataset.get(name) == value for name, value in published.images.items())
+
+
+BENCHMARKS: tuple[type[BenchmarkConf], ...] = (BenchmarkConf, HpcAi500IcConf, HpcAi500EwaConf)
 """Choices of the group `benchmark`, see conf/benchmark/NAME.yaml."""
 
 

@@ -23,6 +23,11 @@ def patience(schedule: ScheduleConf, round_: int) -> int:
     return min(schedule.patience + schedule.patience_step * (round_ - 1), schedule.largest_patience)
 
 
+def judged_loss(validation: float | None, training: float) -> float:
+    """Return the loss of an epoch that decides on divergence and early stop: the training loss without a validation loss."""
+    return training if validation is None else validation
+
+
 def has_stopped_improving(losses: Sequence[float], epochs: int, improvement: float) -> bool:
     """Return True if none of the last `epochs` validation losses is `improvement` below the best loss before them.
 

@@ -10,7 +10,17 @@ from aiperf.errors import OtherRules
 from aiperf.journal.events import COUNTS, FollowedValues, ProposalRequested, RunStarted, TrialProposed, TrialRejected
 from aiperf.journal.messages import ProposalFailed, ProposalReturned, recorded
 from aiperf.option_limits import hold
-from morphism import Cost, DamagedMorph, Graph, IllegalMorph, choices, cost, decode_morph, encode_morph, unreached
+from morphism import (
+    Architecture,
+    DamagedMorph,
+    Graph,
+    IllegalMorph,
+    choices,
+    cost_of,
+    decode_morph,
+    encode_morph,
+    unreached,
+)
 from searchers.growth import NothingToPropose
 from searchers.history import History, Request, Searcher
 from searchers.kernel_size import own_size
@@ -85,22 +95,22 @@ def check(
         # The parent was among the best when the proposal was made, and has left them since.
         return rejected(f"the weights of its parent, trial {word.parent}, are gone")
     try:
-        graph = history.grown(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
+        network = history.architecture(word.parent, tuple([decode_morph(morph) for morph in word.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
-    idle = unreached(graph).items() - unreached(history.graph(word.parent)).items()
-    if idle:
+    if isinstance(network, Graph) and (
+        idle := unreached(network).items() - unreached(history.graph(word.parent)).items()
+    ):
         name, kernel = min(idle)
         return rejected(
             f"a kernel of {kernel} is larger than the maps of {name!r} can use: weights of it reach no pixel"
         )
-    counted = cost(graph)
-    if not history.space.budget.allows(counted):
+    if not history.space.budget.allows(cost_of(network)):
         return rejected("over the budget of operations, parameters and memory")
-    if (holder := history.holder(graph.fingerprint)) is not None:
+    if (holder := history.holder(network.fingerprint)) is not None:
         # Another worker's proposal, made at the same time, arrived first.
         return rejected(f"its architecture is that of trial {holder}")
-    return described(history, request, word, graph, counted, at)
+    return described(history, request, word, network, at)
 
 
 def returned(event: TrialProposed) -> ProposalReturned:
@@ -113,12 +123,12 @@ def described(
     history: History,
     request: ProposalRequested,
     word: ProposalReturned,
-    graph: Graph,
-    counted: Cost,
+    network: Architecture,
     at: float,
     follows: FollowedValues | None = None,
 ) -> TrialProposed:
-    """Return the event of a checked proposal. `graph`: its rebuilt graph. `counted`: operations of the graph."""
+    """Return the event of a checked proposal. `network`: its rebuilt architecture."""
+    graph = network if isinstance(network, Graph) else None
     return recorded(
         TrialProposed,
         word,
@@ -126,15 +136,16 @@ def described(
         position=request.position,
         seed=request.seed,
         morphs=list(word.morphs),
-        own_kernel=own_size(graph),
-        can_grow=not choices(graph, history.space.budget).is_empty(),
+        own_kernel=None if graph is None else own_size(graph),
+        can_grow=graph is not None and not choices(graph, history.space.budget).is_empty(),
         pruned=list(word.pruned),
         follows=follows,
-        **counts_of(graph, counted),
+        **counts_of(network),
     )
 
 
-def counts_of(graph: Graph, counted: Cost) -> dict[str, Any]:
-    """Return the fingerprint of a graph and its COUNTS, as in TrialProposed."""
+def counts_of(network: Architecture) -> dict[str, Any]:
+    """Return the fingerprint of an architecture and its COUNTS, as in TrialProposed."""
+    counted = cost_of(network)
     costs = {name: getattr(counted, name) for name in COUNTS if name != "validation_flops"}
-    return {"fingerprint": graph.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}
+    return {"fingerprint": network.fingerprint, "validation_flops": counted.forward_validation_flops, **costs}

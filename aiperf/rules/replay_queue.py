@@ -21,7 +21,7 @@ from aiperf.journal.events import COUNTS, ProposalRequested, TrialProposed, Tria
 from aiperf.journal.legality import IllegalLine
 from aiperf.rules.followed import FollowedTrial
 from aiperf.rules.proposals import described, returned
-from morphism import DamagedMorph, IllegalMorph, cost, decode_morph
+from morphism import DamagedMorph, IllegalMorph, decode_morph
 from searchers.history import History
 
 
@@ -155,10 +155,10 @@ def answer(
         seconds=0.0,
     )
     try:
-        graph = history.grown(parent, tuple([decode_morph(morph) for morph in word.morphs]))
+        network = history.architecture(parent, tuple([decode_morph(morph) for morph in word.morphs]))
     except (IllegalMorph, DamagedMorph) as error:
         return rejected(str(error))
-    proposed = described(history, request, word, graph, cost(graph), at, wanted.follows)
+    proposed = described(history, request, word, network, at, wanted.follows)
     for name in SAME:
         if (current := getattr(proposed, name)) != (recorded := getattr(wanted.proposal, name)):
             return rejected(

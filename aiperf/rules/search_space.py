@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from aiperf.journal.events import RunStarted
-from morphism import Budget, decode
+from aiperf.journal.events import Metric, RunStarted
+from morphism import Architecture, Budget, Detector, decode_architecture
 from searchers.history import Space
 
 STEPS = 20
@@ -15,6 +15,11 @@ STEPS = 20
 
 
 _NUMBERS = ("default_batch_size", "smallest_batch_size", "largest_batch_size", "tuning_from_round")
+
+
+def metric_of(network: Architecture) -> Metric:
+    """Return the metric in which a network's quality is measured."""
+    return "map50" if isinstance(network, Detector) else "top1"
 
 
 def recorded(space: Space) -> dict[str, Any]:
@@ -26,4 +31,4 @@ def space_of(started: RunStarted) -> Space:
     """Return the space of a run from its journal."""
     config: dict[str, Any] = started.config["space"]
     numbers = {name: config[name] for name in _NUMBERS}
-    return Space(decode(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)
+    return Space(decode_architecture(json.dumps(started.start_graph)), Budget(**config["budget"]), **numbers)

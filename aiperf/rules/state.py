@@ -64,6 +64,7 @@ class Trial:
     unsaved_epoch: int = 0
     """Last epoch of its attempt whose checkpoint could not be written."""
     losses: list[float] = field(default_factory=list)
+    """Judged loss of each epoch (`procedure.judged_loss`)."""
     accuracies: list[float] = field(default_factory=list)
     best_accuracy: float = 0.0
     reported_accuracy: float | None = None

@@ -33,7 +33,7 @@ from aiperf.simulate.model.simulated_executor import SimulatedWorld
 from aiperf.submission.announced_run import use_announcement
 from aiperf.units import count, duration
 from cluster.simulated import SimulatedConf
-from morphism import cost
+from morphism import cost_of
 
 MOST_EPOCHS = 20_000_000
 """Maximum epochs of a run. The journal of a larger run would fill a disk."""
@@ -89,10 +89,10 @@ def open_run(conf: RunConf, dataset: DataSet | None = None) -> Opening:
         memory_bytes=conf.budget.memory_bytes or cluster.memory_bytes,
     )
     plan = make_plan(replace(conf, cluster=cluster), shape, dataset or describe_without_files(conf.dataset))
-    if profile is not None and (ceiling := profile.ceilings.get(plan.graph.fingerprint)) is not None:
+    if profile is not None and (ceiling := profile.ceilings.get(plan.network.fingerprint)) is not None:
         cluster = replace(cluster, ceiling=ceiling)  # valid for the same starting graph only
         plan = replace(plan, conf=replace(plan.conf, cluster=cluster))
-    memory_of(cluster, conf.trainer, plan.graph)  # raises an error if the graph does not fit
+    memory_of(cluster, conf.trainer, plan.network)  # raises an error if the graph does not fit
     _refuse_endless(cluster, plan)
     return Opening(cluster, plan, first_line(plan))
 
@@ -111,8 +111,8 @@ def world_of(opening: Opening, proposer: Proposer | None = None, learning: Learn
         dataset=plan.dataset,
         seed=plan.conf.seed,
         space=plan.space,
-        memory=memory_of(conf, plan.conf.trainer, plan.graph),
-        learning=learning or ByOperations(cost(plan.graph).training_flops),
+        memory=memory_of(conf, plan.conf.trainer, plan.network),
+        learning=learning or ByOperations(cost_of(plan.network).training_flops),
         proposer=proposer or proposer_of(plan.conf.searcher, plan.conf.hpo),
         clock=VirtualClock(),
         checkpoints=Checkpoints(plan.conf.trainer.keep_checkpoints_seconds),
@@ -125,7 +125,7 @@ def _refuse_endless(conf: SimulatedConf, plan: Plan) -> None:
     data = plan.dataset
     of_start = pace(
         conf,
-        cost(plan.graph),
+        cost_of(plan.network),
         plan.space.default_batch_size,
         1.0,
         data.training_images,

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
 import torch
 
+from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.dataset_config import DataSetConf
 from aiperf.data.opening import open_data
 from aiperf.train.checkpoints.checkpoint import load
 from aiperf.train.checkpoints.checkpoint_files import CheckpointFolder
 from aiperf.train.collectives.collective import SingleRank
-from aiperf.train.network.module import build
 from aiperf.train.rank_context import RankContext
 from aiperf.train.setup import walk
 from aiperf.train.task import Quality
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Graph
+from morphism import Architecture
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +31,15 @@ class Evaluation:
     """fp32, tf32, bf16 or fp16."""
     device: str
     """Type of the device: cpu or cuda."""
+    detections: Sequence[ImageDetections] = ()
+    """True boxes and detections of each image. Empty for classification."""
 
 
 def evaluate(
     folder: CheckpointFolder,
     trial: int,
     epoch: int,
-    graph: Graph,
+    network: Architecture,
     dataset: DataSetConf,
     trainer: TrainerConf,
     precision: str,
@@ -50,21 +53,28 @@ def evaluate(
 
     Raises NoCheckpoint, DamagedCheckpoint and all errors of `open_data`.
     """
-    weights = load(folder, trial, graph.fingerprint, epoch, with_momentum=False).weights
+    weights = load(folder, trial, network.fingerprint, epoch, with_momentum=False).weights
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if precision == "tf32" and device.type == "cpu":
         precision = "fp32"
     conf = replace(trainer, precision=precision, compile="off", cuda_graphs="off")
     with open_data(dataset) as data, torch.inference_mode():
-        context = RankContext.make(conf, data, graph, device, SingleRank(), writer=None)
-        network = build(graph)
-        network.load_state_dict(dict(weights))
-        network.to(device).eval()
+        context = RankContext.make(conf, data, network, device, SingleRank(), writer=None)
+        module = context.task.build(network)
+        module.load_state_dict(dict(weights))
+        module.to(device).eval()
         if conf.channels_last:
-            network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
-        sums, images = context.task.validation_sums(device), 0
+            module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
+        sums, images = context.task.validation_sums(module, data.validation_images), 0
         with closing(data.validation(batch, **walk(context))) as batches, context.precision.computing():
             for each in batches:
-                sums.add(network, each)
+                sums.add(module, each)
                 images += each.count
-        return Evaluation(context.task.quality(sums.read(), images), images, context.precision.name, device.type)
+        values = sums.read()
+        return Evaluation(
+            context.task.quality(values, images),
+            images,
+            context.precision.name,
+            device.type,
+            context.task.detections(values),
+        )

@@ -35,7 +35,7 @@ class Execution:
     """Network in an execution mode. Only training steps with a whole batch use the mode. All other passes are eager."""
 
     def __init__(
-        self, network: Network, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
+        self, network: nn.Module, mode: ExecutionMode, images: Tensor, precision: Precision, compiler: str = "inductor"
     ) -> None:
         """`images`: a whole batch (batch, channels, height, width) in the training dtype.
 
@@ -46,12 +46,18 @@ class Execution:
         self._network = network
         self._graphs_left_out = _graphs_left_out()
         if mode.compiled:
+            assert isinstance(network, Network)
             network._compiled_call_impl = _compiled(network, mode, compiler)
         elif mode.cuda_graphs:
             with _refusals_are_not_had():
                 _capture(network, images, precision)
         self._forward = network.__dict__.get("forward")
         self._compiled = network._compiled_call_impl
+
+    @classmethod
+    def eager(cls, network: nn.Module, precision: Precision) -> Execution:
+        """Return the execution of a network that has no other mode."""
+        return cls(network, EAGER, torch.empty(0), precision)
 
     @contextmanager
     def eager_if(self, eager: bool) -> Iterator[None]:
@@ -82,6 +88,7 @@ class Execution:
     def compilations(self) -> int:
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
+        assert isinstance(self._network, Network)
         return len(_debug_get_cache_entry_list(self._network.straight_line.__code__))
 
     def verify(self) -> None:

@@ -21,21 +21,21 @@ from aiperf.train.collectives.collective import SingleRank
 from aiperf.train.loop import train
 from aiperf.train.rank_context import RankContext
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Graph
+from morphism import Architecture
 
 
 def train_here(
     order: Train,
     conf: TrainerConf,
     data: OpenData,
-    start: Graph,
+    start: Architecture,
     checkpoints: Path,
     device: torch.device | None = None,
     taken: float | None = None,
 ) -> Iterator[Word]:
     """Execute one order and yield its messages. The last is Done, Crashed or CheckpointGone.
 
-    `start`: the run's starting graph. `checkpoints`: the run's folder of checkpoints. `device`: default: the CPU.
+    `start`: the run's starting network. `checkpoints`: the run's folder of checkpoints. `device`: default: the CPU.
     `taken`: time.monotonic() when the order was taken, default: now.
     """
     taken = time.monotonic() if taken is None else taken

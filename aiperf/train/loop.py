@@ -22,7 +22,7 @@ from aiperf.data.batches import Batch
 from aiperf.journal.events import BatchReduced
 from aiperf.journal.messages import CheckpointGone, Crashed, EpochDone, Train, TrialDone, Word
 from aiperf.rng import derive
-from aiperf.rules.procedure import has_stopped_improving
+from aiperf.rules.procedure import has_stopped_improving, judged_loss
 from aiperf.train.attempt_messages import AttemptMessages, EpochMessage, in_order
 from aiperf.train.attempt_sums import EpochClock, Reports, StepTimes
 from aiperf.train.checkpoints.checkpoint import Snapshot, copied
@@ -155,7 +155,7 @@ class _Attempt:
         return self._epoch >= order.last_epoch or has_stopped_improving(self._losses, order.patience, order.improvement)
 
     def _one_epoch(self, ready: PreparedNetwork) -> AttemptMessages:
-        """Train, validate, save a checkpoint, and append the epoch's validation loss."""
+        """Train, validate, save a checkpoint, and append the epoch's loss."""
         context, order = self._context, self._order
         # dropout is a function of numbers in the order, so that a resumed trial draws the same values
         torch.manual_seed(derive(order.seed, "dropout", self._epoch, context.collective.rank))
@@ -182,8 +182,9 @@ class _Attempt:
         trained, training_loss, validated, *sums = context.collective.total(own_sums)
         clock.exchanged(self._now() - began)
         quality = context.task.quality(sums, round(validated))
-        is_finite = math.isfinite(training_loss) and math.isfinite(quality.loss)
-        self._losses.append(quality.loss if is_finite else math.inf)
+        judged = judged_loss(quality.loss, training_loss / trained)
+        is_finite = math.isfinite(training_loss) and math.isfinite(judged)
+        self._losses.append(judged if is_finite else math.inf)
 
         advanced = clock.finish(self._now(), round(trained), round(validated))
         if not is_finite or (self._is_over() and file is not None and not file.done()):
@@ -199,6 +200,8 @@ class _Attempt:
             accuracy=quality.value,
             validation_loss=quality.loss,
             training_loss=training_loss / trained,
+            regions=quality.regions,
+            missing_regions=quality.missing_regions,
             learning_rate=self._rate,
             checkpoint=False,
         )
@@ -287,7 +290,7 @@ class _Attempt:
         """Return this rank's number of images and their sums."""
         context, network = self._context, ready.network
         timeline = context.timeline
-        images, sums = 0, context.task.validation_sums(context.device)
+        images, sums = 0, context.task.validation_sums(network, context.data.validation_images)
         network.eval()
         clock.begin_pass(self._now())
         batches = context.data.validation(ready.batch, **walk(context))
@@ -363,7 +366,7 @@ class _Attempt:
         snapshot = Snapshot(
             trial=self._order.trial,
             epoch=self._epoch,
-            fingerprint=ready.graph.fingerprint,
+            fingerprint=ready.architecture.fingerprint,
             weights=copied(ready.network.state_dict()),
             momentum=copied(momentum_of(ready.exchange.optimiser, ready.network)),
             scaler=ready.scaler.state_dict() if ready.scaler is not None else {},

@@ -19,7 +19,7 @@ from aiperf.train.memory.ceiling import memory_of_rank
 from aiperf.train.precision import Precision, choose
 from aiperf.train.task import Classification, Task
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Graph
+from morphism import Architecture, Graph
 
 
 @dataclass(slots=True)
@@ -28,8 +28,8 @@ class RankContext:
 
     conf: TrainerConf
     data: OpenData
-    start: Graph
-    """The run's starting graph, at the beginning of each lineage."""
+    start: Architecture
+    """The run's starting network, at the beginning of each lineage."""
     device: torch.device
     collective: Collective
     precision: Precision
@@ -49,7 +49,7 @@ class RankContext:
     def make(
         conf: TrainerConf,
         data: OpenData,
-        start: Graph,
+        start: Architecture,
         device: torch.device,
         collective: Collective,
         writer: Writer | None,
@@ -76,7 +76,7 @@ class RankContext:
             timeline=timeline_of(device),
             memory_bytes=memory_of_rank(conf, device, collective, on_host),
             writer=writer,
-            task=Classification(conf.label_smoothing),
+            task=_task_of(start, conf),
             liveness=liveness or RankHeartbeat(),
         )
 
@@ -92,6 +92,14 @@ class RankContext:
     def all_agree(self, own: bool) -> bool:
         """Return whether `own` is true on every rank. All ranks must call it."""
         return self.collective.total([0.0 if own else 1.0])[0] == 0.0
+
+
+def _task_of(start: Architecture, conf: TrainerConf) -> Task:
+    if isinstance(start, Graph):
+        return Classification(conf.label_smoothing)
+    from aiperf.train.detection import Detection  # imports torchvision's detectors
+
+    return Detection()
 
 
 # malloc.h

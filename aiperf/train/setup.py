@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aiperf.data.batches import RankBatches
 from aiperf.journal.events import TrialPrepared
@@ -24,12 +24,12 @@ from aiperf.train.execution import Execution, fastest
 from aiperf.train.execution_mode import modes_of
 from aiperf.train.memory.ceiling import DoesNotFit, blank, check, rehearse, rehearse_eager_passes
 from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, fits
-from aiperf.train.network.module import Network, build
+from aiperf.train.network.module import Network
 from aiperf.train.network.weights import break_symmetry, carry_out
 from aiperf.train.optimiser import give_momentum, momentum_of, sgd
 from aiperf.train.rank_context import RankContext
 from aiperf.train.stages import Stage
-from morphism import Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
+from morphism import Architecture, Graph, Lineage, WeightPlan, apply, decode_morph, rebuild
 
 
 class CheckpointMissing(Exception):
@@ -45,8 +45,8 @@ class CheckpointMissing(Exception):
 class PreparedNetwork:
     """A network that is ready to train."""
 
-    graph: Graph
-    network: Network
+    architecture: Architecture
+    network: nn.Module
     """Network as built. Evaluation calls it."""
     exchange: Exchange
     execution: Execution
@@ -61,12 +61,14 @@ class PreparedNetwork:
 
 
 def descend(
-    start: Graph, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]
-) -> tuple[Graph, Graph, list[WeightPlan]]:
-    """Return the parent's graph, the trial's graph, and the plans from one to the other.
+    start: Architecture, lineage: Sequence[Mapping[str, Any]], morphs: Sequence[Mapping[str, Any]]
+) -> tuple[Architecture, Architecture, list[WeightPlan]]:
+    """Return the parent's architecture, the trial's architecture, and the plans from one to the other.
 
-    Raises IllegalMorph or DamagedMorph if the lineage does not belong to this starting graph.
+    Raises IllegalMorph or DamagedMorph if the lineage does not belong to this starting network.
     """
+    if not isinstance(start, Graph):
+        return start, start, []
     at = Lineage(start, tuple(decode_morph(morph) for morph in lineage))
     parent = graph = rebuild(at)
     plans = []
@@ -89,15 +91,19 @@ def prepare(
     began = time.monotonic()
     context.liveness.beat(0, Stage.BUILD, context.conf.start_seconds)
     context.data.prime_training(batch, **walk(context), epoch=epoch, seed=derive(order.seed, "order"))
-    parent, graph, plans = descend(context.start, order.lineage, order.morphs)
-    check(graph, batch, context.precision, context.memory_bytes)
-    network = build(graph).to(context.device)
+    parent, architecture, plans = descend(context.start, order.lineage, order.morphs)
+    check(architecture, batch, context.precision, context.memory_bytes)
+    network = context.task.build(architecture).to(context.device)
     if context.conf.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks it
     built = time.monotonic()
 
     context.liveness.enter(Stage.LAUNCH, context.conf.start_seconds)
-    execution = _rehearse(order, context, graph, network, epoch, batch)
+    if isinstance(architecture, Graph):
+        assert isinstance(network, Network)
+        execution = _rehearse(order, context, architecture, network, epoch, batch)
+    else:
+        execution = Execution.eager(network, context.precision)
     rehearsed = time.monotonic()
 
     context.liveness.enter(Stage.WEIGHTS, context.conf.start_seconds)
@@ -107,12 +113,12 @@ def prepare(
     give_momentum(optimiser, network, {name: torch.zeros_like(each) for name, each in network.named_parameters()})
     scaler = context.scaler()
     if epoch > 1 or snapshot is not None:
-        _resume(order, context, graph, network, optimiser, scaler, epoch, snapshot)
+        _resume(order, context, architecture, network, optimiser, scaler, epoch, snapshot)
     else:
         _inherit(order, context, parent, plans, network)
     exchange = context.collective.exchange(network, optimiser, scaler, context.timeline)
     return PreparedNetwork(
-        graph=graph,
+        architecture=architecture,
         network=network,
         exchange=exchange,
         execution=execution,
@@ -175,7 +181,9 @@ def _last_share(context: RankContext, batch: int) -> int:
     return max((count for share in shares if (count := share.stop - share.start) < batch), default=0)
 
 
-def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[WeightPlan], network: Network) -> None:
+def _inherit(
+    order: Train, context: RankContext, parent: Architecture, plans: Sequence[WeightPlan], network: nn.Module
+) -> None:
     """Load the parent's weights, or initial ones, through the plans, on every rank."""
 
     def read() -> None:
@@ -196,8 +204,8 @@ def _inherit(order: Train, context: RankContext, parent: Graph, plans: Sequence[
 def _resume(
     order: Train,
     context: RankContext,
-    graph: Graph,
-    network: Network,
+    architecture: Architecture,
+    network: nn.Module,
     optimiser: torch.optim.SGD,
     scaler: Scaler | None,
     epoch: int,
@@ -210,7 +218,7 @@ def _resume(
         if taken is None:
             assert context.writer is not None
             context.writer.settle()
-            taken = load(context.writer.folder, order.trial, graph.fingerprint, epoch - 1)
+            taken = load(context.writer.folder, order.trial, architecture.fingerprint, epoch - 1)
         network.load_state_dict(taken.weights)
         give_momentum(optimiser, network, taken.momentum)
         if scaler is not None:

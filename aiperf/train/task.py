@@ -1,4 +1,7 @@
-"""Training task: initial weights, the loss of a batch, and the quality of a validation pass. Classification is one task."""
+"""Training task: initial weights, the loss of a batch, and the quality of a validation pass. Classification is one task.
+
+Detection is in `detection.py`.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from aiperf.accounting.average_precision import ImageDetections
 from aiperf.data.batches import Batch
-from aiperf.journal.events import Metric
 from aiperf.train.network.module import Network, build
 from aiperf.train.network.weights import initialise
-from morphism import Graph
+from morphism import Architecture, Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,16 +25,20 @@ class Quality:
     """Result of a validation pass over the images of all ranks."""
 
     value: float
-    """Quality in the task's metric, 0..1."""
-    loss: float
-    """Mean loss per image."""
+    """Quality in the metric of the network, 0..1."""
+    loss: float | None
+    """Mean loss per image. None for a task without a validation loss."""
+    regions: int = 0
+    """Regions that a detector evaluated."""
+    missing_regions: int = 0
+    """Regions of the training pass before that a detector could not sample."""
 
 
 class ValidationSums(Protocol):
     """Sums over one rank's validation pass. They stay on the device until they are read."""
 
-    def add(self, network: Network, batch: Batch) -> None:
-        """Evaluate a batch and add its results, without synchronizing the device."""
+    def add(self, network: nn.Module, batch: Batch) -> None:
+        """Evaluate a batch and add its results."""
 
     def read(self) -> list[float]:
         """Return the sums, equally many on every rank. Synchronizes the device."""
@@ -40,21 +47,24 @@ class ValidationSums(Protocol):
 class Task(Protocol):
     """Task that a trial's network is trained for."""
 
-    @property
-    def metric(self) -> Metric:
-        """Return the name of the quality's metric."""
+    def build(self, architecture: Architecture) -> nn.Module:
+        """Return a network on the host. Its weights have no meaning."""
 
-    def initial_network(self, graph: Graph, seed: int) -> Network:
+    def initial_network(self, architecture: Architecture, seed: int) -> nn.Module:
         """Return a network with initial weights, on the host."""
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         """Return the mean training loss of a batch, a scalar."""
 
-    def validation_sums(self, device: torch.device) -> ValidationSums:
-        """Return empty sums for a validation pass."""
+    def validation_sums(self, network: nn.Module, images: int) -> ValidationSums:
+        """Return empty sums for a validation pass of all ranks over `images` images."""
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         """Return the quality from the sums of all ranks over `images` validation images."""
+
+    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        """Return true boxes and detections from the sums of all ranks. Empty for classification."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +74,27 @@ class Classification:
     label_smoothing: float
     """Share of a training target that is spread over all classes, 0..1."""
 
-    @property
-    def metric(self) -> Metric:
-        return "top1"
+    def build(self, architecture: Architecture) -> Network:
+        assert isinstance(architecture, Graph)
+        return build(architecture)
 
-    def initial_network(self, graph: Graph, seed: int) -> Network:
-        network = build(graph)
+    def initial_network(self, architecture: Architecture, seed: int) -> Network:
+        network = self.build(architecture)
         initialise(network, seed)
         return network
 
     def loss(self, module: nn.Module, batch: Batch) -> Tensor:
         return F.cross_entropy(module(batch.images).float(), batch.targets, label_smoothing=self.label_smoothing)
 
-    def validation_sums(self, device: torch.device) -> _ClassificationSums:
-        return _ClassificationSums(device)
+    def validation_sums(self, network: nn.Module, images: int) -> _ClassificationSums:
+        return _ClassificationSums(next(network.parameters()).device)
 
     def quality(self, sums: Sequence[float], images: int) -> Quality:
         loss, correct = sums
         return Quality(correct / images, loss / images)
+
+    def detections(self, sums: Sequence[float]) -> Sequence[ImageDetections]:
+        return ()
 
 
 class _ClassificationSums:
@@ -91,7 +104,7 @@ class _ClassificationSums:
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
 
-    def add(self, network: Network, batch: Batch) -> None:
+    def add(self, network: nn.Module, batch: Batch) -> None:
         logits = network.forward(batch.images).float()  # not __call__: only the training step is compiled
         self._loss.add_(F.cross_entropy(logits, batch.targets), alpha=batch.count)
         self._correct.add_((logits.argmax(1) == batch.targets).sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -12,6 +13,7 @@ from aiperf.journal.events import CheckpointWritten, EpochFinished, RunStarted, 
 from aiperf.train.trainer_config import TrainerConf, learning_rate
 from aiperf.verify.attempts import Attempts, OpenAttempt, whole_epoch
 from aiperf.verify.check import Check, CheckResult, handles
+from morphism import DamagedGraphFile, Detector, decode_architecture
 
 IMAGES = "an epoch has all training images that fill whole steps, and all validation images"
 ACCURACY = "an accuracy is a whole number of correct images, divided by all validation images"
@@ -19,6 +21,8 @@ SMALLEST_LOSS = (
     "cross-entropy is at least (1 - accuracy) · ln 2: a wrong answer gives the right class a probability of at most 1/2"
 )
 LARGEST_LOSS = "at accuracy 1, cross-entropy is at most ln(classes): the right class has the largest probability"
+LOSSES = "a network that classifies has a validation loss and no regions, and a detector has no validation loss"
+REGIONS = "a detector evaluates at most so many regions of an image, and lacks at most its regions of training"
 ACCURACY_ROUNDING = 1e-9
 """Images. An accuracy is one division of two whole numbers, and exact to the last bit."""
 LOSS_ROUNDING = 1e-3
@@ -40,6 +44,7 @@ class Images(Check):
         self._notes = CheckResult("images", IMAGES, "epochs")
         self._training = self._validation = self._classes = 0
         self._simulated = False
+        self._detector: Detector | None = None
 
     def checked(self) -> CheckResult:
         if self._simulated:
@@ -53,6 +58,11 @@ class Images(Check):
         classes = data.get("classes")
         self._classes = classes if isinstance(classes, int) else 0
         self._simulated = event.simulated
+        try:
+            network = decode_architecture(json.dumps(event.start_graph))
+        except DamagedGraphFile:  # reported by another check
+            return
+        self._detector = network if isinstance(network, Detector) else None
 
     @handles(EpochFinished)
     def _epoch(self, line: int, event: EpochFinished) -> None:
@@ -63,7 +73,9 @@ class Images(Check):
             training, validation = training + work.training_images, validation + work.validation_images
         if not (self._simulated and training == self._training and validation == self._validation):
             self._check_images(line, event, attempt, (training, validation))
-        if not self._simulated:
+        if self._detector is not None:
+            self._check_regions(line, event, training, self._detector)
+        elif not self._simulated:
             self._check_results(line, event)
 
     def _check_images(self, line: int, event: EpochFinished, attempt: OpenAttempt, done: tuple[int, int]) -> None:
@@ -82,8 +94,27 @@ class Images(Check):
                 f"{self._validation}" + (f", less at most {skipped} corrupt ones" if skipped else ""),
             )
 
+    def _check_regions(self, line: int, event: EpochFinished, trained: int, detector: Detector) -> None:
+        where = f"epoch {event.epoch} of trial {event.trial}"
+        if event.validation_loss is not None:
+            self._notes.add(line, f"{where}: validation loss {event.validation_loss!r} of a detector", law=LOSSES)
+        for name, found, most in (
+            ("regions", event.regions, self._validation * detector.sizes.most_regions),
+            ("missing_regions", event.missing_regions, trained * detector.sizes.regions),
+        ):
+            if found > most:
+                self._notes.add(line, f"{where}: {name} {found}, at most {most}", law=REGIONS)
+
     def _check_results(self, line: int, event: EpochFinished) -> None:
         accuracy, loss, least = event.accuracy, event.validation_loss, self._validation - self._attempts.skipped
+        if loss is None or event.regions or event.missing_regions:
+            regions = event.regions, event.missing_regions
+            self._notes.add(
+                line,
+                f"epoch {event.epoch} of trial {event.trial}: validation loss {loss!r}, regions {regions}",
+                law=LOSSES,
+            )
+            return
         if all(
             abs(accuracy * images - round(accuracy * images)) > ACCURACY_ROUNDING
             for images in range(max(1, least), self._validation + 1)

@@ -10,11 +10,12 @@ from aiperf.data.description import DIGITS, DataSet
 from aiperf.errors import AiperfError
 from aiperf.journal.events import NodeChecked, RunStarted, ScorePredicted
 from aiperf.rules.proposals import proposer_of
+from aiperf.rules.search_space import metric_of
 from aiperf.statistics.predicted_score import ScorePrediction, differing_options, node_hashes
 from aiperf.system.describe import versions
 from aiperf.train.memory.batch_sizes import bounds
 from aiperf.verify.check import Check, CheckResult, handles
-from morphism import STARTS, Budget, decode, start
+from morphism import DETECTORS, STARTS, Budget, decode_architecture, start_of
 
 PREDICTED = "a predicted score follows from its simulations, and was made for the options, release and nodes of the run"
 DATA_SET = "the data set is the configured one, with its known numbers"
@@ -113,7 +114,8 @@ class Plan(Check):
         except (AiperfError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._notes.not_checked = f"this release cannot make a plan from the configuration ({error})"
             return
-        recorded["start_graph"] = decode(json.dumps(event.start_graph)).fingerprint
+        recorded["start_graph"] = decode_architecture(json.dumps(event.start_graph)).fingerprint
+        recorded["metric"] = event.metric
         for name, value in made.items():
             self._notes.examined += 1
             if recorded.get(name) != value:
@@ -145,18 +147,18 @@ class Plan(Check):
 def _starting_graph(conf: RunConf, event: RunStarted) -> dict[str, Any]:
     """Return the configured starting network, or an empty dict if the network comes from a file."""
     name, data = conf.start or conf.dataset.usual_start, event.dataset
-    if name not in STARTS:
+    if name not in (*STARTS, *DETECTORS):
         return {}
-    graph = start(name, image=data["image"], channels=data["channels"], classes=data["classes"])
-    return {"start_graph": graph.fingerprint}
+    sizes = {"width": data.get("width"), **{each: data[each] for each in ("image", "channels", "classes")}}
+    return {"start_graph": start_of(name, **sizes).fingerprint}
 
 
 def _space(conf: RunConf, event: RunStarted) -> dict[str, Any]:
     """Return budget and batch sizes, computed as in `aiperf/planning/plan.py`."""
-    budget = Budget.of(
-        decode(json.dumps(event.start_graph)), factor=conf.budget.factor, memory_bytes=None, batch=conf.budget.batch
-    )
+    network = decode_architecture(json.dumps(event.start_graph))
+    budget = Budget.of(network, factor=conf.budget.factor, memory_bytes=None, batch=conf.budget.batch)
     made: dict[str, Any] = {
+        "metric": metric_of(network),
         "forward_flops": budget.forward_flops,
         "parameters": budget.parameters,
         "batch": budget.batch,

@@ -36,7 +36,7 @@ from aiperf.rules.state import Run
 from aiperf.system.describe import versions
 from aiperf.system.host import cpu_model
 from aiperf.verify.check import Certainty, CheckResult, StateCheck
-from morphism import DamagedMorph, Graph, IllegalMorph, cost, decode_morph
+from morphism import Architecture, DamagedMorph, IllegalMorph, decode_morph
 from searchers.history import History
 
 ARCHITECTURE = "a trial's architecture, its fingerprint and its operations follow from its parent's and its morphs"
@@ -100,14 +100,14 @@ class Graphs(StateCheck):
 
     def _rebuilt(self, event: TrialProposed) -> dict[str, Any]:
         try:
-            graph = self._history.grown(event.parent, tuple(map(decode_morph, event.morphs)))
+            network = self._history.architecture(event.parent, tuple(map(decode_morph, event.morphs)))
         except (IllegalMorph, DamagedMorph) as error:
             return {"morphs": str(error)}
-        return counts_of(graph, cost(graph))
+        return counts_of(network)
 
 
-def _counts(graph: Graph) -> tuple[int, ...]:
-    counted = counts_of(graph, cost(graph))
+def _counts(network: Architecture) -> tuple[int, ...]:
+    counted = counts_of(network)
     return tuple(counted[name] for name in COUNTS)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from aiperf.config import from_plain
-from aiperf.data.dataset_config import DataSetConf, FilesConf
+from aiperf.data.dataset_config import DataSetConf, FolderConf
 from aiperf.data.survey import held_to
 from aiperf.errors import BadConfiguration
 from aiperf.journal.events import CheckpointWritten, EpochFinished, TrialPrepared
@@ -16,10 +16,15 @@ from aiperf.rules.search_space import space_of
 from aiperf.train.checkpoints.checkpoint import NoCheckpoint
 from aiperf.train.checkpoints.checkpoint_files import CHECKPOINTS, CheckpointFolder
 from aiperf.train.evaluation import evaluate
-from morphism import Lineage, decode_morph, rebuild
+from aiperf.verify.detections import write_detections
+from morphism import decode_morph, rebuilt
 
 TOLERATED_IMAGES = 1
 """Images whose class may change with the device, the batch or the order of sums."""
+TOLERATED_PRECISION = 1e-3
+"""Difference of the mAP that has the same causes."""
+TOLERATED_REGIONS = 0.01
+"""Share of the evaluated regions that has the same causes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +41,30 @@ class QualityAudit:
     device: str
     quality_in_journal: float
     quality_again: float
-    loss_in_journal: float
-    loss_again: float
+    loss_in_journal: float | None
+    loss_again: float | None
+    regions_in_journal: int = 0
+    """Regions that a detector evaluated."""
+    regions_again: int = 0
 
     @property
-    def differing_images(self) -> int:
-        """Return the difference of the numbers of correct images, rounded."""
+    def differing_images(self) -> int | None:
+        """Return the difference of the numbers of correct images, rounded. None for a detector."""
+        if self.metric != "top1":
+            return None
         return round(abs(self.quality_again - self.quality_in_journal) * self.images)
 
     @property
     def is_confirmed(self) -> bool:
-        """Return whether the qualities differ by at most `TOLERATED_IMAGES`."""
-        return self.differing_images <= TOLERATED_IMAGES
+        """Return whether the qualities and the evaluated regions are equal within the tolerances."""
+        if self.differing_images is not None:
+            return self.differing_images <= TOLERATED_IMAGES
+        regions = abs(self.regions_again - self.regions_in_journal)
+        is_equal = abs(self.quality_again - self.quality_in_journal) <= TOLERATED_PRECISION
+        return is_equal and regions <= TOLERATED_REGIONS * self.regions_again
 
 
-def audit(folder: Path, root: str | None = None) -> QualityAudit:
+def audit(folder: Path, root: str | None = None, detections: Path | None = None) -> QualityAudit:
     """Evaluate the last epoch of the journal whose checkpoint exists, with the run's configuration.
 
     After the end of a run with storage.checkpoints=best this is the best epoch.
@@ -58,10 +72,11 @@ def audit(folder: Path, root: str | None = None) -> QualityAudit:
     Args:
         folder: folder of the run.
         root: folder of the data set. Default: the run's `dataset.root`.
+        detections: new file for the boxes of a detector. Default: none is written.
 
     Raises:
         NoCheckpoint: no epoch of the journal has a checkpoint.
-        BadConfiguration: the data set has no folder.
+        BadConfiguration: the data set has no folder, or the run has no detections.
         OtherData: the data set differs from the run's.
     """
     epochs: dict[tuple[int, int], EpochFinished] = {}
@@ -85,16 +100,22 @@ def audit(folder: Path, root: str | None = None) -> QualityAudit:
         )
     conf = from_plain(run.started.config)
     start = space_of(run.started).start
+    if detections is not None and run.started.metric == "top1":
+        raise BadConfiguration(
+            f"only a detector has detections, but found --detections {detections} with {run.started.run!r}: leave it out"
+        )
     again = evaluate(
         checkpoints,
         found.trial,
         found.epoch,
-        rebuild(Lineage(start, tuple(decode_morph(morph) for morph in run.lineage(found.trial)))),
+        rebuilt(start, [decode_morph(morph) for morph in run.lineage(found.trial)]),
         held_to(_with_root(conf.dataset, root), run.started.dataset.get("fingerprint")),
         conf.trainer,
         precisions[found.trial],
         run.trials[found.trial].batch_size,
     )
+    if detections is not None:
+        write_detections(detections, again.detections)
     return QualityAudit(
         run=run.started.run,
         trial=found.trial,
@@ -107,14 +128,16 @@ def audit(folder: Path, root: str | None = None) -> QualityAudit:
         quality_again=again.quality.value,
         loss_in_journal=found.validation_loss,
         loss_again=again.quality.loss,
+        regions_in_journal=found.regions,
+        regions_again=again.quality.regions,
     )
 
 
 def _with_root(dataset: DataSetConf, root: str | None) -> DataSetConf:
     if root is None:
         return dataset
-    if not isinstance(dataset, FilesConf):
+    if not isinstance(dataset, FolderConf):
         raise BadConfiguration(
-            f"dataset.root is the folder of image files, but found it with dataset={dataset.name}: leave it out"
+            f"dataset.root is the folder of a data set in files, but found it with dataset={dataset.name}: leave it out"
         )
     return replace(dataset, root=root)

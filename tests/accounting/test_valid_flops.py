@@ -188,7 +188,7 @@ def test_other_data_or_another_start_is_not_published() -> None:
         "classes": 1000,
     }
 
-    assert is_published_workload(published, "resnet50_v1_5")
-    assert not is_published_workload(published, "resnet50_v1")
-    assert not is_published_workload(published | {"is_full_imagenet": False}, "resnet50_v1_5")
-    assert not is_published_workload(published | {"image": 160}, "resnet50_v1_5")
+    assert is_published_workload("hpc_ai500_ic", published, "resnet50_v1_5")
+    assert not is_published_workload("hpc_ai500_ic", published, "resnet50_v1")
+    assert not is_published_workload("hpc_ai500_ic", published | {"is_full_imagenet": False}, "resnet50_v1_5")
+    assert not is_published_workload("hpc_ai500_ic", published | {"image": 160}, "resnet50_v1_5")

@@ -108,6 +108,7 @@ class ShadowTrial:
                 f"epoch {event.epoch} of trial {event.trial} ended with {self.images} images booked, of {self.whole}",
                 event.trial,
             )
+        assert event.validation_loss is not None, "a simulated network is a graph"
         self.validation_losses.append(event.validation_loss)
         self.accuracies.append(event.accuracy)
         if event.checkpoint:

@@ -155,7 +155,7 @@ def test_detector_table_separates_the_papers_figure(aiperf: User) -> None:
     [
         (
             ("faster_rcnn_r50", "--width", "100"),
-            "width of a detector's image is a multiple of 32, but found 100: use 96",
+            "width of a detector's image is a multiple of 32, at most 16384, but found 100: use 96",
         ),
         (("faster_rcnn_r50", "--image", "64"), "found --image with faster_rcnn_r50: leave it out"),
         (("resnet20", "--height", "64"), "found --height with resnet20: leave it out"),

@@ -9,46 +9,56 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
+from rich.console import Console
 
 from aiperf.data import hostcache
 from aiperf.data.dataset_config import (
     DATA_SETS,
     DataSetConf,
     FilesConf,
+    FolderConf,
     ImagenetConf,
     ImagesConf,
     SyntheticConf,
+    WeatherConf,
+    WeatherSyntheticConf,
 )
+from aiperf.data.description import DataSet
 from aiperf.data.errors import DataError, MissingData
 from aiperf.data.files.pack import pack
 from aiperf.data.files.samples import list_folder
+from aiperf.data.files.weather_files import BOX_ROWS
 from aiperf.data.opened import OpenData
 from aiperf.data.opening import open_data
 from aiperf.data.survey import describe
+from aiperf.data.verification import prepare
 from tests.builders.data_set import joined, training, validation
 
-Example = Callable[[Path, Path, Path], DataSetConf]
-"""Configuration from folders with small images, with large images, and with shards of the small ones."""
+Example = Callable[[Path, Path, Path, Path], DataSetConf]
+"""Configuration from folders with small images, large images, shards of the small ones, and weather images."""
 
 
 def usual(kind: type[DataSetConf]) -> Example:
     """Return the default configuration of a set, with small images for sets of files."""
-    return lambda small, large, shards: kind(root=str(small)) if issubclass(kind, FilesConf) else kind()
+    return lambda small, large, shards, weather: kind(root=str(small)) if issubclass(kind, FilesConf) else kind()
 
 
 FEW = SyntheticConf(training_images=50, validation_images=20, image=16)
+FEW_FIELDS = WeatherSyntheticConf(training_images=24, validation_images=20, height=32, width=64)
 EXAMPLES: dict[str, Example] = {
     **{kind().name: usual(kind) for kind in DATA_SETS},
-    "synthetic": lambda small, large, shards: FEW,
-    "imagenet": lambda small, large, shards: ImagenetConf(root=str(large)),
-    "imagenet, nothing kept": lambda small, large, shards: ImagenetConf(root=str(large), cache="none"),
-    "imagenet, files kept": lambda small, large, shards: ImagenetConf(root=str(large), cache="encoded"),
-    "images, nothing kept": lambda small, large, shards: ImagesConf(root=str(small), cache="none"),
-    "images, grey": lambda small, large, shards: ImagesConf(
+    "synthetic": lambda small, large, shards, weather: FEW,
+    "weather_synthetic": lambda small, large, shards, weather: FEW_FIELDS,
+    "weather": lambda small, large, shards, weather: WeatherConf(root=str(weather)),
+    "imagenet": lambda small, large, shards, weather: ImagenetConf(root=str(large)),
+    "imagenet, nothing kept": lambda small, large, shards, weather: ImagenetConf(root=str(large), cache="none"),
+    "imagenet, files kept": lambda small, large, shards, weather: ImagenetConf(root=str(large), cache="encoded"),
+    "images, nothing kept": lambda small, large, shards, weather: ImagesConf(root=str(small), cache="none"),
+    "images, grey": lambda small, large, shards, weather: ImagesConf(
         root=str(small), cache="encoded", image=24, channels=1, mean=[0.5], std=[0.2]
     ),
-    "images, shards": lambda small, large, shards: ImagesConf(root=str(shards), format="webdataset"),
-    "images, shards, nothing kept": lambda small, large, shards: ImagesConf(
+    "images, shards": lambda small, large, shards, weather: ImagesConf(root=str(shards), format="webdataset"),
+    "images, shards, nothing kept": lambda small, large, shards, weather: ImagesConf(
         root=str(shards), format="webdataset", cache="none"
     ),
 }
@@ -63,9 +73,16 @@ def shards(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def weather(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("weather")
+    prepare(FEW_FIELDS, pack=folder, out=Console(quiet=True))
+    return folder
+
+
 @pytest.fixture(scope="module", params=EXAMPLES)
-def conf(request: pytest.FixtureRequest, small: Path, large: Path, shards: Path) -> DataSetConf:
-    return EXAMPLES[request.param](small, large, shards)
+def conf(request: pytest.FixtureRequest, small: Path, large: Path, shards: Path, weather: Path) -> DataSetConf:
+    return EXAMPLES[request.param](small, large, shards, weather)
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +113,27 @@ def pictures(images: torch.Tensor) -> list[bytes]:
     return sorted(image.contiguous().numpy().tobytes() for image in images)
 
 
+def shape(about: DataSet) -> tuple[int, int, int]:
+    return about.channels, about.image, about.width or about.image
+
+
+def classes(targets: torch.Tensor) -> set[int]:
+    """Return the classes of all images or boxes, from 0."""
+    if targets.dim() == 1:
+        return set(targets.tolist())
+    found = targets[..., 4][targets[..., 4] > 0]
+    return {int(label) - 1 for label in found}
+
+
 def test_an_opened_set_is_what_was_described_without_opening_it(conf: DataSetConf, data: OpenData) -> None:
     about = describe(conf)
     images, labels = joined(list(training(data, about.training_images)))
     to_validate, their_labels = joined(list(validation(data, 8)))
 
     assert data.description == about
-    assert images.shape == (about.training_images, about.channels, about.image, about.image)
-    assert to_validate.shape == (about.validation_images, about.channels, about.image, about.image)
-    assert set(labels.tolist()) == set(their_labels.tolist()) == set(range(about.classes))
+    assert images.shape == (about.training_images, *shape(about))
+    assert to_validate.shape == (about.validation_images, *shape(about))
+    assert classes(labels) == classes(their_labels) == set(range(about.classes))
 
 
 @pytest.mark.parametrize(("dtype", "channels_last"), [(torch.float32, True), (torch.bfloat16, False)])
@@ -116,10 +145,11 @@ def test_batches_have_the_requested_shape_type_and_layout(
     batches.close()
 
     about = data.description
-    assert first.images.shape == (4, about.channels, about.image, about.image)
+    assert first.images.shape == (4, *shape(about))
     layout = torch.channels_last if channels_last else torch.contiguous_format
     assert first.images.dtype == dtype and first.images.is_contiguous(memory_format=layout)
-    assert (first.targets.shape, first.targets.dtype) == ((4,), torch.int64)
+    kinds = {"classes": ((4,), torch.int64), "boxes": ((4, BOX_ROWS, 5), torch.float32)}
+    assert (first.targets.shape, first.targets.dtype) == kinds[about.targets]
     assert (first.count, first.global_count) == (4, 4)
     assert torch.isfinite(first.images.float()).all() and len(pictures(first.images.float())) == 4
 
@@ -183,10 +213,10 @@ def test_configurations_pass_through_omegaconf(kind: type[DataSetConf]) -> None:
     assert back == replace(kind(), augment=False)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DATA_SETS if issubclass(kind, FilesConf)])
+@pytest.mark.parametrize("kind", [kind for kind in DATA_SETS if issubclass(kind, FolderConf)])
 @pytest.mark.parametrize("root", [None, "nowhere", "empty"])
 def test_a_set_without_files_is_refused_with_the_layout(
-    kind: type[FilesConf], root: str | None, tmp_path: Path
+    kind: type[FolderConf], root: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
     chosen = kind(root=None if root is None else str(tmp_path / root))

@@ -23,6 +23,7 @@ def curves(events: list[AnyEvent]) -> dict[int, list[float]]:
     found: dict[int, dict[int, float]] = {}
     for event in events:
         if isinstance(event, EpochFinished):
+            assert event.validation_loss is not None
             found.setdefault(event.trial, {})[event.epoch] = event.validation_loss
     ended = [event.trial for event in events if isinstance(event, TrialFinished)]
     return {trial: [found[trial][epoch] for epoch in sorted(found[trial])] for trial in ended}

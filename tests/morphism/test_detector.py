@@ -10,10 +10,10 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 from torchvision.models.detection import fasterrcnn_resnet50_fpn
 
-from morphism import IllegalGraph
-from morphism.detector import REGIONS, faster_rcnn_r50
+from morphism import Detector, IllegalGraph
+from morphism.detector import FASTER_RCNN_R50
 
-CHANNELS, OUTPUTS = 16, 5
+CHANNELS, OUTPUTS, REGIONS = 16, 5, 512
 
 
 def torchvisions(height: int, width: int) -> Any:
@@ -53,7 +53,7 @@ def counted_by_torch(height: int, width: int, *, is_training: bool) -> tuple[int
 def test_operations_equal_torchs_counter(height: int, width: int, is_training: bool) -> None:
     expected, regions = counted_by_torch(height, width, is_training=is_training)
 
-    counted = faster_rcnn_r50(height, width).with_regions(regions)
+    counted = Detector(FASTER_RCNN_R50, height, width).counts.with_regions(regions)
 
     assert regions > 1
     assert counted.forward_flops + counted.backward_flops * is_training == expected
@@ -61,14 +61,14 @@ def test_operations_equal_torchs_counter(height: int, width: int, is_training: b
 
 def test_parameters_equal_torchvisions() -> None:
     tensors = list(torchvisions(64, 96).parameters())
-    counted = faster_rcnn_r50(64, 96)
+    counted = Detector(FASTER_RCNN_R50, 64, 96).counts
 
     assert counted.parameters == sum(each.numel() for each in tensors) == 41_408_424
     assert counted.tensors == len(tensors) == 189
 
 
 def test_weather_images_have_the_published_operations() -> None:
-    counted = faster_rcnn_r50()
+    counted = Detector(FASTER_RCNN_R50).counts
     whole = counted.with_regions(REGIONS)
 
     assert round(counted.per_image.forward_flops / 1e9, 3) == 349.845
@@ -82,4 +82,4 @@ def test_weather_images_have_the_published_operations() -> None:
 )
 def test_sides_that_are_not_multiples_of_32_are_refused(sides: tuple[int, int], message: str) -> None:
     with pytest.raises(IllegalGraph, match=message):
-        faster_rcnn_r50(*sides)
+        Detector(FASTER_RCNN_R50, *sides)

@@ -70,15 +70,15 @@ def test_what_is_in_the_way_of_a_folder_is_named(tmp_path: Path, runs: str, mess
 
 def test_an_estimate_grows_with_each_of_its_causes() -> None:
     plan = open_run(configure(["+cluster=simulated", "schedule.duration_seconds=3600"])).plan
-    conf, given = plan.conf, (plan.graph, plan.dataset, 1, 2)
+    conf, given = plan.conf, (plan.network, plan.dataset, 1, 2)
     longer = replace(conf, schedule=replace(conf.schedule, duration_seconds=7200.0))
     larger = replace(conf, budget=replace(conf.budget, factor=16.0))
 
     for more in (
         disk_needs(longer, *given),
         disk_needs(larger, *given),
-        disk_needs(conf, plan.graph, plan.dataset, 2, 2),
-        disk_needs(conf, plan.graph, plan.dataset, 1, 4),
+        disk_needs(conf, plan.network, plan.dataset, 2, 2),
+        disk_needs(conf, plan.network, plan.dataset, 1, 4),
     ):
         assert _total(more) > _total(disk_needs(conf, *given))
 
@@ -90,7 +90,7 @@ def _total(needs: DiskNeeds) -> int:
 def test_a_small_network_on_accelerators_needs_little_room() -> None:
     plan = open_run(configure(list(TINY))).plan
 
-    assert disk_needs(plan.conf, plan.graph, plan.dataset, accelerators=8, workers=1).journal < 50e6
+    assert disk_needs(plan.conf, plan.network, plan.dataset, accelerators=8, workers=1).journal < 50e6
 
 
 def test_bytes_of_lines_are_a_journals_within_a_factor_2(tmp_path: Path) -> None:

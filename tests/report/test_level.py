@@ -15,9 +15,11 @@ from aiperf.report.gather import gather
 from aiperf.report.section import Section
 from aiperf.report.sections.level import differences_from_preset, level
 from aiperf.report.tables import Table
-from aiperf.rules.limits import IC_IMAGES
+from aiperf.rules.limits import WORKLOADS
 from morphism import encode, start
 from tests.builders.journal import ended, evaluated, finished, one_trial, prepared, started
+
+IC_IMAGES = {"name": "imagenet", **WORKLOADS["hpc_ai500_ic"].images}
 
 
 def report_of(*words: str, dataset: dict[str, Any] | None = None) -> Report:

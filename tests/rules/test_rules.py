@@ -265,7 +265,7 @@ def test_ranking_runs_tune_batches_up_to_a_20th_of_an_epoch() -> None:
 def test_ranking_run_starts_from_resnet50_with_morphism_and_tpe() -> None:
     plan = ranked_plan()
 
-    assert plan.graph.fingerprint == start("resnet50_v1").fingerprint
+    assert plan.network.fingerprint == start("resnet50_v1").fingerprint
     assert (plan.conf.searcher.name, plan.conf.hpo.name) == ("morphism", "tpe")
 
 

@@ -17,7 +17,7 @@ from aiperf.simulate.session import Opening, open_run
 from aiperf.simulate.study.within_worker import LINES, ModelledSize, opening_of, strong, weak
 from cluster.simulated import SimulatedConf
 from cluster.topology import LinkConf
-from morphism import cost
+from morphism import cost_of
 from tests.simulate.test_session import as_if_real, configured, journal
 
 PERFECT = LinkConf(0, 0.0, 1e18)
@@ -40,7 +40,7 @@ def opened(**changes: Any) -> Opening:
 
 def figures(opening: Opening) -> tuple[float, int, int]:
     """Return compute seconds of an image, bytes of the gradients and the batch."""
-    of = cost(opening.plan.graph)
+    of = cost_of(opening.plan.network)
     return of.training_flops / opening.conf.flops, 4 * of.parameters, opening.plan.space.default_batch_size
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from aiperf.data.batches import Batch
 from aiperf.journal.events import RunStarted
+from aiperf.rules.search_space import metric_of
 from aiperf.train.task import Classification
 from morphism import start
 from tests.builders.journal import started
@@ -26,7 +27,7 @@ def test_quality_is_independent_of_the_ranks(first: int, seed: int) -> None:
     draw = torch.Generator().manual_seed(seed)
     images, targets = torch.randn(12, 1, 8, 8, generator=draw), torch.randint(3, (12,), generator=draw)
     network = TASK.initial_network(GRAPH, seed).eval()
-    whole, *ranks = (TASK.validation_sums(torch.device("cpu")) for _ in range(3))
+    whole, *ranks = (TASK.validation_sums(network, 12) for _ in range(3))
     with torch.inference_mode():
         logits = network(images)
         whole.add(network, batch_of(images, targets))
@@ -50,6 +51,6 @@ def test_initial_weights_are_a_function_of_the_seed() -> None:
 
 def test_a_journal_without_a_metric_is_of_top1() -> None:
     line = msgspec.to_builtins(started())
-    assert line.pop("metric") == TASK.metric
+    assert line.pop("metric") == metric_of(GRAPH)
 
     assert msgspec.convert(line, RunStarted).metric == "top1"

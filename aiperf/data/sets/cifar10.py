@@ -66,4 +66,4 @@ def prepare(conf: Cifar10Conf, pack: Path | None, out: Console, checksums: Path 
     require_images(description := describe(conf), pack)
     for name in FILES:
         cifar10.labels(folder / name)
-    return PrepareReport(description, remark=f"the {len(FILES)} files have the right sizes and labels")
+    return PrepareReport(description, remarks=(f"the {len(FILES)} files have the right sizes and labels",))

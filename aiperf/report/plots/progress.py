@@ -11,13 +11,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import NullFormatter
 
+from aiperf.accounting.valid_flops import FixedNetworkResult
 from aiperf.ranking.division import largest_error
 from aiperf.report.facts import Report
 from aiperf.report.phrases import error_of, interval_meaning, measured, source
 from aiperf.report.plots.figure import drawn, legend_above, on_time_axis
 from aiperf.report.plots.palette import LINE, MUTED, SHADE, VERMILION, accent
 from aiperf.report.section import DrawnFigure
-from aiperf.units import count, duration, flops_per_second, scale, share
+from aiperf.units import METRICS, count, duration, flops_per_second, scale, share
 
 
 def shade_warmup(axes: Axes, warmup: float, end: float, divisor: float, label: str = "top") -> None:
@@ -57,6 +58,8 @@ def score_over_time(report: Report) -> DrawnFigure:
     ]
     # A short burst of work may exceed the scores by far. The axis follows the scores, and clipped points are marked.
     ceiling = max([*cumulative.tolist(), *(value for _, value in in_window), float(np.percentile(instantaneous, 98))])
+
+    why_not = "no evaluation inside a valid window" if run.metric == "top1" else f"the quality is {METRICS[run.metric]}"
 
     def draw(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
@@ -111,7 +114,7 @@ def score_over_time(report: Report) -> DrawnFigure:
         else:
             lower.set_yticks([])
             lower.annotate(
-                "not defined: no evaluation inside a valid window",
+                f"not defined: {why_not}",
                 (0.5, 0.5),
                 xycoords="axes fraction",
                 ha="center",
@@ -165,6 +168,34 @@ def error_over_time(report: Report) -> DrawnFigure:
         f"The best {measured(run)} error falls to {error_of(report.errors[-1].best, run)}.",
         *files,
     )
+
+
+def quality_over_epochs(report: Report, found: FixedNetworkResult) -> DrawnFigure:
+    """Draw the quality of every epoch with the target, and mark the first epoch that reached it."""
+    name, title = "quality", "Quality over epochs"
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        epochs = [point.epoch for point in found.epochs]
+        axes.plot(epochs, [point.quality for point in found.epochs], "o-", color=VERMILION.light, markersize=3.5)
+        axes.axhline(found.target_quality, color=MUTED.light, linewidth=1, linestyle=(0, (4, 2)))
+        label: dict[str, Any] = {
+            "xycoords": ("axes fraction", "data"),
+            "textcoords": "offset points",
+            "annotation_clip": False,
+        }
+        axes.annotate("target", (1, found.target_quality), xytext=(5, 0), va="center", color=MUTED.light, **label)
+        if found.epochs_to_quality is not None:
+            axes.axvline(found.epochs_to_quality, color=MUTED.light, linewidth=1, linestyle=(0, (1, 2)))
+        axes.set_xlabel("epoch")
+        axes.set_ylabel(METRICS[report.run.metric])
+        axes.set_ylim(0, max(1.08 * max(found.target_quality, found.best_quality), 0.05))
+
+    svg, png, pdf = drawn(draw, name, 3.0, source(report))
+    reached = f"first reached in epoch {found.epochs_to_quality}" if found.epochs_to_quality else "not reached"
+    caption = f"Dashed: target {found.target_quality:.4g}, {reached}."
+    described = f"The quality is {found.quality:.4g} after {found.epochs[-1].epoch} epochs."
+    return DrawnFigure(name, title, caption, described, svg, png, pdf)
 
 
 def _errors(figure: Figure, report: Report) -> None:

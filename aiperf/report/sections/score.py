@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiperf import units
 from aiperf.report import phrases
 from aiperf.report.facts import Report
-from aiperf.report.plots.progress import error_over_time, score_over_time
+from aiperf.report.plots.progress import error_over_time, quality_over_epochs, score_over_time
 from aiperf.report.section import Section
 from aiperf.report.tables import Column, Table, row_of
 from aiperf.report.trial_facts import operations
@@ -17,8 +17,10 @@ def score(report: Report) -> Section:
     return Section("score", "Score over time", (score_over_time(report), result(report)), "Score")
 
 
-def error(report: Report) -> Section:
-    """Validation error over time."""
+def error(report: Report) -> Section | None:
+    """Validation error over time. None if the quality is no accuracy."""
+    if report.run.metric != "top1":
+        return None
     return Section("error", "Error over time", (error_over_time(report),), "Error")
 
 
@@ -34,9 +36,9 @@ def fixed_network(report: Report) -> Section | None:
     training = units.NOT_MEASURED if rate is None else units.flops_per_second(rate)
     interval = "fewer than three epochs" if between is None else units.interval(*between, "FLOPS")
     rows = [
-        ("quality", f"{found.quality:.4g}", "top-1 accuracy at the end of the last epoch"),
-        ("best quality", f"{found.best_quality:.4g}", "chosen on the validation images, so it is in no other figure"),
-        ("target quality", f"{found.target_quality:.4g}", "" if found.is_published_workload else NOT_PUBLISHED),
+        ("quality", units.quality(found.quality), f"{phrases.metric(report.run)} at the end of the last epoch"),
+        ("best quality", units.quality(found.best_quality), "chosen on the validation images, so it is in no other figure"),
+        ("target quality", units.quality(found.target_quality), "" if found.is_published_workload else NOT_PUBLISHED),
         ("time to quality", reached, "end of the first epoch that reached the target"),
         ("epochs to quality", "not reached" if found.epochs_to_quality is None else units.count(found.epochs_to_quality), ""),
         ("FLOPS", units.flops_per_second(found.flops_per_second_to_last_epoch), "start of the run to the last epoch's end"),
@@ -53,7 +55,8 @@ def fixed_network(report: Report) -> Section | None:
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     shown = Table("fixed-network", "Fixed network to a target quality", columns, tuple(row_of(*row) for row in rows))
-    return Section("fixed-network", "Quality and valid FLOPS", (shown,), "Valid FLOPS")
+    parts = (quality_over_epochs(report, found), shown)
+    return Section("fixed-network", "Quality and valid FLOPS", parts, "Valid FLOPS")
 
 
 def result(report: Report) -> Table:
@@ -74,8 +77,7 @@ def result(report: Report) -> Table:
         ("instantaneous score", phrases.instantaneous(report), _parts(report)),
         ("time to a stable score", phrases.settled(report), phrases.settled_meaning(report)),
         ("average with the warm-up", units.flops_per_second(score.cumulative_flops_per_second), "from the start of the run"),
-        ("error", phrases.error(report), f"1 − best {phrases.measured(report.run)} top-1 accuracy on the validation images"),
-        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
+        *_quality(report),
         ("valid window", units.duration(score.window_seconds), "from the end of the warm-up to the end"),
         ("trials finished", units.count(score.trials_finished), f"up to {score.rounds} on one worker"),
         ("busy time", phrases.share(score.busy_share), "accelerator time in the window spent in steps"),
@@ -91,6 +93,17 @@ def result(report: Report) -> Table:
     ]  # fmt: skip
     columns = (Column("figure"), Column("value", is_number=True), Column("meaning"))
     return Table("result", "The run's figures", columns, tuple(row_of(*row) for row in rows))
+
+
+def _quality(report: Report) -> list[tuple[str, str, str]]:
+    """Return the rows of the quality."""
+    name = f"best {phrases.measured(report.run)} {phrases.metric(report.run)} on the validation images"
+    if report.run.metric != "top1":
+        return [("quality", phrases.quality(report), name)]
+    return [
+        ("error", phrases.error(report), f"1 − {name}"),
+        ("regulated score", phrases.regulated(report), "−ln(error) × score"),
+    ]
 
 
 def _at_random(report: Report) -> str:

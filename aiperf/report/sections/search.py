@@ -19,19 +19,25 @@ MOST_TRIALS = 200
 """Number of trials in the page's table, best first. report.json has all of them."""
 
 
-def operations_and_accuracy(report: Report) -> Section:
-    """Accuracy against operations, with the Pareto front."""
+def operations_and_accuracy(report: Report) -> Section | None:
+    """Accuracy against operations, with the Pareto front. None for a detector, which is not searched."""
+    if report.run.metric != "top1":
+        return None
     parts = (accuracy_against_operations(report), front(report))
     return Section("operations", "Accuracy against operations", parts, "Operations")
 
 
-def tree(report: Report) -> Section:
-    """Tree of architectures."""
+def tree(report: Report) -> Section | None:
+    """Tree of architectures. None for a detector, which is not searched."""
+    if report.run.metric != "top1":
+        return None
     return Section("tree", "Tree of architectures", (tree_of_architectures(report),), "Tree")
 
 
-def architecture(report: Report) -> Section:
-    """Best architecture, with the morphs that led to it."""
+def architecture(report: Report) -> Section | None:
+    """Best architecture, with the morphs that led to it. None for a detector, which is no graph."""
+    if report.run.metric != "top1":
+        return None
     picture, best = best_drawn(report), report.architecture
     if best is None or picture.svg is None:
         return Section("architecture", "Best architecture", (picture,))
@@ -107,7 +113,7 @@ def trial_table(report: Report) -> Table:
     shown = ranked[:MOST_TRIALS]
     columns = (
         Column("trial", True),
-        Column("accuracy", True, f"best {phrases.measured(report.run)} top-1"),
+        Column("accuracy", True, f"best {phrases.measured(report.run)} {phrases.metric(report.run)}"),
         Column("reported", True, "accuracy reported to the search; predicted in the first rounds"),
         Column("round", True),
         Column("parent", True, "trial whose weights were inherited"),

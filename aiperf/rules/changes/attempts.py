@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiperf.journal import events
 from aiperf.journal.legality import TrialState
 from aiperf.rules.changes import proposal_demand, transitions
-from aiperf.rules.procedure import nears_its_end
+from aiperf.rules.procedure import judged_loss, nears_its_end
 from aiperf.rules.state import Run, Trial
 
 FromAttempt = (
@@ -95,7 +95,7 @@ def epoch_finished(run: Run, event: events.EpochFinished) -> None:
     if event.interval is not None:
         _add(trial, epoch, event.interval)
     trial.epoch = epoch
-    trial.losses.append(event.validation_loss)
+    trial.losses.append(judged_loss(event.validation_loss, event.training_loss))
     trial.accuracies.append(accuracy)
     if accuracy > trial.best_accuracy:
         trial.best_accuracy = accuracy

@@ -9,7 +9,7 @@ from aiperf.errors import BadConfiguration
 from aiperf.train.memory.batch_sizes import largest, nothing_fits
 from aiperf.train.trainer_config import ELEMENT_BYTES, TrainerConf
 from cluster.simulated import SimulatedConf
-from morphism import Cost, Graph, cost
+from morphism import Architecture, Cost, cost_of
 
 
 class VirtualClock:
@@ -42,7 +42,7 @@ class AcceleratorMemory:
         return figures.training_memory(batch_size, self.bytes_per_element) <= self.usable_bytes
 
 
-def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> AcceleratorMemory:
+def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Architecture) -> AcceleratorMemory:
     """Return the memory of a configuration's accelerators. The ceiling is `conf.ceiling`, or computed as on a real rank.
 
     Raises BadConfiguration if the starting graph fits at no batch size. For ResNet-50 v1 of 224 pixels at 16 bits in 32 GiB
@@ -51,7 +51,7 @@ def memory_of(conf: SimulatedConf, trainer: TrainerConf, start: Graph) -> Accele
     usable = conf.memory_bytes if trainer.memory_limit_bytes is None else trainer.memory_limit_bytes
     element = conf.bytes_per_element if trainer.precision == "auto" else ELEMENT_BYTES[trainer.precision]
     allowed = int(usable * trainer.ceiling_share)
-    reckoned = largest(lambda batch: cost(start).training_memory(batch, element) <= allowed)
+    reckoned = largest(lambda batch: cost_of(start).training_memory(batch, element) <= allowed)
     if not reckoned:
         raise BadConfiguration(nothing_fits(start, element, allowed))
     return AcceleratorMemory(usable, element, conf.ceiling or reckoned)

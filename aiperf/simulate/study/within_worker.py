@@ -27,7 +27,7 @@ from aiperf.simulate.session import Opening, open_run
 from aiperf.simulate.study.sweep import configured
 from aiperf.units import count, share
 from cluster.simulated import SimulatedConf
-from morphism import cost
+from morphism import cost_of
 
 LINES = ("compute", "stragglers", "exchange", "overlap", "input", "evaluation")
 """Lines of the time. 'stragglers': the slowest host's compute less that at the configured speed. 'overlap': exchange that the
@@ -151,7 +151,7 @@ def _training(own: dict[str, Fraction]) -> Fraction:
 def _seconds(opening: Opening, conf: SimulatedConf, batch: int) -> dict[str, Fraction]:
     """Return accelerator-seconds per training image by line, exact sums of the model's times."""
     data: DataSet = opening.plan.dataset
-    figures, images = cost(opening.plan.graph), (data.training_images, data.validation_images)
+    figures, images = cost_of(opening.plan.network), (data.training_images, data.validation_images)
     hosts = -(-conf.accelerators // conf.accelerators_per_host)
     slowest = min(speed_of_host(opening.plan.conf.seed, host, conf.speed_spread) for host in range(hosts))
     own, even = (pace(conf, figures, batch, speed, *images) for speed in (slowest, 1.0))

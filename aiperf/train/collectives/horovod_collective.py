@@ -105,7 +105,8 @@ class Horovod:
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
         self._together(lambda: self._hvd.allreduce_async_(buffer, op=self._hvd.Sum, name=_name("total", buffer)))
-        return [float(value) for value in buffer]
+        summed: list[float] = buffer.tolist()
+        return summed
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline

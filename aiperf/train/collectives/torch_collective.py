@@ -83,7 +83,8 @@ class TorchCollective:
     def total(self, values: Sequence[float]) -> list[float]:
         buffer = torch.tensor(values, dtype=torch.float64)
         self._together(lambda: dist.all_reduce(buffer, async_op=True))
-        return [float(value) for value in buffer]
+        summed: list[float] = buffer.tolist()
+        return summed
 
     def exchange(
         self, module: nn.Module, optimiser: torch.optim.Optimizer, scaler: Scaler | None, timeline: Timeline

@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 from aiperf.rules.search_space import STEPS
 from aiperf.train.trainer_config import LARGEST_BATCH
-from morphism import Graph, cost
+from morphism import Architecture, Graph, cost_of
 
 LEAST = 8
-"""Smallest batch per accelerator. All batches are multiples of it."""
+"""Smallest batch per accelerator of a search. All its batches are multiples of it."""
 
 
 def bounds(
@@ -61,10 +61,16 @@ def largest(fits: Callable[[int], bool]) -> int:
     return low
 
 
-def nothing_fits(graph: Graph, bytes_per_element: int, allowed: int) -> str:
-    """Return the message for a starting graph that cannot be trained in `allowed` bytes."""
-    needed = cost(graph).training_memory(LEAST, bytes_per_element)
+def least_batch(network: Architecture) -> int:
+    """Return the smallest batch that must fit. A detector is trained at its default batch, which may be 1."""
+    return LEAST if isinstance(network, Graph) else 1
+
+
+def nothing_fits(network: Architecture, bytes_per_element: int, allowed: int) -> str:
+    """Return the message for a starting network that cannot be trained in `allowed` bytes."""
+    least = least_batch(network)
+    needed = cost_of(network).training_memory(least, bytes_per_element)
     return (
-        f"a starting graph must fit into an accelerator's memory at batch {LEAST}; this one needs {needed} bytes or more by "
+        f"a starting network must fit into an accelerator's memory at batch {least}; this one needs {needed} bytes or more by "
         f"the model, and {allowed} may be used (memory × trainer.ceiling_share). Take a smaller one (start=…), or more memory"
     )

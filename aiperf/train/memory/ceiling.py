@@ -31,7 +31,7 @@ from aiperf.train.memory.footprint import CudaMemory, bytes_outside_a_step, peak
 from aiperf.train.network.module import build
 from aiperf.train.precision import Precision
 from aiperf.train.trainer_config import TrainerConf
-from morphism import Graph, Map, cost
+from morphism import Architecture, Graph, Map, cost, cost_of
 
 
 class DoesNotFit(Exception):
@@ -55,9 +55,9 @@ def memory_of_rank(conf: TrainerConf, device: torch.device, collective: Collecti
     return int(min(by_rank))
 
 
-def check(graph: Graph, batch: int, precision: Precision, limit: int) -> None:
+def check(network: Architecture, batch: int, precision: Precision, limit: int) -> None:
     """Raise DoesNotFit if the minimum memory of a step exceeds `limit` bytes."""
-    needed = cost(graph).training_memory(batch, precision.bytes_per_element)
+    needed = cost_of(network).training_memory(batch, precision.bytes_per_element)
     if needed > limit:
         raise DoesNotFit(f"batch {batch} needs at least {needed} bytes, and a rank may use {limit}")
 

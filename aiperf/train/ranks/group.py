@@ -192,9 +192,8 @@ class RankGroup:
         try:
             ranks = self._bring_up()
             assert ranks.ready is not None
-            self._words.put(
-                CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=ranks.ready.largest_batch)
-            )
+            if largest := ranks.ready.largest_batch:
+                self._words.put(CeilingMeasured(worker=self._worker, family=ranks.ready.family, batch_size=largest))
             hosts = (self._host, *(other.name for other in self._others)) if self._others else ()
             self._first.set_result(replace(ranks.ready, hosts=hosts))
             while True:

@@ -99,7 +99,7 @@ class Ready:
     family: str
     """Fingerprint of the starting graph."""
     largest_batch: int
-    """Largest batch, measured by rank 0 or by an earlier group on this host. 0 from the other ranks."""
+    """Largest batch, measured by rank 0 or by an earlier group on this host. 0 from the other ranks, and for a detector."""
     precision: str
     """Precision in which trials compute."""
     matmul_flops: float | None

@@ -81,7 +81,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
     from aiperf.train.collectives.collective import Joining, join
     from aiperf.train.memory.ceiling import largest_batch, shared_ceiling
     from aiperf.train.rank_context import RankContext
-    from morphism import decode
+    from morphism import Graph, decode_architecture
 
     torch.set_num_threads(setup.threads)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -94,7 +94,7 @@ def _serve(setup: Setup, pipe: Connection) -> None:
             os.sched_setaffinity(0, near_processors(pci_address(device), os.sched_getaffinity(0), setup.cores))
     if isinstance(setup.dataset, FilesConf) and setup.dataset.decoder == "gpu":
         require_nvjpeg(device)
-    start = decode(setup.start_graph)
+    start = decode_architecture(setup.start_graph)
     liveness.enter(Stage.DATA, patience)
     data = open_data(setup.dataset, cores=setup.cores)
     liveness.enter(Stage.JOIN, patience)
@@ -111,11 +111,13 @@ def _serve(setup: Setup, pipe: Connection) -> None:
 
     def measure() -> int:
         liveness.enter(Stage.CEILING, patience)
+        assert isinstance(start, Graph)
         return largest_batch(start, device, context.precision, setup.conf, context.memory_bytes, setup.ranks)
 
     liveness.enter(Stage.QUEUE if is_first else Stage.JOIN, inf if is_first else patience)
     # while one rank measures, the others wait: they share the host's memory and, on CPUs, its cores
-    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_first else 0
+    is_measured = is_first and isinstance(start, Graph)
+    largest = shared_ceiling(setup.ceilings, _kind(setup, context), measure) if is_measured else 0
     collective.total([0.0])
     liveness.enter(Stage.PEAK, patience)
     # together, as they will train: one core alone is faster than each of them
@@ -237,10 +239,10 @@ def _measured_bus(context: RankContext) -> float:
     import torch
 
     from aiperf.measure.all_reduce import bus_bandwidth
-    from morphism import cost
+    from morphism import cost_of
 
     collective, timeline = context.collective, context.timeline
-    gradients = torch.zeros(cost(context.start).parameters, device=context.device)
+    gradients = torch.zeros(cost_of(context.start).parameters, device=context.device)
     seconds: list[float] = []
     while len(seconds) < LEAST_EXCHANGES or (len(seconds) < MOST_EXCHANGES and sum(seconds) < EXCHANGES_SECONDS):
         begin = timeline.mark()

@@ -6,6 +6,7 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aiperf.errors import BadConfiguration
@@ -16,22 +17,31 @@ if TYPE_CHECKING:
 DESCRIPTION = """Evaluates a checkpoint of a run again on the validation images and compares the quality with the journal.
 It takes the last epoch of the journal whose checkpoint exists. After a run with storage.checkpoints=best this
 is the best epoch. It needs torch and the run's data set, and uses one accelerator, or else the processor.
-Exit status: 0 equal within one image, 1 another quality, 2 it cannot be evaluated."""
-EXAMPLES = ("runs/20261121-120000-digits", "runs/20261121-120000-imagenet dataset.root=/data/imagenet --json")
+Of a detector it also writes the boxes to the new file of --detections. Without a RUN it computes the mAP of such a file.
+Exit status: 0 equal within one image or 0.001 of mAP, 1 another quality, 2 it cannot be evaluated."""
+EXAMPLES = (
+    "runs/20261121-120000-digits",
+    "runs/20261121-120000-imagenet dataset.root=/data/imagenet --json",
+    "runs/20261121-120000-weather --detections boxes.json",
+    "--detections boxes.json",
+)
 OPTIONS = "[dataset.root=FOLDER]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's folder, or its name under runs/")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="a run's folder, or its name under runs/")
+    parser.add_argument("--detections", type=Path, metavar="FILE", help="JSON file of the boxes of a detector")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print both qualities and return the exit status."""
+    if arguments.run is None:
+        return _print_precision(arguments.detections, options, as_json=arguments.json)
     from aiperf.journal.run_folder import run_folder
     from aiperf.verify.quality import audit
 
-    found = audit(run_folder(arguments.run), _root(options))
+    found = audit(run_folder(arguments.run), _root(options), arguments.detections)
     if arguments.json:
         result = asdict(found) | {"differing_images": found.differing_images, "is_confirmed": found.is_confirmed}
         print(json.dumps(result, indent=2))
@@ -47,10 +57,39 @@ def lines(found: QualityAudit) -> Iterator[str]:
 
     yield f"{sanitize(found.run)}: checkpoint of trial {found.trial} after epoch {found.epoch}"
     yield f"  evaluated  {found.images} validation images, {found.precision} on {found.device}"
-    for place, value in (("journal", found.quality_in_journal), ("again", found.quality_again)):
-        yield f"  {place:<9}  {found.metric} {value:.6f}, {value * found.images:.0f} images correct"
+    for place, value, regions in (
+        ("journal", found.quality_in_journal, found.regions_in_journal),
+        ("again", found.quality_again, found.regions_again),
+    ):
+        detail = f"{value * found.images:.0f} images correct" if found.metric == "top1" else f"{regions} regions"
+        yield f"  {place:<9}  {found.metric} {value:.6f}, {detail}"
     confirmed = "confirmed" if found.is_confirmed else "not confirmed"
-    yield f"{confirmed}: the numbers of correct images differ by {found.differing_images} (at most 1 is allowed)"
+    if found.differing_images is not None:
+        yield f"{confirmed}: the numbers of correct images differ by {found.differing_images} (at most 1 is allowed)"
+        return
+    yield (
+        f"{confirmed}: mAP differs by {abs(found.quality_again - found.quality_in_journal):.6f} (at most 0.001 is allowed), "
+        f"regions by {abs(found.regions_again - found.regions_in_journal)} (at most 1 %)"
+    )
+
+
+def _print_precision(path: Path | None, options: list[str], *, as_json: bool) -> int:
+    """Print the mAP of a file of detections."""
+    if path is None or options:
+        raise BadConfiguration(
+            f"quality takes a RUN, or --detections FILE alone, but found {' '.join(options) or 'neither'}: name a run"
+        )
+    from aiperf.accounting.average_precision import mean_average_precision
+    from aiperf.verify.detections import read_detections
+
+    images = read_detections(path)
+    value = mean_average_precision(images)
+    print(
+        json.dumps({"metric": "map50", "images": len(images), "quality": value})
+        if as_json
+        else f"{path}: map50 {value:.6f}, {len(images)} images"
+    )
+    return 0
 
 
 def _root(options: list[str]) -> str | None:

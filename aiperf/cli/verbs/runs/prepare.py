@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiperf.cli.output import print_line
 from aiperf.errors import BadConfiguration
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from aiperf.data.dataset_config import DataSetConf
+    from aiperf.data.prepare_report import PrepareReport
+
 DESCRIPTION = """Checks a data set: counts images and classes, decodes every image, writes the SHA-256 of each file
 (aiperf-checksums.jsonl) and an index of the class folders, which runs read instead of listing the folders
 (aiperf-folders.index). An interrupted check continues at the next call. With --index-only no image is read.
-With --pack the images are packed into WebDataset shards, for dataset.format=webdataset."""
+With --pack the images are packed into WebDataset shards, for dataset.format=webdataset. Weather files are checked for
+faults by year and image, and packed so that one image is read at once."""
 EXAMPLES = (
     "dataset=imagenet dataset.root=/data/imagenet",
     "dataset=imagenet dataset.root=/data/imagenet --index-only",
     "dataset=imagenet dataset.root=/data/imagenet --pack /data/imagenet-shards",
+    "dataset=weather dataset.root=/data/climo --pack /data/climo-packed",
 )
 OPTIONS = "dataset=NAME [OPTION …]"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images into shards there")
+    parser.add_argument("--pack", type=Path, metavar="FOLDER", help="pack the undamaged images there")
     parser.add_argument(
         "--checksums", type=Path, metavar="FILE", help="file of the checksums (default: next to the images)"
+    )
+    parser.add_argument(
+        "--published-layout", action="store_true", help="with dataset=weather_synthetic: compress as the real files are"
     )
     parser.add_argument("--index-only", action="store_true", help="write the index of the class folders; read no image")
 
@@ -47,7 +59,23 @@ def execute(arguments: argparse.Namespace, options: list[str]) -> int:
 
     from aiperf.data.verification import prepare  # imports torch
 
-    report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
+    if arguments.published_layout:
+        report = _published_layout(conf, arguments.pack, Console())
+    else:
+        report = prepare(conf, pack=arguments.pack, out=Console(), checksums=arguments.checksums)
     for line in report.lines:
         print_line(line)
     return 0 if report.is_usable else 1
+
+
+def _published_layout(conf: DataSetConf, pack: Path | None, out: Console) -> PrepareReport:
+    """Write generated weather images in the layout of the real set."""
+    from aiperf.data.dataset_config import WeatherSyntheticConf
+    from aiperf.data.sets.weather_synthetic import prepare
+
+    if not isinstance(conf, WeatherSyntheticConf) or pack is None:
+        raise BadConfiguration(
+            "--published-layout goes with dataset=weather_synthetic --pack FOLDER, but found "
+            f"dataset={conf.name}{'' if pack is None else f' --pack {pack}'}: leave it out"
+        )
+    return prepare(conf, pack, out, None, is_published_layout=True)

@@ -19,11 +19,24 @@ from aiperf.nearest import nearest
 from aiperf.scaling.arrays import array_layers
 from aiperf.scaling.text import array_json, array_lines
 from aiperf.units import operations, size
-from morphism import KINDS, STARTS, Cost, DamagedGraphFile, Graph, IllegalGraph, UnknownStart, cost, load, start
-from morphism.detector import FASTER_RCNN_R50, REGIONS, DetectorCost, TensorOperations, faster_rcnn_r50
+from morphism import (
+    DETECTORS,
+    KINDS,
+    STARTS,
+    Cost,
+    DamagedGraphFile,
+    Detector,
+    Graph,
+    IllegalGraph,
+    UnknownStart,
+    cost,
+    load,
+    start,
+)
+from morphism.detector import FASTER_RCNN_R50, TensorOperations
 
 DESCRIPTION = f"""Counts the floating-point operations of a network per image by Tables I and II of the AIPerf paper.
-Of {FASTER_RCNN_R50}, the detector of HPC AI500, it counts the tensor operations per image and per region."""
+Of the detectors {" and ".join(DETECTORS)} it counts the tensor operations per image and per region."""
 EXAMPLES = (
     "resnet50_v1",
     "resnet20 --json",
@@ -48,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         most=1_000_000_000,
     )
     for option, usual in (("--height", 768), ("--width", 1152)):
-        meaning = f"{option[2:]} of the images of {FASTER_RCNN_R50} in pixels"
+        meaning = f"{option[2:]} of the images of a detector in pixels"
         add_number(parser, option, meaning, least=32, most=16384, default_in_words=str(usual))
     add_number(parser, "--array", "edge of a matrix unit: print the share that the layers fill", least=1, most=65536)
     parser.add_argument("--json", action="store_true", help="print JSON: exact figures per image")
@@ -56,11 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(arguments: argparse.Namespace, options: list[str]) -> int:
     """Print the table or JSON and return the exit status."""
-    is_detector = arguments.graph == FASTER_RCNN_R50
+    is_detector = arguments.graph in DETECTORS
     foreign = ("image", "batch", "array") if is_detector else ("height", "width")
     if wrong := [f"--{option}" for option in foreign if getattr(arguments, option) is not None]:
         raise BadConfiguration(
-            f"--height and --width go with {FASTER_RCNN_R50}, --image, --batch and --array with other networks, "
+            f"--height and --width go with {' and '.join(DETECTORS)}, --image, --batch and --array with other networks, "
             f"but found {wrong[0]} with {arguments.graph}: leave it out"
         )
     if is_detector:
@@ -158,42 +171,47 @@ def _count_detector(arguments: argparse.Namespace) -> None:
         "outputs": None if classes is None else classes + 1,
     }
     try:
-        counted = faster_rcnn_r50(**{name: value for name, value in given.items() if value is not None})
+        detector = Detector(arguments.graph, **{name: value for name, value in given.items() if value is not None})
     except IllegalGraph as error:
         raise AiperfError(str(error)) from error
     if arguments.json:
-        print(json.dumps(detector_as_json(counted), indent=2))
+        print(json.dumps(detector_as_json(detector), indent=2))
     else:
-        _print_detector(counted)
+        _print_detector(detector)
 
 
-def detector_as_json(counted: DetectorCost) -> dict[str, Any]:
+def detector_as_json(detector: Detector) -> dict[str, Any]:
     """Return the content of --json for a detector: exact tensor operations. `tensor` is an image without regions."""
+    counted, regions = detector.counts, detector.sizes.regions
     return {
         "tensor": asdict(counted.per_image),
         "per_region": asdict(counted.per_region),
-        "regions": REGIONS,
-        "with_regions": asdict(counted.with_regions(REGIONS)),
+        "regions": regions,
+        "with_regions": asdict(counted.with_regions(regions)),
         "parameters": counted.parameters,
         "parameter_tensors": counted.tensors,
     }
 
 
-def _print_detector(counted: DetectorCost) -> None:
-    table = _table(f"{FASTER_RCNN_R50}: tensor operations", "part")
+def _print_detector(detector: Detector) -> None:
+    counted, regions = detector.counts, detector.sizes.regions
+    table = _table(f"{detector.network}: tensor operations", "part")
     rows: tuple[tuple[str, TensorOperations], ...] = (
         ("image: backbone, FPN, RPN", counted.per_image),
         ("region: head", counted.per_region),
-        (f"image with {REGIONS} regions", counted.with_regions(REGIONS)),
+        (f"image with {regions} regions", counted.with_regions(regions)),
     )
     for name, part in rows:
         table.add_row(name, *_figures(part.forward_flops, part.backward_flops))
     console = Console()
     console.print(table)
-    for line in (
-        f"parameters: {counted.parameters:,} in {counted.tensors} tensors",
-        f"The paper prints {PAPERS_GFLOP} GFLOP per image for training. They belong to another network: do not compare them.",
-    ):
+    lines = [f"parameters: {counted.parameters:,} in {counted.tensors} tensors"]
+    if detector.network == FASTER_RCNN_R50:
+        lines.append(
+            f"The paper prints {PAPERS_GFLOP} GFLOP per image for training. They belong to another network: do not compare "
+            "them."
+        )
+    for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
 
 

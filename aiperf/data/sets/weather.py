@@ -1,0 +1,203 @@
+"""Extreme weather in HDF5 files, in the published layout or packed: described, opened, checked and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import track
+
+from aiperf.data.dataset_config import WeatherConf
+from aiperf.data.description import DataSet
+from aiperf.data.errors import DamagedData, DataError
+from aiperf.data.files.weather_files import (
+    CHANNELS,
+    CLASSES,
+    RECORD,
+    ChannelMoments,
+    WeatherRecord,
+    WeatherYears,
+    YearFile,
+    YearRecord,
+    box_faults,
+    count_clipped,
+    files_of,
+    image_faults,
+    known_record,
+    read_record,
+    require_no_files,
+    write_record,
+    written_year,
+)
+from aiperf.data.prepare_report import PrepareReport
+from aiperf.data.survey import require_fingerprint, root_of
+from aiperf.errors import BadConfiguration
+from aiperf.shell_command import command, option
+from aiperf.system.control_groups import usable_processors
+from aiperf.units import count, si
+
+if TYPE_CHECKING:
+    from aiperf.data.opened import OpenData
+
+_YEARS_OF_A_VALIDATION_YEAR = 10
+
+
+def split(years: Sequence[int], chosen: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    """Return training and validation years. Raises DataError if one of them is empty, or a chosen year does not exist."""
+    validation = sorted(set(chosen)) if chosen else list(years[-max(1, len(years) // _YEARS_OF_A_VALIDATION_YEAR) :])
+    training = [year for year in years if year not in validation]
+    if not training or not set(validation) <= set(years):
+        raise DataError(
+            f"some years of the set validate and the others are trained. Its years are {list(years)}, but found "
+            f"dataset.validation_years={validation}: name others, or add files"
+        )
+    return training, validation
+
+
+def _described(conf: WeatherConf, record: WeatherRecord, years: Sequence[int]) -> DataSet:
+    training, validation = split(years, conf.validation_years)
+    mean, deviation = record.moments(training)
+    return DataSet(
+        conf.name,
+        record.images(training),
+        record.images(validation),
+        len(CLASSES),
+        record.height,
+        len(CHANNELS),
+        tuple(mean.tolist()),
+        tuple(deviation.tolist()),
+        fingerprint=record.fingerprint,
+        width=record.width,
+        targets="boxes",
+        validation_years=tuple(validation),
+    )
+
+
+def describe(conf: WeatherConf) -> DataSet:
+    """Return the set's numbers by its record. For the published layout the reading rate is measured."""
+    root = root_of(conf)
+    files, record = files_of(root), read_record(root)
+    require_fingerprint(conf, record.fingerprint)
+    described = _described(conf, record, list(files))
+    with closing(YearFile(next(iter(files.values())))) as first:
+        if first.is_packed:
+            return described
+        rate = si(first.bytes_per_second(), "B/s")
+    pack = command("prepare", "dataset=weather", option("dataset.root", root), "--pack", "FOLDER")
+    note = f"{first.path.name} is compressed in chunks of many images: one core reads {rate}. Pack the set: {pack}"
+    return replace(described, note=note)
+
+
+def open_data(conf: WeatherConf, cores: int | None) -> OpenData:
+    """Open the files. Threads read and normalise the images ahead of the steps. Raises DamagedData."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from aiperf.data.boxed import BoxedSplit
+    from aiperf.data.opened import OpenData
+
+    root = root_of(conf)
+    files, record = files_of(root), read_record(root)
+    require_fingerprint(conf, record.fingerprint)
+    years = split(list(files), conf.validation_years)
+    moments = record.moments(years[0])
+    training, validation = (WeatherYears([files[year] for year in part]) for part in years)
+    if not (validation.boxes[..., 4] >= 0).any():
+        raise DamagedData(
+            f"images must have boxes to validate, but found none in the years {years[1]}: name other years"
+        )
+    workers = conf.workers or cores or usable_processors()
+    pool = ThreadPoolExecutor(workers, "aiperf-read")
+    layout = "packed" if training.is_packed and validation.is_packed else "compressed"
+    return OpenData(
+        _described(conf, record, list(files)),
+        BoxedSplit(training, *moments, pool, conf.prefetch_batches),
+        BoxedSplit(validation, *moments, pool, conf.prefetch_batches),
+        augment=conf.augment,
+        how=f"{layout} HDF5 files, {workers} reading threads",
+        close=lambda: pool.shutdown(cancel_futures=True),
+    )
+
+
+def prepare(conf: WeatherConf, pack: Path | None, out: Console, checksums: Path | None) -> PrepareReport:
+    """Read every image and record the statistics of each year. `pack`: folder into which the files are packed.
+
+    Years that were recorded before and have not changed are not read again. A year with faults is neither recorded nor
+    packed.
+    """
+    if checksums is not None:
+        raise BadConfiguration(
+            f"weather files have a record instead of checksums, but found --checksums {checksums}: leave it out"
+        )
+    root = root_of(conf)
+    target = root if pack is None else pack
+    if pack is not None:
+        pack.mkdir(parents=True, exist_ok=True)
+        if not (pack / RECORD).exists() or pack.samefile(root):  # else an interrupted call continues
+            require_no_files(pack)
+    files, record = files_of(root), known_record(target)
+    faults: list[tuple[str, str]] = []
+    unknown = [year for year in files if year not in record.years]
+    clipped = 0
+    for year in unknown:
+        found, cut, statistics = _examined(files[year], None if pack is None else pack / files[year].name, out)
+        if statistics is not None:
+            if (record.height, record.width) not in ((0, 0), statistics[0]):
+                found.append(f"images of {statistics[0]} pixels, other years have {(record.height, record.width)}")
+            else:
+                record = write_record(target, statistics[0], {**record.years, year: statistics[1]})
+        faults += [(files[year].name, fault) for fault in found]
+        clipped += cut
+    if not record.years:
+        raise DamagedData(f"no year of {str(root)!r} is usable. {faults[0][0]}: {faults[0][1]}. Copy the files again")
+    notes = [
+        f"{count(len(files))} files, {count(len(unknown))} read now; {count(clipped)} boxes of these are clipped to the map",
+        f"fingerprint {record.fingerprint}; statistics of the channels, which runs read: {target / RECORD}",
+        f"{count(len(faults))} faults{': a run refuses these years. Copy the files again' if faults else ''}",
+        *(f"  {name}: {fault}" for name, fault in faults),
+    ]
+    return PrepareReport(
+        _described(conf, record, sorted(record.years)),
+        len(files),
+        len(unknown),
+        sum(year.bytes for year in record.years.values()),
+        tuple(faults),
+        shards=0 if pack is None else len(unknown),
+        remarks=tuple(notes),
+    )
+
+
+def _examined(
+    path: Path, packed: Path | None, out: Console
+) -> tuple[list[str], int, tuple[tuple[int, int], YearRecord] | None]:
+    """Read the file of a year, and pack it if it has no faults.
+
+    Return its faults, its boxes that are partly off the map, and the size of its images with its record. A damaged file is
+    a fault.
+    """
+    try:
+        with closing(YearFile(path)) as file:
+            shape, boxes, moments = file.shape, file.boxes(), ChannelMoments()
+            faults: list[str] = []
+            writing = nullcontext() if packed is None else written_year(packed, shape)
+            with writing as writer:
+                for start, images in track(file.slabs(), path.name, shape.slabs, console=out):
+                    for number, image in enumerate(images, start):
+                        moments.add(image)
+                        found = (*image_faults(image), *box_faults(boxes[number], shape))
+                        faults += [f"image {number}: {fault}" for fault in found]
+                    if writer is not None:
+                        writer.add(images)
+                if writer is not None:
+                    writer.set_boxes(boxes)
+            if faults:
+                if packed is not None:
+                    packed.unlink()
+                return faults, 0, None
+            record = moments.record(boxes, packed or path)
+            return [], count_clipped(boxes, shape), ((shape.height, shape.width), record)
+    except DamagedData as error:
+        return [str(error)], 0, None
